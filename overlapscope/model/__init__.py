@@ -1,0 +1,1 @@
+"""The trace as immutable typed tables; knows of no file format and computes nothing."""

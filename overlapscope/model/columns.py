@@ -1,0 +1,201 @@
+"""Columns, declared once: the declaration validates, converts, and documents.
+
+A table is a frozen dataclass whose array fields are made with `column`. Everything that needs to know
+what a column holds (the checks, the Arrow and pandas conversions, the reference in the docs) reads it
+from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from overlapscope.model.enums import Labelled
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+Int8 = npt.NDArray[np.int8]
+Bool = npt.NDArray[np.bool_]
+Float64 = npt.NDArray[np.float64]
+
+NO_TIME = np.iinfo(np.int64).min
+"""Stands in a time or duration column where the trace does not say; never a possible time."""
+NO_ID = -1
+"""Stands in an id, row or size column where the trace does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What one column of a table holds."""
+
+    name: str
+    dtype: np.dtype[Any]
+    unit: str
+    meaning: str
+    null: int | None = None
+    enum: type[Labelled] | None = None
+    text: bool = False
+
+
+def column(  # noqa: PLR0913 - a declaration names everything at once, by keyword
+    dtype: str,
+    meaning: str,
+    *,
+    unit: str = "",
+    null: int | None = None,
+    enum: type[Labelled] | None = None,
+    text: bool = False,
+) -> Any:
+    """Declare an array field of a table.
+
+    Args:
+        dtype: numpy dtype of the stored array.
+        meaning: one line for the column reference.
+        unit: ``ns``, ``bytes`` and the like; empty for plain numbers and ids.
+        null: the stored value that means "the trace does not say".
+        enum: the enum whose values the column holds.
+        text: whether the values are indices into the trace's `Names`.
+    """
+    spec = {"dtype": np.dtype(dtype), "unit": unit, "meaning": meaning, "null": null, "enum": enum, "text": text}
+    return field(metadata=spec)
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """The trace's strings, each once; text columns hold indices into it."""
+
+    values: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: int) -> str:
+        """The string at ``index``; a negative index is a missing string and gives ``""``."""
+        return self.values[index] if index >= 0 else ""
+
+    def decode(self, ids: Int32) -> list[str]:
+        """The strings of ``ids``, in their order."""
+        return [self[index] for index in ids.tolist()]
+
+    def find(self, *texts: str) -> list[int]:
+        """Indices of those of ``texts`` that occur."""
+        wanted = set(texts)
+        return [index for index, value in enumerate(self.values) if value in wanted]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table:
+    """Base of all tables: equally long, read-only numpy arrays, one per declared column."""
+
+    names: Names
+    row_meaning: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        """Check dtypes and lengths against the declaration and make the arrays read-only."""
+        lengths = set()
+        for spec in self.columns():
+            values = getattr(self, spec.name)
+            if values.dtype != spec.dtype or values.ndim != 1:
+                raise TypeError(f"{type(self).__name__}.{spec.name}: {values.dtype} where {spec.dtype} is declared")
+            lengths.add(len(values))
+            values.flags.writeable = False
+        if len(lengths) > 1:
+            raise ValueError(f"{type(self).__name__}: columns of different lengths {sorted(lengths)}")
+
+    @classmethod
+    def columns(cls) -> tuple[Column, ...]:
+        """The declared columns, in order."""
+        return tuple(Column(entry.name, **entry.metadata) for entry in fields(cls) if "dtype" in entry.metadata)
+
+    @classmethod
+    def build(cls, names: Names, rows: int, arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Make a table from ``arrays`` by column name, filling columns that are left out with "not known".
+
+        Raises:
+            KeyError: a column is left out that has no value for "not known".
+        """
+        filled = {}
+        for spec in cls.columns():
+            if spec.name in arrays:
+                filled[spec.name] = np.asarray(arrays[spec.name]).astype(spec.dtype, copy=False)
+            elif spec.null is not None or spec.enum is not None:
+                filled[spec.name] = np.full(rows, spec.null if spec.null is not None else 0, spec.dtype)
+            else:
+                raise KeyError(f"{cls.__name__}.{spec.name} has no value for 'not known'")
+        return cls(names=names, **filled)
+
+    @classmethod
+    def empty(cls, names: Names) -> Self:
+        """A table without rows."""
+        return cls.build(names, 0, {spec.name: np.empty(0, spec.dtype) for spec in cls.columns()})
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.columns()[0].name))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self)} rows>"
+
+    def take(self, rows: Int64 | Bool | slice) -> Self:
+        """The table of some rows only. Row numbers held in columns still mean the whole table's rows."""
+        return type(self)(names=self.names, **{spec.name: getattr(self, spec.name)[rows] for spec in self.columns()})
+
+    def to_arrow(self) -> pyarrow.Table:
+        """The table as Arrow: text and enums as dictionaries, unknown values as nulls, units as field metadata."""
+        import pyarrow as pa
+
+        arrays, schema = [], []
+        for spec in self.columns():
+            codes, words = self._words(spec)
+            missing = self._missing(spec)
+            if words is None:
+                array: Any = pa.array(getattr(self, spec.name), mask=missing)
+            else:
+                array = pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), pa.array(words, pa.string()))
+            arrays.append(array)
+            notes = {"unit": spec.unit, "meaning": spec.meaning}
+            schema.append(pa.field(_public_name(spec), array.type, metadata=notes))
+        return pa.Table.from_arrays(arrays, schema=pa.schema(schema))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The table as pandas: text and enums as categories, columns with unknown values as nullable integers."""
+        import pandas as pd
+
+        series: dict[str, Any] = {}
+        for spec in self.columns():
+            codes, words = self._words(spec)
+            missing = self._missing(spec)
+            if words is not None:
+                shown = codes if missing is None else np.where(missing, -1, codes)
+                series[_public_name(spec)] = pd.Categorical.from_codes(shown, categories=pd.Index(words))
+            elif missing is not None:
+                series[_public_name(spec)] = pd.arrays.IntegerArray(getattr(self, spec.name).copy(), missing)
+            else:
+                series[_public_name(spec)] = getattr(self, spec.name)
+        return pd.DataFrame(series)
+
+    def _missing(self, spec: Column) -> Bool | None:
+        """Where the column is not known; None when it is known everywhere."""
+        if spec.null is None:
+            return None
+        mask: Bool = getattr(self, spec.name) == spec.null
+        return mask if mask.any() else None
+
+    def _words(self, spec: Column) -> tuple[Int32, list[str] | None]:
+        """Codes into a list of words for text and enum columns; (empty, None) for numbers."""
+        values = getattr(self, spec.name)
+        if not spec.text and spec.enum is None:
+            return np.empty(0, np.int32), None
+        used, codes = np.unique(values, return_inverse=True)
+        words = [spec.enum(value).label for value in used.tolist()] if spec.enum else self.names.decode(used)
+        return codes.astype(np.int32), words
+
+
+def _public_name(spec: Column) -> str:
+    return spec.name.removesuffix("_id") if spec.text else spec.name

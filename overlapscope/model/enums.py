@@ -1,0 +1,97 @@
+"""What a copy, a call, a synchronisation or a stream is, in our own words.
+
+Profilers number these kinds differently, and renumber them between versions, so readers translate by
+label into the enums here; nothing past the readers sees a profiler's number. ``UNKNOWN`` means that the
+trace does not say, never that we guessed.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Labelled(IntEnum):
+    """An integer enum whose members carry the word that people read."""
+
+    label: str
+
+    def __new__(cls, value: int, label: str) -> Labelled:
+        """Make a member from its stored value and its label."""
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.label = label
+        return member
+
+
+class Direction(Labelled):
+    """Where a copy goes. Unified-memory page migrations (``U...``) are no copies that a program asked for."""
+
+    UNKNOWN = 0, "unknown"
+    HTOD = 1, "HtoD"
+    DTOH = 2, "DtoH"
+    DTOD = 3, "DtoD"
+    PTOP = 4, "PtoP"
+    HTOH = 5, "HtoH"
+    UVM_HTOD = 6, "UHtoD"
+    UVM_DTOH = 7, "UDtoH"
+    UVM_DTOD = 8, "UDtoD"
+
+
+class MemoryKind(Labelled):
+    """What memory one end of a copy lies in."""
+
+    UNKNOWN = 0, "unknown"
+    PAGEABLE = 1, "pageable"
+    PINNED = 2, "pinned"
+    DEVICE = 3, "device"
+    ARRAY = 4, "array"
+    MANAGED = 5, "managed"
+    DEVICE_STATIC = 6, "device static"
+    MANAGED_STATIC = 7, "managed static"
+
+
+class ApiKind(Labelled):
+    """What a runtime or driver call does."""
+
+    OTHER = 0, "other"
+    LAUNCH = 1, "launch"
+    GRAPH_LAUNCH = 2, "graph launch"
+    COPY = 3, "copy"
+    MEMSET = 4, "memset"
+    STREAM_SYNC = 5, "stream synchronise"
+    EVENT_SYNC = 6, "event synchronise"
+    DEVICE_SYNC = 7, "device synchronise"
+    WAIT_EVENT = 8, "stream wait event"
+    EVENT_RECORD = 9, "event record"
+    QUERY = 10, "query"
+    DEVICE_ALLOC = 11, "device allocation"
+    DEVICE_FREE = 12, "device free"
+    HOST_ALLOC = 13, "page-locked allocation"
+    HOST_FREE = 14, "page-locked free"
+
+
+class SyncKind(Labelled):
+    """What a synchronisation record stands for. A query asks and does not wait."""
+
+    UNKNOWN = 0, "unknown"
+    STREAM = 1, "stream"
+    EVENT = 2, "event"
+    DEVICE = 3, "device"
+    STREAM_WAIT_EVENT = 4, "stream wait event"
+    EVENT_QUERY = 5, "event query"
+
+
+class RangeKind(Labelled):
+    """Which instrument a named host range came from."""
+
+    ANNOTATION = 0, "annotation"
+    NVTX = 1, "NVTX"
+
+
+class StreamKind(Labelled):
+    """How a stream behaves towards the legacy default stream."""
+
+    UNKNOWN = 0, "unknown"
+    LEGACY_DEFAULT = 1, "legacy default"
+    BLOCKING = 2, "blocking"
+    NON_BLOCKING = 3, "non-blocking"

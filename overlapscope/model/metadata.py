@@ -1,0 +1,52 @@
+"""Where a trace comes from. Environment dumps, host and user names are never kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+
+def _empty() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+def _no_threads() -> Mapping[tuple[int, int], str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU that the trace lists; None where it does not say."""
+
+    number: int
+    name: str
+    memory_bytes: int | None = None
+    multiprocessors: int | None = None
+    compute_capability: str | None = None
+    copy_engines: int | None = None
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Source, versions and devices of a trace.
+
+    ``base_time_ns`` is the Unix time of the trace's clock zero where the file gives one.
+    ``thread_names`` maps (process, thread) to a name.
+    """
+
+    format: Literal["kineto", "nsys"]
+    path: str
+    tool: str = ""
+    schema_version: str = ""
+    base_time_ns: int | None = None
+    rank: int | None = None
+    world_size: int | None = None
+    devices: tuple[Device, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=_empty)
+    thread_names: Mapping[tuple[int, int], str] = field(default_factory=_no_threads)
+
+    def device_name(self, number: int) -> str:
+        """The name of device ``number``, or ``""`` where the trace does not list it."""
+        return next((device.name for device in self.devices if device.number == number), "")

@@ -1,0 +1,84 @@
+"""A trace: immutable tables, where they came from, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from overlapscope.model.columns import Names, Table
+from overlapscope.model.health import Health
+from overlapscope.model.metadata import Metadata
+from overlapscope.model.tables import (
+    ApiCalls,
+    Copies,
+    CpuOps,
+    EventRecords,
+    Frames,
+    Kernels,
+    Memsets,
+    Overheads,
+    Ranges,
+    Streams,
+    Syncs,
+    Timed,
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Trace:
+    """Everything read from one profile. Nothing in it changes; measures are functions over it."""
+
+    kernels: Kernels
+    copies: Copies
+    memsets: Memsets
+    api_calls: ApiCalls
+    syncs: Syncs
+    event_records: EventRecords
+    ranges: Ranges
+    cpu_ops: CpuOps
+    frames: Frames
+    overheads: Overheads
+    streams: Streams
+    names: Names
+    metadata: Metadata
+    health: Health
+
+    def tables(self) -> Iterator[tuple[str, Table]]:
+        """Each table with the name of its attribute."""
+        for name in TABLES:
+            yield name, getattr(self, name)
+
+    @property
+    def start_ns(self) -> int:
+        """Begin of the first row of any table; 0 for a trace without rows."""
+        return min((int(table.start_ns.min()) for table in self._timed()), default=0)
+
+    @property
+    def end_ns(self) -> int:
+        """End of the last row of any table; 0 for a trace without rows."""
+        return max((int(table.end_ns.max()) for table in self._timed()), default=0)
+
+    def _timed(self) -> Iterator[Timed]:
+        for _, table in self.tables():
+            if isinstance(table, Timed) and len(table):
+                yield table
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{len(table)} {name}" for name, table in self.tables() if len(table))
+        return f"<Trace {self.metadata.format}: {sizes or 'no events'}; {len(self.health)} health warnings>"
+
+
+TABLES: dict[str, type[Table]] = {
+    "kernels": Kernels,
+    "copies": Copies,
+    "memsets": Memsets,
+    "api_calls": ApiCalls,
+    "syncs": Syncs,
+    "event_records": EventRecords,
+    "ranges": Ranges,
+    "cpu_ops": CpuOps,
+    "frames": Frames,
+    "overheads": Overheads,
+    "streams": Streams,
+}
+"""Attribute name and class of every table of a `Trace`, in the order in which they are listed."""

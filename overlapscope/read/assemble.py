@@ -1,0 +1,166 @@
+"""From a draft to a trace: sort, join, resolve, check, and make it immutable."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.model.columns import NO_ID, Int32, Names
+from overlapscope.model.enums import ApiKind
+from overlapscope.model.tables import Timed
+from overlapscope.model.trace import TABLES, Trace
+from overlapscope.read import checks, waits
+from overlapscope.read.correlate import Calls, doubled, join, outermost
+from overlapscope.read.draft import Arrays, Draft
+from overlapscope.read.labels import api_kind, sync_kind
+from overlapscope.read.processes import assign_processes
+
+_DEVICE_WORK = ("kernels", "copies", "memsets")
+_EPOCH_NS = 10**17  # 1973: a clock past this counts from the Unix epoch
+
+
+def assemble(draft: Draft) -> Trace:
+    """Turn what a reader collected into a `Trace`."""
+    _complete(draft)
+    _drop_zero_times(draft)
+    assign_processes(draft)
+    _sort(draft)
+    _finish_calls(draft)
+    for table in (*_DEVICE_WORK, "syncs", "event_records"):
+        _join(draft, table)
+    _finish_syncs(draft)
+    names = Names(tuple(draft.pool))
+    tables = {name: kind.build(names, draft.rows(name), draft.tables[name]) for name, kind in TABLES.items()}
+    checks.check(draft, tables)
+    return Trace(names=names, metadata=draft.metadata, health=draft.log.health(), **tables)  # type: ignore[arg-type]
+
+
+def _complete(draft: Draft) -> None:
+    """Give every table all its columns."""
+    for name, kind in TABLES.items():
+        columns = draft.tables.setdefault(name, {})
+        rows = draft.rows(name)
+        if "start_ns" in columns and "time_ns" not in columns and name == "event_records":
+            columns["time_ns"] = columns.pop("start_ns")
+            columns.pop("end_ns", None)
+        for spec in kind.columns():
+            missing = spec.null if spec.null is not None else 0
+            columns.setdefault(spec.name, np.full(rows, missing, spec.dtype))
+    for name, extra in (("syncs", ("event_sync", "record_correlation")), ("event_records", ("event_sync", "call"))):
+        for column in extra:
+            draft.tables[name].setdefault(column, np.full(draft.rows(name), NO_ID, np.int64))
+
+
+def _drop_zero_times(draft: Draft) -> None:
+    """On an epoch clock a time of zero or less is no time: drop the row and count it."""
+    starts = [draft.column(name, "start_ns") for name, kind in TABLES.items() if issubclass(kind, Timed)]
+    everything = np.concatenate(starts)
+    if not len(everything) or np.median(everything) < _EPOCH_NS:
+        return
+    for name, kind in TABLES.items():
+        if not issubclass(kind, Timed):
+            continue
+        usable = draft.column(name, "start_ns") > 0
+        lost = int((~usable).sum())
+        draft.log.damage("no-time", lost, "events without a readable time; left out", draft.log.events_read)
+        draft.log.events_kept -= lost
+        if lost:
+            draft.tables[name] = {column: values[usable] for column, values in draft.tables[name].items()}
+
+
+def _sort(draft: Draft) -> None:
+    """Sort timed tables by start, the longer first where two start together (it encloses the other)."""
+    for name, kind in TABLES.items():
+        if issubclass(kind, Timed) and draft.rows(name):
+            columns = draft.tables[name]
+            start = columns["start_ns"]
+            if (np.diff(start) > 0).all():
+                continue
+            order = np.lexsort((-columns["end_ns"], start))
+            for column in columns:
+                columns[column] = columns[column][order]
+
+
+def _finish_calls(draft: Draft) -> None:
+    """Say what each call does, find the calls inside others, and drop those recorded twice."""
+    columns = draft.tables["api_calls"]
+    if not draft.process_known:
+        columns["kind"] = _api_kinds(draft, columns["name_id"])
+    columns["parent"] = _outer(columns)
+    twice = doubled(_calls(columns), columns["thread"], columns["name_id"], columns["parent"])
+    if twice.any():
+        count = int(twice.sum())
+        draft.log.note("doubled-calls", count, "calls recorded twice (wrapper and runtime); counted once", len(twice))
+        draft.log.events_kept -= count
+        for column in list(columns):
+            columns[column] = columns[column][~twice]
+        columns["parent"] = _outer(columns)
+
+
+def _api_kinds(draft: Draft, name_id: Int32) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    names = list(draft.pool)
+    used, codes = np.unique(name_id, return_inverse=True)
+    return np.array([api_kind(names[name]) for name in used.tolist()], np.int8)[codes]
+
+
+def _outer(columns: Arrays) -> Int32:
+    return outermost(columns["process"], columns["thread"], columns["start_ns"], columns["end_ns"])
+
+
+def _calls(columns: Arrays) -> Calls:
+    return Calls(
+        columns["start_ns"], columns["end_ns"], columns["process"], columns["correlation"], columns["kind"]
+    )
+
+
+def _join(draft: Draft, table: str) -> None:
+    columns = draft.tables[table]
+    moment = columns["time_ns" if table == "event_records" else "start_ns"]
+    joined = join(_calls(draft.tables["api_calls"]), columns["process"], columns["correlation"], moment)
+    columns["call"] = joined.call
+    if table not in _DEVICE_WORK:
+        return
+    total = sum(draft.rows(name) for name in _DEVICE_WORK)
+    draft.log.warn(
+        "ambiguous-correlation",
+        joined.ambiguous,
+        "device ops whose correlation id is shared by several calls; paired by time",
+        total,
+    )
+    draft.log.warn(
+        "shared-correlation",
+        joined.shared,
+        "device ops that claim a launch which another op owns; left without a call",
+        total,
+    )
+
+
+def _finish_syncs(draft: Draft) -> None:
+    syncs, calls = draft.tables["syncs"], draft.tables["api_calls"]
+    if not draft.rows("syncs"):
+        return
+    joined = syncs["call"] != NO_ID
+    by_call = [int(sync_kind("", ApiKind(kind))) for kind in calls["kind"][syncs["call"][joined]].tolist()]
+    syncs["kind"][joined] = np.where(np.array(by_call) > 0, by_call, syncs["kind"][joined])
+    recorded = join(_calls(calls), syncs["process"], syncs["record_correlation"], syncs["start_ns"])
+    syncs["record_call"] = recorded.call
+    waits.resolve(syncs, draft.tables["event_records"], calls, _device_ops(draft))
+
+
+def _device_ops(draft: Draft) -> waits.DeviceOps:
+    def every(column: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.concatenate([draft.column(table, column).astype(np.int64) for table in _DEVICE_WORK])
+
+    call = every("call")
+    has_call = np.flatnonzero(call != NO_ID)
+    issued = draft.column("api_calls", "start_ns")[call[has_call]]
+    order = has_call[np.argsort(issued, kind="stable")]
+    return waits.DeviceOps(
+        issued_ns=np.sort(issued, kind="stable"),
+        start_ns=every("start_ns")[order],
+        end_ns=every("end_ns")[order],
+        process=every("process")[order],
+        device=every("device")[order],
+        stream=every("stream")[order],
+    )
+
+

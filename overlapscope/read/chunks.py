@@ -1,0 +1,93 @@
+"""Cut the text of a Kineto trace into a header and chunks of whole events.
+
+A chunk ends where an event ends: at a ``},`` that is followed by ``{"`` and one of the keys that start
+an event. Inside a JSON string a quote is escaped, so that sequence cannot occur in a name; it can occur
+in a list of objects among an event's arguments, which the salvage then puts together again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+CHUNK_BYTES = 1 << 19
+_HEADER_LIMIT = 1 << 26
+_EVENT_KEYS = b"ph|cat|name|pid|tid|ts|dur|id|args|s|bp"
+BOUNDARY = re.compile(rb'\}\s*(,)\s*(?=\{\s*"(?:' + _EVENT_KEYS + rb')"\s*:)')
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_TAIL_WINDOWS = (1 << 13, 1 << 16)
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The start of a trace: what stands before its events, and the first bytes of those."""
+
+    header: dict[str, Any]
+    rest: bytes
+    is_list: bool
+    header_ok: bool = True
+
+
+def find_events(blocks: Iterator[bytes]) -> Opening | None:
+    """Read up to the first event. None when the text is no JSON object or list with trace events."""
+    buffer = bytearray()
+    searched = 0
+    for block in blocks:
+        buffer += block
+        if not searched:
+            text = bytes(buffer).removeprefix(_BOM).lstrip()
+            if text[:1] != b"{":
+                if text:
+                    return Opening({}, text[1:], is_list=True) if text[:1] == b"[" else None
+                continue
+        for found in _EVENTS_KEY.finditer(buffer, searched):
+            header = _header(bytes(buffer[: found.end()]))
+            if header is not None:
+                return Opening(header, bytes(buffer[found.end() :]), is_list=False)
+        searched = max(1, len(buffer) - len(b'"traceEvents"  :  ['))
+        if len(buffer) > _HEADER_LIMIT:
+            break
+    first = _EVENTS_KEY.search(buffer)  # a header that is no JSON: keep the events, lose the header
+    return Opening({}, bytes(buffer[first.end() :]), is_list=False, header_ok=False) if first else None
+
+
+def _header(text: bytes) -> dict[str, Any] | None:
+    """Parse ``{... "traceEvents": [`` when closed; None when the key stood inside something else."""
+    try:
+        header = json.loads(text.removeprefix(_BOM) + b"]}", strict=False)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(header, dict) or header.pop("traceEvents", None) != []:
+        return None
+    return header
+
+
+def cut(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield chunks of whole events, without the commas between them; the last one holds the trailer too."""
+    buffer = bytearray(first)
+    for block in blocks:
+        buffer += block
+        while len(buffer) >= CHUNK_BYTES:
+            # Where no event ends within a chunk's length, look at all there is before reading on.
+            end = _last_boundary(buffer, CHUNK_BYTES) or _last_boundary(buffer, len(buffer))
+            if end is None:
+                break
+            yield bytes(buffer[: end.start(1)])
+            del buffer[: end.end()]
+    yield bytes(buffer)
+
+
+def _last_boundary(buffer: bytearray, stop: int) -> re.Match[bytes] | None:
+    for window in (*_TAIL_WINDOWS, stop):
+        last = None
+        for last in BOUNDARY.finditer(buffer, max(0, stop - window), stop):
+            pass
+        if last is not None:
+            return last
+        if window >= stop:
+            break
+    return None

@@ -1,0 +1,216 @@
+"""Read a Kineto (torch.profiler) trace as a stream of chunks into a draft of tables.
+
+Nothing of the file is held longer than a chunk: events become columns at once. Which table an event goes
+to is decided by its category; a category that nobody here has heard of is counted and left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from overlapscope.errors import UnknownTraceFormat, UnusableTrace
+from overlapscope.read.chunks import Opening, cut, find_events
+from overlapscope.read.draft import Arrays, Draft, NamePool
+from overlapscope.read.events import AnyEvent, DecodeError, decode
+from overlapscope.read.kineto_columns import BUILDERS
+from overlapscope.read.kineto_header import metadata_of
+from overlapscope.read.log import HealthLog
+from overlapscope.read.salvage import rescue
+from overlapscope.read.values import NeedsExact, usable_times
+
+_TABLE_OF_CATEGORY = {
+    "cpu_op": "cpu_ops",
+    "operator": "cpu_ops",
+    "user_annotation": "ranges",
+    "python_function": "frames",
+    "cuda_runtime": "api_calls",
+    "cuda_driver": "api_calls",
+    "runtime": "api_calls",
+    "xpu_runtime": "api_calls",
+    "mtia_runtime": "api_calls",
+    "kernel": "kernels",
+    "gpu_memcpy": "copies",
+    "memcpy": "copies",
+    "gpu_memset": "memsets",
+    "memset": "memsets",
+    "cuda_sync": "syncs",
+    "cuda_event": "event_records",
+    "overhead": "overheads",
+}
+# Read and left out by design: whole-trace spans, and the device's projections of host annotations.
+_LEFT_OUT = {"trace", "gpu_user_annotation"}
+_TRAILER_LIMIT = 1 << 24
+
+
+@dataclass
+class _Reader:
+    """The state of one pass over a file."""
+
+    log: HealthLog
+    pool: NamePool = field(default_factory=NamePool)
+    batches: dict[str, list[Arrays]] = field(default_factory=dict)
+    unknown: dict[str, int] = field(default_factory=dict)
+    thread_names: dict[tuple[int, int], str] = field(default_factory=dict)
+    exact: bool = False
+    carried: bytes = b""
+    trailer: bytes | None = None
+    no_time: int = 0
+    backwards: int = 0
+
+    def read(self, chunk: bytes) -> None:
+        """Take in one chunk of the event list."""
+        if self.trailer is not None:
+            if len(self.trailer) < _TRAILER_LIMIT:
+                self.trailer += b"," + chunk
+            return
+        if self.carried:
+            chunk, self.carried = self.carried + b"," + chunk, b""
+            again = True
+        else:
+            again = False
+        events = self._events(chunk, again=again)
+        try:
+            batches = self._columns(events)
+        except NeedsExact:
+            self.exact = True
+            batches = self._columns(self._events(chunk, again=again, count=False))
+        for table, batch in batches:
+            self.batches.setdefault(table, []).append(batch)
+
+    def _events(self, chunk: bytes, *, again: bool, count: bool = True) -> list[AnyEvent]:
+        try:
+            events = decode(chunk, exact=self.exact)
+        except DecodeError:
+            rescued = rescue(chunk, exact=self.exact)
+            events = rescued.events
+            self.trailer = rescued.trailer
+            lost = rescued.lost
+            if rescued.cut_off and again:
+                lost += 1  # neither this chunk nor the one before it completes the event
+            else:
+                self.carried = rescued.cut_off
+            if count:
+                self.log.damage("lost-events", lost, "events that could not be read, even with repairs; left out")
+                self.log.warn("repaired-events", rescued.repaired, "malformed events were repaired and read")
+                self.log.events_read += lost
+        if count:
+            self.log.events_read += len(events)
+        return events
+
+    def _columns(self, events: list[AnyEvent]) -> list[tuple[str, Arrays]]:
+        buckets: dict[str | None, list[AnyEvent]] = {}
+        routes = _Routes(buckets)
+        for event in events:
+            if event.ph == "X":
+                routes[event.cat].append(event)
+            elif event.ph == "M":
+                self._note_thread(event)
+        result = []
+        for table, rows in buckets.items():
+            if table in BUILDERS:
+                result.append((table, self._checked(BUILDERS[table](rows, self.pool))))
+        for category, rows in routes.unknown.items():
+            self.unknown[category] = self.unknown.get(category, 0) + len(rows)
+        return result
+
+    def _checked(self, batch: Arrays) -> Arrays:
+        """Drop rows without a usable time and turn durations into ends."""
+        start, duration = batch["start_ns"], batch.pop("duration_ns")
+        usable, no_time, backwards = usable_times(start, duration)
+        self.no_time += no_time
+        self.backwards += backwards
+        batch["end_ns"] = np.where(usable, start + np.where(usable, duration, 0), start)
+        return batch if usable.all() else {name: values[usable] for name, values in batch.items()}
+
+    def _note_thread(self, event: AnyEvent) -> None:
+        if event.name != "thread_name" or event.args is None:
+            return
+        if isinstance(event.pid, int) and isinstance(event.tid, int) and isinstance(event.args.name, str):
+            self.thread_names[event.pid, event.tid] = event.args.name
+
+
+class _Routes(dict[str | None, list[AnyEvent]]):
+    """Category to the list of its table's events; made as categories turn up."""
+
+    def __init__(self, buckets: dict[str | None, list[AnyEvent]]) -> None:
+        super().__init__()
+        self._buckets = buckets
+        self.unknown: dict[str, list[AnyEvent]] = {}
+
+    def __missing__(self, category: str | None) -> list[AnyEvent]:
+        known = (category or "").lower()
+        table = _TABLE_OF_CATEGORY.get(known)
+        if table is not None:
+            rows = self._buckets.setdefault(table, [])
+        elif known in _LEFT_OUT:
+            rows = []
+        else:
+            rows = self.unknown.setdefault(category or "(none)", [])
+        self[category] = rows
+        return rows
+
+
+def read_kineto(path: Path, open_blocks: Callable[[], Iterator[bytes]], log: HealthLog) -> Draft:
+    """Read the trace into a draft.
+
+    Raises:
+        UnknownTraceFormat: the text has no list of trace events.
+        UnusableTrace: the list is there, but no event in it can be read.
+    """
+    blocks = open_blocks()
+    opening = find_events(blocks)
+    if opening is None:
+        raise UnknownTraceFormat(
+            f"{path}: JSON without trace events; expected a torch.profiler trace "
+            "(an execution trace or another tool's file is no substitute)"
+        )
+    reader = _Reader(log)
+    for chunk in cut(opening.rest, blocks):
+        reader.read(chunk)
+    _finish(reader, opening)
+    if log.events_read == 0 or (reader.batches == {} and log.health().damaged):
+        raise UnusableTrace(f"{path}: a Kineto trace with no readable event in it; record it again")
+    header = opening.header | _trailer_keys(reader.trailer)
+    tables = {table: _joined(batches) for table, batches in reader.batches.items()}
+    log.events_kept += sum(len(columns["start_ns"]) for columns in tables.values())
+    metadata = metadata_of(header, path, reader.thread_names, is_list=opening.is_list)
+    return Draft(metadata, log, reader.pool, tables, syncs_recorded="syncs" in tables)
+
+
+def _finish(reader: _Reader, opening: Opening) -> None:
+    log = reader.log
+    if reader.carried:
+        log.damage("lost-events", 1, "events that could not be read, even with repairs; left out")
+        log.events_read += 1
+    if reader.trailer is None:
+        log.damage("truncated", 1, "the file ends inside its list of events; what came before its end was read")
+    if not opening.header_ok:
+        log.warn("bad-header", 1, "what stands before the events is no valid JSON; versions and devices are not known")
+    log.damage("no-time", reader.no_time, "events without a readable time; left out", log.events_read)
+    log.damage("negative-duration", reader.backwards, "events that end before they start; left out", log.events_read)
+    for category, count in sorted(reader.unknown.items()):
+        code = f"unknown-category:{category}"
+        log.note(code, count, f"events of a category that is not understood ({category}); left out", log.events_read)
+
+
+def _trailer_keys(trailer: bytes | None) -> dict[str, Any]:
+    """The object keys that follow the event list."""
+    text = (trailer or b"").strip().lstrip(b",").strip()
+    if not text.endswith(b"}"):
+        return {}
+    try:
+        keys = json.loads(b"{" + text, strict=False)
+    except (ValueError, RecursionError):
+        return {}
+    return keys if isinstance(keys, dict) else {}
+
+
+def _joined(batches: list[Arrays]) -> Arrays:
+    """One array per column; batches are let go as their columns are joined, to keep the peak low."""
+    return {name: np.concatenate([batch.pop(name) for batch in batches]) for name in list(batches[0])}

@@ -1,0 +1,59 @@
+"""The top-level keys of a Kineto trace as metadata; only technical keys are looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from overlapscope.model.metadata import Device, Metadata
+
+_VERSION_KEYS = (
+    "cuda_driver_version",
+    "cuda_runtime_version",
+    "cupti_version",
+    "hip_driver_version",
+    "hip_runtime_version",
+    "roctracer_version",
+    "rocprofiler-sdk_version",
+)
+
+
+def metadata_of(
+    header: dict[str, Any], path: Path, thread_names: dict[tuple[int, int], str], *, is_list: bool
+) -> Metadata:
+    """Metadata from the header and trailer keys; what is missing or malformed stays unknown."""
+    distributed = header.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    listed = header.get("deviceProperties")
+    devices = [_device(entry) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    return Metadata(
+        format="kineto",
+        path=str(path),
+        tool="torch.profiler (Kineto)",
+        schema_version="list" if is_list else str(header.get("schemaVersion", "")),
+        base_time_ns=_integer(header.get("baseTimeNanoseconds")),
+        rank=_integer(distributed.get("rank")),
+        world_size=_integer(distributed.get("world_size")),
+        devices=tuple(device for device in devices if device is not None),
+        versions=MappingProxyType({key: str(header[key]) for key in _VERSION_KEYS if key in header}),
+        thread_names=MappingProxyType(thread_names),
+    )
+
+
+def _device(entry: dict[str, Any]) -> Device | None:
+    number = _integer(entry.get("id"))
+    if number is None:
+        return None
+    major, minor = entry.get("computeMajor"), entry.get("computeMinor")
+    return Device(
+        number=number,
+        name=str(entry.get("name", "")),
+        memory_bytes=_integer(entry.get("totalGlobalMem")),
+        multiprocessors=_integer(entry.get("numSms")),
+        compute_capability=f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else None,
+    )
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,188 @@
+"""Read an Nsight Systems SQLite export into a draft of tables.
+
+The file is opened read-only and immutable, and only what exists is selected: tables are absent when
+nothing was recorded, and columns come and go with versions. There are no indexes, so nothing is joined in
+SQL. The one module that knows sqlite3.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote
+
+
+from overlapscope.errors import UnknownTraceFormat, UnusableTrace
+from overlapscope.model.metadata import Device, Metadata
+from overlapscope.read.draft import Draft
+from overlapscope.read.log import HealthLog
+from overlapscope.read.nsys_columns import BUILDERS, Rows, strings_of
+from overlapscope.read.nsys_labels import enum_labels
+from overlapscope.read.values import integers
+
+_SIGNATURES = ("StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA")
+_CUDA_TABLES = {
+    "kernels": "CUPTI_ACTIVITY_KIND_KERNEL",
+    "copies": "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "memsets": "CUPTI_ACTIVITY_KIND_MEMSET",
+    "api_calls": "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "syncs": "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+    "event_records": "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+    "ranges": "NVTX_EVENTS",
+    "overheads": "PROFILER_OVERHEAD",
+    "streams": "TARGET_INFO_CUDA_STREAM",
+}
+
+
+class Export:
+    """The tables of one file, read whole columns at a time."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        self.tables = {str(name) for (name,) in names}
+
+    def columns(self, table: str) -> list[str]:
+        """The columns that ``table`` has; empty where it does not exist."""
+        return [str(row[1]) for row in self._connection.execute(f'PRAGMA table_info("{table}")')]
+
+    def rows(self, table: str) -> Rows:
+        """Every column of ``table`` as a list."""
+        columns = self.columns(table)
+        if not columns:
+            return {}
+        selected = ", ".join(f'"{column}"' for column in columns)
+        values = self._connection.execute(f'SELECT {selected} FROM "{table}"').fetchall()
+        lists = zip(*values, strict=True) if values else ((),) * len(columns)
+        return {column: list(part) for column, part in zip(columns, lists, strict=True)}
+
+    def pairs(self, table: str, key: str, value: str) -> dict[Any, Any]:
+        """A two-column table as a dict; empty where it or a column is missing."""
+        if not {key, value} <= set(self.columns(table)):
+            return {}
+        return dict(self._connection.execute(f'SELECT "{key}", "{value}" FROM "{table}"').fetchall())
+
+
+def read_nsys(database: Path, path: Path, log: HealthLog) -> Draft:
+    """Read ``database`` (unpacked) into a draft; ``path`` is what the user named.
+
+    Raises:
+        UnknownTraceFormat: a SQLite file that is no Nsight Systems export.
+        UnusableTrace: the file is damaged, or no CUDA activity was recorded in it.
+    """
+    connection = sqlite3.connect(f"file:{quote(str(database.resolve()))}?mode=ro&immutable=1", uri=True)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    try:
+        export = Export(connection)
+        if not any(name in export.tables for name in _SIGNATURES):
+            raise UnknownTraceFormat(f"{path}: a SQLite file, but no Nsight Systems export (no StringIds table)")
+        return _draft(export, path, log)
+    except sqlite3.DatabaseError as error:
+        raise UnusableTrace(f"{path}: the SQLite file is damaged ({error}); export it again from the .nsys-rep") from error
+    finally:
+        connection.close()
+
+
+def _draft(export: Export, path: Path, log: HealthLog) -> Draft:
+    draft = Draft(_metadata(export, path), log, process_known=True, syncs_recorded=True)
+    strings = strings_of(export.pairs("StringIds", "id", "value"))
+    labels = enum_labels(export.pairs)
+    for table, source in _CUDA_TABLES.items():
+        if source not in export.tables:
+            continue
+        rows = export.rows(source)
+        count = len(next(iter(rows.values()), []))
+        log.events_read += count
+        if count:
+            built = BUILDERS[table](rows, strings, labels, draft.pool, log)
+            draft.tables[table] = built
+            log.events_kept += len(next(iter(built.values())))
+    _fill_stream_devices(draft, export)
+    _note_absences(export, draft, log)
+    return draft
+
+
+def _fill_stream_devices(draft: Draft, export: Export) -> None:
+    """Streams are listed by context; the context list says which device that is on."""
+    if "streams" not in draft.tables:
+        return
+    contexts = export.rows("TARGET_INFO_CUDA_CONTEXT_INFO")
+    if not {"processId", "contextId", "deviceId"} <= set(contexts):
+        return
+    keys = zip(contexts["processId"], contexts["contextId"], strict=True)
+    devices = dict(zip(keys, contexts["deviceId"], strict=True))
+    streams = draft.tables["streams"]
+    places = zip(streams["process"].tolist(), streams["context"].tolist(), strict=True)
+    streams["device"] = integers([devices.get(place) for place in places])
+
+
+def _note_absences(export: Export, draft: Draft, log: HealthLog) -> None:
+    graphs = len(next(iter(export.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE").values()), []))
+    log.warn(
+        "whole-graph-trace",
+        graphs,
+        "CUDA graph launches were traced as a whole: the kernels and copies inside are not in the file; "
+        "record with --cuda-graph-trace=node",
+    )
+    copies_called = draft.rows("api_calls") and not draft.rows("copies") and _calls_copy(draft)
+    log.warn(
+        "copies-not-recorded",
+        int(copies_called),
+        "copy calls are in the file but not the copies they made; nothing can be said about their device time",
+    )
+
+
+def _calls_copy(draft: Draft) -> int:
+    from overlapscope.model.enums import ApiKind
+
+    return int((draft.column("api_calls", "kind") == ApiKind.COPY).sum())
+
+
+def _metadata(export: Export, path: Path) -> Metadata:
+    keys = export.pairs("META_DATA_EXPORT", "name", "value") or export.pairs("EXPORT_META_DATA", "name", "value")
+    start = export.rows("TARGET_INFO_SESSION_START_TIME").get("utcEpochNs") or [None]
+    names = strings_of(export.pairs("StringIds", "id", "value"))
+    threads = export.rows("ThreadNames")
+    thread_names = {
+        _process_and_thread(key): names.get(name, "")
+        for key, name in zip(threads.get("globalTid", ()), threads.get("nameId", ()), strict=True)
+        if isinstance(key, int)
+    }
+    return Metadata(
+        format="nsys",
+        path=str(path),
+        tool=f"Nsight Systems {keys.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
+        schema_version=str(keys.get("EXPORT_SCHEMA_VERSION", "")),
+        base_time_ns=start[0] if isinstance(start[0], int) else None,
+        devices=tuple(_devices(export)),
+        thread_names=MappingProxyType(thread_names),
+    )
+
+
+def _process_and_thread(global_tid: int) -> tuple[int, int]:
+    return (global_tid >> 24) & 0xFFFFFF, global_tid & 0xFFFFFF
+
+
+def _devices(export: Export) -> list[Device]:
+    """The GPUs, numbered as CUDA numbers them where the file maps that."""
+    rows = export.rows("TARGET_INFO_GPU")
+    mapped = export.pairs("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId")
+    result = []
+    for index, gpu in enumerate(rows.get("id", [])):
+        row = {name: values[index] for name, values in rows.items()}
+        major, minor = row.get("computeMajor"), row.get("computeMinor")
+        result.append(
+            Device(
+                number=int(mapped.get(gpu, row.get("cuDevice", gpu))),
+                name=str(row.get("name", "")),
+                memory_bytes=row.get("totalMemory"),
+                multiprocessors=row.get("smCount"),
+                compute_capability=f"{major}.{minor}" if major is not None else None,
+                copy_engines=row.get("asyncEngines"),
+            )
+        )
+    return sorted(result, key=lambda device: device.number)
+
+

@@ -1,0 +1,230 @@
+"""Rows of one Nsight Systems table as columns of ours. Times there are nanoseconds already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int8, Int64
+from overlapscope.model.enums import RangeKind
+from overlapscope.read.draft import Arrays, NamePool
+from overlapscope.read.labels import api_kind, api_name
+from overlapscope.read.log import HealthLog
+from overlapscope.read.nsys_labels import Labels
+from overlapscope.read.values import first_known, integers
+
+Rows = dict[str, list[Any]]
+Strings = dict[int, str]
+
+_NO_UINT32 = 2**32 - 1
+_PUSH_POP, _START_END, _DOMAIN = 59, 60, 75
+
+
+def strings_of(pairs: Mapping[Any, Any]) -> Strings:
+    """StringIds as text by id."""
+    return {key: str(value) for key, value in pairs.items() if isinstance(key, int)}
+
+
+def _count(rows: Rows) -> int:
+    return len(next(iter(rows.values()), []))
+
+
+def _ints(rows: Rows, name: str, null: int = NO_ID) -> Int64:
+    """A column as integers, unknown where it is missing; nsys writes 0xFFFFFFFF for "none"."""
+    if name not in rows:
+        return np.full(_count(rows), null, np.int64)
+    values = integers(rows[name], null)
+    return np.where(values == _NO_UINT32, null, values)
+
+
+def _process(rows: Rows) -> Int64:
+    for name in ("globalPid", "globalTid"):
+        if name in rows:
+            packed = _ints(rows, name)
+            return np.where(packed == NO_ID, NO_ID, (packed >> 24) & 0xFFFFFF)
+    return np.full(_count(rows), NO_ID, np.int64)
+
+
+def _thread(rows: Rows) -> Int64:
+    packed = _ints(rows, "globalTid")
+    return np.where(packed == NO_ID, NO_ID, packed & 0xFFFFFF)
+
+
+def _texts(rows: Rows, strings: Strings, *columns: str) -> list[str]:
+    """The text of the first of ``columns`` that names a string, row by row."""
+    result = [""] * _count(rows)
+    for column in reversed([name for name in columns if name in rows]):
+        for index, key in enumerate(rows[column]):
+            text = key if isinstance(key, str) else strings.get(key)
+            if text is not None:
+                result[index] = text
+    return result
+
+
+def _mapped(rows: Rows, column: str, table: Mapping[int, Any]) -> Int8:
+    return np.array([int(table.get(key, 0)) for key in rows.get(column, [None] * _count(rows))], np.int8)
+
+
+def _usable(rows: Rows, columns: Arrays, log: HealthLog) -> Arrays:
+    """Drop rows without times, or that end before they start."""
+    start, end = columns["start_ns"], columns["end_ns"]
+    readable = (start != NO_TIME) & (end != NO_TIME)
+    forward: Bool = readable & (end >= start)
+    log.damage("no-time", int((~readable).sum()), "rows without a time; left out", len(start))
+    log.damage("negative-duration", int((readable & ~forward).sum()), "rows that end before they start; left out", len(start))
+    return columns if forward.all() else {name: values[forward] for name, values in columns.items()}
+
+
+def _times(rows: Rows) -> Arrays:
+    return {"start_ns": _ints(rows, "start", NO_TIME), "end_ns": _ints(rows, "end", NO_TIME)}
+
+
+def _device(rows: Rows) -> Arrays:
+    graph_node = _ints(rows, "graphNodeId")
+    return _times(rows) | {
+        "process": _process(rows),
+        "device": _ints(rows, "deviceId"),
+        "context": _ints(rows, "contextId"),
+        "stream": _ints(rows, "streamId"),
+        "correlation": _ints(rows, "correlationId"),
+        "graph_node": np.where(graph_node == 0, NO_ID, graph_node),
+    }
+
+
+def _kernels(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+    names = _texts(rows, strings, "demangledName", "shortName", "mangledName", "nameId")
+    columns = _device(rows) | {
+        "name_id": pool.ids(names),
+        "blocks": _volume(rows, "grid"),
+        "threads_per_block": _volume(rows, "block"),
+    }
+    return _usable(rows, columns, log)
+
+
+def _volume(rows: Rows, prefix: str) -> Int64:
+    x, y, z = (_ints(rows, f"{prefix}{axis}") for axis in "XYZ")
+    known = (x != NO_ID) & (y != NO_ID) & (z != NO_ID)
+    return np.where(known, x * y * z, NO_ID)
+
+
+def _copies(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+    way = _mapped(rows, "copyKind", labels.directions)
+    columns = _device(rows) | {
+        "name_id": np.full(_count(rows), NO_ID, np.int32),  # nsys gives copies no name
+        "size_bytes": _ints(rows, "bytes"),
+        "direction": way,
+        "source_kind": _mapped(rows, "srcKind", labels.memory),
+        "target_kind": _mapped(rows, "dstKind", labels.memory),
+        "source_device": _ints(rows, "srcDeviceId"),
+        "target_device": _ints(rows, "dstDeviceId"),
+    }
+    return _usable(rows, columns, log)
+
+
+def _memsets(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+    name = np.full(_count(rows), NO_ID, np.int32)
+    return _usable(rows, _device(rows) | {"size_bytes": _ints(rows, "bytes"), "name_id": name}, log)
+
+
+def _api_calls(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+    names = [api_name(text) for text in _texts(rows, strings, "nameId")]
+    columns = _times(rows) | {
+        "process": _process(rows),
+        "thread": _thread(rows),
+        "name_id": pool.ids(names),
+        "kind": np.array([api_kind(name) for name in names], np.int8),
+        "correlation": _ints(rows, "correlationId"),
+    }
+    return _usable(rows, columns, log)
+
+
+def _syncs(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+    columns = _times(rows) | {
+        "process": _process(rows),
+        "device": _ints(rows, "deviceId"),
+        "stream": _ints(rows, "streamId"),
+        "kind": _mapped(rows, "syncType", labels.syncs),
+        "correlation": _ints(rows, "correlationId"),
+        "event": _ints(rows, "eventId"),
+        "event_sync": _ints(rows, "eventSyncId"),
+    }
+    return _usable(rows, columns, log)
+
+
+def _event_records(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+    time = _ints(rows, "timestamp", NO_TIME)
+    return {
+        "time_ns": np.where(time == 0, NO_TIME, time),  # written as 0 when device timestamps are off
+        "process": _process(rows),
+        "device": _ints(rows, "deviceId"),
+        "stream": _ints(rows, "streamId"),
+        "event": _ints(rows, "eventId"),
+        "correlation": _ints(rows, "correlationId"),
+        "event_sync": _ints(rows, "eventSyncId"),
+    }
+
+
+def _ranges(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+    kind = _ints(rows, "eventType")
+    texts = _texts(rows, strings, "text", "textId")
+    domain_of = {
+        (process, key): text
+        for process, key, event, text in zip(
+            _process(rows).tolist(), rows.get("domainId", []), kind.tolist(), texts, strict=False
+        )
+        if event == _DOMAIN
+    }
+    domains = [
+        domain_of.get((process, key), "")
+        for process, key in zip(_process(rows).tolist(), rows.get("domainId", [None] * len(texts)), strict=True)
+    ]
+    wanted = (kind == _PUSH_POP) | (kind == _START_END)
+    ends = _ints(rows, "end", NO_TIME)
+    open_ended = wanted & (ends == NO_TIME)
+    log.warn("open-range", int(open_ended.sum()), "NVTX ranges that were never closed; left out", int(wanted.sum()))
+    wanted &= ~open_ended
+    columns = _times(rows) | {
+        "process": _process(rows),
+        "thread": _thread(rows),
+        "name_id": pool.ids(texts),
+        "kind": np.full(len(texts), RangeKind.NVTX, np.int8),
+        "domain_id": np.where([bool(text) for text in domains], pool.ids(domains), NO_ID),
+    }
+    return _usable(rows, {name: values[wanted] for name, values in columns.items()}, log)
+
+
+def _overheads(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+    columns = _times(rows) | {
+        "process": _process(rows),
+        "thread": _thread(rows),
+        "name_id": pool.ids(_texts(rows, strings, "nameId")),
+    }
+    return _usable(rows, columns, log)
+
+
+def _streams(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+    priority = integers(rows["priority"], 0) if "priority" in rows else np.zeros(_count(rows), np.int64)
+    return {
+        "process": first_known(_ints(rows, "processId"), _process(rows)),
+        "context": _ints(rows, "contextId"),
+        "stream": _ints(rows, "streamId"),
+        "kind": _mapped(rows, "flag", labels.streams),
+        "priority": priority.astype(np.uint32).astype(np.int32),  # written as unsigned 32 bits
+    }
+
+
+Builder = Callable[[Rows, Strings, Labels, NamePool, HealthLog], Arrays]
+BUILDERS: dict[str, Builder] = {
+    "kernels": _kernels,
+    "copies": _copies,
+    "memsets": _memsets,
+    "api_calls": _api_calls,
+    "syncs": _syncs,
+    "event_records": _event_records,
+    "ranges": _ranges,
+    "overheads": _overheads,
+    "streams": _streams,
+}
+"""Table name to the function that makes its columns."""

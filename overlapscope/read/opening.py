@@ -1,0 +1,86 @@
+"""`open_trace`: what is this file, and who reads it? Decided by content, never by suffix."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from overlapscope.errors import TraceNotFound, UnknownTraceFormat
+from overlapscope.model.trace import Trace
+from overlapscope.read.assemble import assemble
+from overlapscope.read.bytestream import GZIP_MAGIC, Progress, read_blocks
+from overlapscope.read.draft import Draft
+from overlapscope.read.kineto import read_kineto
+from overlapscope.read.log import HealthLog
+from overlapscope.read.nsys import read_nsys
+
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_KNOWN_OTHERS = (
+    (b"version https://git-lfs", "a Git LFS pointer, not the trace itself: run `git lfs pull`"),
+    (b"PK\x03\x04", "a zip archive: unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed: unpack it first"),
+    (b"<!DOCTYPE", "a web page, not a trace: download the raw file"),
+    (b"<html", "a web page, not a trace: download the raw file"),
+)
+
+
+def open_trace(path: str | Path, *, progress: Progress | None = None) -> Trace:
+    """Read a profiler trace.
+
+    Args:
+        path: a Kineto (torch.profiler) JSON trace or an Nsight Systems SQLite export, plain or gzip.
+            The content decides, whatever the suffix says.
+        progress: called with (bytes read, bytes in all) while reading.
+
+    Returns:
+        The trace. What was lost or is doubtful is in its ``health``.
+
+    Raises:
+        TraceNotFound: no such file, or not readable.
+        UnknownTraceFormat: the file is no trace of a kind that is understood.
+        UnusableTrace: it is one, but nothing in it can be read.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise TraceNotFound(f"{path}: is a directory; name the trace file inside it")
+    log = HealthLog()
+    head = b"".join(_first_bytes(path))
+    if not head:
+        raise UnknownTraceFormat(f"{path}: is empty")
+    if head.startswith(_SQLITE_MAGIC):
+        return assemble(_open_nsys(path, log, progress))
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text[:1] in (b"{", b"["):
+        return assemble(read_kineto(path, lambda: read_blocks(path, log, progress), log))
+    raise UnknownTraceFormat(f"{path}: {_what_else(head)}")
+
+
+def _first_bytes(path: Path) -> Iterator[bytes]:
+    """The first block of the content; its damage is logged when the file is read for good."""
+    for block in read_blocks(path, HealthLog()):
+        yield block
+        return
+
+
+def _open_nsys(path: Path, log: HealthLog, progress: Progress | None) -> Draft:
+    with path.open("rb") as file:
+        packed = file.read(2) == GZIP_MAGIC
+    if not packed:
+        return read_nsys(path, path, log)
+    with tempfile.NamedTemporaryFile(suffix=".sqlite") as unpacked:
+        for block in read_blocks(path, log, progress):
+            unpacked.write(block)
+        unpacked.flush()
+        return read_nsys(Path(unpacked.name), path, log)
+
+
+def _what_else(head: bytes) -> str:
+    for magic, meaning in _KNOWN_OTHERS:
+        if head.lstrip()[: len(magic)].lower() == magic.lower():
+            return meaning
+    if head.startswith((b"QDSTRM", b"\x1f\x9d")) or b"NVIDIA" in head[:256]:
+        return "an Nsight Systems report: export it with `nsys export --type sqlite`"
+    return "not a trace: expected torch.profiler JSON or an Nsight Systems SQLite export"
+
+

@@ -1,0 +1,128 @@
+"""Lists of loosely typed JSON values as exact integer arrays.
+
+Profilers write ids as numbers, as strings (``"stream 7"``), or not at all, and times in microseconds
+with up to three decimals; a file can mix them. The fast paths hold where a list is uniform.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+
+from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int64
+
+FLOAT_EXACT_US = float(2**43)
+"""Below this, a float of microseconds with three decimals is exact to the nanosecond when split."""
+_INT64 = 2**63
+_MAX_US = _INT64 // 1000 - 1
+_TRAILING_INTEGER = re.compile(r"(-?\d+)\s*$")
+_HEX = re.compile(r"\s*0x([0-9a-fA-F]+)\s*$")
+
+
+class NeedsExact(Exception):  # noqa: N818 - a signal between two functions, not an error
+    """Times this large were decoded as floats: decode the chunk again from its decimal text."""
+
+
+def integers(values: list[Any], null: int = NO_ID) -> Int64:
+    """Ids and sizes as int64; ``null`` where a value is missing or no integer."""
+    if not values:
+        return np.empty(0, np.int64)
+    try:
+        array = np.array(values)
+    except (ValueError, OverflowError):
+        array = np.array([None])
+    if array.dtype.kind == "i" and array.shape == (len(values),):
+        return array.astype(np.int64, copy=False)
+    return np.fromiter((_integer(value, null) for value in values), np.int64, len(values))
+
+
+def _integer(value: Any, null: int) -> int:
+    if isinstance(value, str):
+        if found := _HEX.match(value):
+            return _wrap(int(found[1], 16))
+        found = _TRAILING_INTEGER.search(value)
+        return _wrap(int(found[1])) if found else null
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return null
+    return _wrap(int(value)) if abs(value) < 2**64 else null  # also false for NaN
+
+
+def _wrap(value: int) -> int:
+    """Ids beyond int64 keep their identity as the same 64 bits, signed."""
+    return value if -_INT64 <= value < _INT64 else (value + _INT64) % (2 * _INT64) - _INT64
+
+
+def nanoseconds(values: list[Any]) -> Int64:
+    """Microseconds as integer nanoseconds, exact for up to three decimals; `NO_TIME` where unreadable.
+
+    Raises:
+        NeedsExact: a float is too large to hold its nanoseconds.
+    """
+    if not values:
+        return np.empty(0, np.int64)
+    try:
+        array = np.array(values)
+    except (ValueError, OverflowError):
+        array = np.array([None])
+    if array.shape == (len(values),):
+        if array.dtype.kind == "i" and _within(array):
+            return array.astype(np.int64) * 1000
+        if array.dtype.kind == "f" and _within(array):
+            if np.abs(array).max() >= FLOAT_EXACT_US:
+                if all(isinstance(value, int) or value.is_integer() and abs(value) < FLOAT_EXACT_US for value in values):
+                    return np.array([int(value) for value in values], np.int64) * 1000
+                raise NeedsExact
+            whole = np.floor(array)
+            return (whole * 1000 + np.rint((array - whole) * 1000)).astype(np.int64)
+    return np.fromiter((_nanosecond(value) for value in values), np.int64, len(values))
+
+
+def _within(array: np.ndarray[Any, Any]) -> bool:
+    return bool(np.isfinite(array).all() and np.abs(array).max() <= _MAX_US)
+
+
+def _nanosecond(value: Any) -> int:
+    if isinstance(value, float) and abs(value) >= FLOAT_EXACT_US and not value.is_integer():
+        raise NeedsExact
+    try:
+        exact = Decimal(value) if isinstance(value, str | int | Decimal) else Decimal(repr(value))
+        scaled = int((exact * 1000).to_integral_value())
+    except (InvalidOperation, ValueError, OverflowError, TypeError):
+        return NO_TIME
+    return scaled if abs(scaled) <= _MAX_US * 1000 else NO_TIME
+
+
+def products(values: list[Any]) -> Int64:
+    """The product of each list of integers (a grid or block), `NO_ID` where it is no such list."""
+    return np.fromiter((_product(value) for value in values), np.int64, len(values))
+
+
+def _product(value: Any) -> int:
+    if not isinstance(value, list) or not value or not all(isinstance(part, int) and part >= 0 for part in value):
+        return NO_ID
+    result = 1
+    for part in value:
+        result *= part
+    return result if result < _INT64 else NO_ID
+
+
+def first_known(*columns: Int64) -> Int64:
+    """For each row, the first value that is known."""
+    result = columns[0].copy()
+    for column in columns[1:]:
+        missing = result == NO_ID
+        result[missing] = column[missing]
+    return result
+
+
+def usable_times(start: Int64, duration: Int64) -> tuple[Bool, int, int]:
+    """Which rows have a time and a duration of at least 0; and how many lack a time, or run backwards."""
+    readable = (start != NO_TIME) & (duration != NO_TIME)
+    backwards = readable & (duration < 0)
+    # An end beyond int64 is as unusable as no time at all.
+    overflow = readable & ~backwards & (start > np.iinfo(np.int64).max - np.maximum(duration, 0))
+    usable = readable & ~backwards & ~overflow
+    return usable, int((~readable | overflow).sum()), int(backwards.sum())

@@ -1,0 +1,158 @@
+"""What does a stream that waits for an event wait for?
+
+Some profilers say so: by the recording call's correlation, or by event ids that lead to a record of that
+event. Kineto on CUDA 12.9 and later leaves the source open. Then it is inferred, and marked: a
+``cudaStreamWaitEvent`` waits for the latest ``cudaEventRecord`` that its thread issued before (PyTorch
+records, then waits), and the stream of that record is the one whose completion lets the waiting stream go
+on. Where the timing does not tell and more than one stream is possible, the stream stays unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.enums import ApiKind, SyncKind
+from overlapscope.read.draft import Arrays
+
+_LATEST = np.iinfo(np.int64).max
+_NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class DeviceOps:
+    """All device work of the trace that has a call, in the order in which it was issued."""
+
+    issued_ns: Int64
+    start_ns: Int64
+    end_ns: Int64
+    process: Int64
+    device: Int64
+    stream: Int64
+
+
+def resolve(syncs: Arrays, records: Arrays, calls: Arrays, ops: DeviceOps) -> None:
+    """Fill ``source_stream``, ``record_call`` and ``inferred`` of ``syncs`` in place.
+
+    ``syncs["record_call"]`` comes in joined where the trace recorded the correlation of the record.
+    """
+    waits = np.flatnonzero(syncs["kind"] == SyncKind.STREAM_WAIT_EVENT)
+    open_waits = waits[(syncs["source_stream"][waits] == NO_ID) & (syncs["record_call"][waits] == NO_ID)]
+    open_waits = _by_event_id(syncs, records, calls, open_waits)
+    _by_latest_record(syncs, calls, open_waits)
+    _source_streams(syncs, records, calls, ops, waits)
+
+
+def _by_event_id(syncs: Arrays, records: Arrays, calls: Arrays, waits: Int64) -> Int64:
+    """Match waits to records of the same event; returns the waits that stay open."""
+    if not len(waits) or not len(records["event"]):
+        return waits
+    rows_of: dict[tuple[int, int], list[int]] = {}
+    issued = np.where(records["call"] == NO_ID, _NEVER, calls["start_ns"][records["call"]])
+    for row in np.argsort(issued, kind="stable").tolist():
+        rows_of.setdefault((int(records["process"][row]), int(records["event"][row])), []).append(row)
+    still_open = []
+    for wait in waits.tolist():
+        event = int(syncs["event"][wait])
+        candidates = rows_of.get((int(syncs["process"][wait]), event), []) if event != NO_ID else []
+        row = _record_of(syncs, records, issued, wait, candidates)
+        if row is None:
+            still_open.append(wait)
+            continue
+        syncs["source_stream"][wait] = records["stream"][row]
+        syncs["record_call"][wait] = records["call"][row]
+    return np.array(still_open, np.int64)
+
+
+def _record_of(syncs: Arrays, records: Arrays, issued: Int64, wait: int, candidates: list[int]) -> int | None:
+    """The record that a wait means: by the profiler's own pairing, else the last one before the wait."""
+    pairing = int(syncs["event_sync"][wait])
+    for row in candidates:
+        if pairing != NO_ID and records["event_sync"][row] == pairing:
+            return row
+    before = [row for row in candidates if issued[row] <= syncs["start_ns"][wait]]
+    return before[-1] if before else None
+
+
+def _by_latest_record(syncs: Arrays, calls: Arrays, waits: Int64) -> None:
+    """Give each wait the latest event-record call of its thread."""
+    waits = waits[syncs["call"][waits] != NO_ID]
+    recorded = np.flatnonzero(calls["kind"] == ApiKind.EVENT_RECORD)
+    if not len(waits) or not len(recorded):
+        return
+    wait_calls = syncs["call"][waits]
+    for process, thread in {(int(calls["process"][row]), int(calls["thread"][row])) for row in wait_calls}:
+        mine = waits[(calls["process"][wait_calls] == process) & (calls["thread"][wait_calls] == thread)]
+        here = recorded[(calls["process"][recorded] == process) & (calls["thread"][recorded] == thread)]
+        position = np.searchsorted(calls["start_ns"][here], calls["start_ns"][syncs["call"][mine]]) - 1
+        found = position >= 0
+        syncs["record_call"][mine[found]] = here[position[found]]
+        syncs["inferred"][mine[found]] = True
+
+
+def _source_streams(syncs: Arrays, records: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64) -> None:
+    """Fill the streams of records that are known by their call only."""
+    waits = waits[(syncs["source_stream"][waits] == NO_ID) & (syncs["record_call"][waits] != NO_ID)]
+    if not len(waits):
+        return
+    stream_of_call = dict(zip(records["call"].tolist(), records["stream"].tolist(), strict=True))
+    known = np.array([stream_of_call.get(row, NO_ID) for row in syncs["record_call"][waits].tolist()], np.int64)
+    syncs["source_stream"][waits] = known
+    waits = waits[known == NO_ID]
+    syncs["source_stream"][waits] = _released_by(syncs, calls, ops, waits)
+    syncs["inferred"][waits] = True
+
+
+def _released_by(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64) -> Int64:
+    """The stream whose last work before the record ends just before the waiting stream goes on."""
+    result = np.full(len(waits), NO_ID, np.int64)
+    places = {
+        (int(process), int(device))
+        for process, device in zip(syncs["process"][waits], syncs["device"][waits], strict=True)
+    }
+    for process, device in places:
+        here = (ops.process == process) & ((ops.device == device) | (device == NO_ID))
+        streams = {int(stream): np.flatnonzero(here & (ops.stream == stream)) for stream in np.unique(ops.stream[here])}
+        mine = np.flatnonzero((syncs["process"][waits] == process) & (syncs["device"][waits] == device))
+        if len(mine) and streams:
+            result[mine] = _most_likely(syncs, calls, ops, waits[mine], streams)
+    return result
+
+
+def _most_likely(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64, streams: dict[int, Int64]) -> Int64:
+    waiting = syncs["stream"][waits]
+    wait_ns = np.where(syncs["call"][waits] == NO_ID, syncs["start_ns"][waits], calls["start_ns"][syncs["call"][waits]])
+    record_ns = calls["start_ns"][syncs["record_call"][waits]]
+    resumed, ready = _resumption(ops, waiting, wait_ns, streams)
+    ends = np.stack([_last_end(ops, rows, record_ns) for rows in streams.values()])
+    names = np.array(list(streams), np.int64)
+    possible = (ends != _NEVER) & (names[:, None] != waiting)
+    # A stream releases the wait when its work ends before the waiting stream goes on, and no sooner than
+    # that stream would have been ready anyway.
+    releases = possible & (ends <= resumed) & (ends >= ready)
+    best = names[np.argmax(np.where(releases, ends, _NEVER), axis=0)]
+    only = names[np.argmax(possible, axis=0)]
+    return np.where(releases.any(axis=0), best, np.where(possible.sum(axis=0) == 1, only, NO_ID))
+
+
+def _resumption(ops: DeviceOps, waiting: Int64, wait_ns: Int64, streams: dict[int, Int64]) -> tuple[Int64, Int64]:
+    """When each waiting stream's next op starts, and when it could have started without the wait."""
+    resumed = np.full(len(waiting), _NEVER, np.int64)
+    ready = np.full(len(waiting), _LATEST, np.int64)
+    for stream, rows in streams.items():
+        mine = np.flatnonzero(waiting == stream)
+        following = np.searchsorted(ops.issued_ns[rows], wait_ns[mine])
+        has_next = following < len(rows)
+        mine, following = mine[has_next], following[has_next]
+        resumed[mine] = ops.start_ns[rows[following]]
+        before = np.where(following > 0, ops.end_ns[rows[np.maximum(following - 1, 0)]], _NEVER)
+        ready[mine] = np.maximum(before, ops.issued_ns[rows[following]])
+    return resumed, ready
+
+
+def _last_end(ops: DeviceOps, rows: Int64, moment_ns: Int64) -> Int64:
+    """End of the last op of ``rows`` issued before each moment."""
+    position = np.searchsorted(ops.issued_ns[rows], moment_ns) - 1
+    return np.where(position >= 0, ops.end_ns[rows[np.maximum(position, 0)]], _NEVER)
