@@ -78,8 +78,7 @@ def _check_joins(log: HealthLog, work: list[DeviceWork], calls: ApiCalls, total:
     owned = np.zeros(len(calls), np.bool_)
     for table in work:
         owned[table.call[table.call != NO_ID]] = True
-    for row in np.unique(calls.parent[calls.parent != NO_ID]):
-        owned[row] |= owned[calls.parent == row].any()
+    owned[calls.parent[owned & (calls.parent != NO_ID)]] = True
     issuing = np.isin(calls.kind, _ISSUING) & (calls.parent == NO_ID)
     if total:
         log.note(

@@ -28,15 +28,20 @@ class NeedsExact(Exception):  # noqa: N818 - a signal between two functions, not
 
 def integers(values: list[Any], null: int = NO_ID) -> Int64:
     """Ids and sizes as int64; ``null`` where a value is missing or no integer."""
-    if not values:
-        return np.empty(0, np.int64)
-    try:
-        array = np.array(values)
-    except (ValueError, OverflowError):
-        array = np.array([None])
+    if values.count(None) == len(values):  # an argument that no event of the chunk has, or no events
+        return np.full(len(values), null, np.int64)
+    array = _array(values)
     if array.dtype.kind == "i" and array.shape == (len(values),):
         return array.astype(np.int64, copy=False)
     return np.fromiter((_integer(value, null) for value in values), np.int64, len(values))
+
+
+def _array(values: list[Any]) -> np.ndarray[Any, Any]:
+    """The values as numpy sees them; of dtype object where they are not uniform."""
+    try:
+        return np.array(values)
+    except (ValueError, OverflowError):
+        return np.array([None])
 
 
 def _integer(value: Any, null: int) -> int:
@@ -63,10 +68,7 @@ def nanoseconds(values: list[Any]) -> Int64:
     """
     if not values:
         return np.empty(0, np.int64)
-    try:
-        array = np.array(values)
-    except (ValueError, OverflowError):
-        array = np.array([None])
+    array = _array(values)
     if array.shape == (len(values),):
         if array.dtype.kind == "i" and _within(array):
             return array.astype(np.int64) * 1000
@@ -97,6 +99,9 @@ def _nanosecond(value: Any) -> int:
 
 def products(values: list[Any]) -> Int64:
     """The product of each list of integers (a grid or block), `NO_ID` where it is no such list."""
+    array = _array(values)
+    if array.dtype.kind == "i" and array.ndim == 2 and array.shape[1] and 0 <= array.min() <= array.max() < 2**20:  # noqa: PLR2004
+        return array.astype(np.int64).prod(axis=1)
     return np.fromiter((_product(value) for value in values), np.int64, len(values))
 
 

@@ -1,0 +1,60 @@
+"""Make a big Kineto trace out of a real one: its events again and again, with shifted times and ids.
+
+    python benchmarks/big_trace.py SOURCE.json.gz OUT.json --megabytes 277
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+_ID_KEYS = ("correlation", "External id", "external id", "Python id", "Python parent id")
+
+
+def shifted(event: dict[str, Any], times: int, span_us: float, ids: int) -> dict[str, Any]:
+    result = dict(event)
+    if isinstance(event.get("ts"), int | float):
+        result["ts"] = round(event["ts"] + times * span_us, 3)
+    if isinstance(event.get("id"), int):
+        result["id"] = event["id"] + times * ids
+    if isinstance(args := event.get("args"), dict):
+        moved = {key: args[key] + times * ids for key in _ID_KEYS if isinstance(args.get(key), int)}
+        result["args"] = args | moved
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--megabytes", type=float, default=277)
+    options = parser.parse_args()
+    raw = options.source.read_bytes()
+    trace = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    events = [event for event in trace["traceEvents"] if event.get("ph") != "M"]
+    first = min(event["ts"] for event in events)
+    span = max(event["ts"] + event.get("dur", 0) for event in events) - first + 1000
+    ids = 1 + max(
+        (value for event in events for key in _ID_KEYS if isinstance(value := (event.get("args") or {}).get(key), int)),
+        default=0,
+    )
+    times, written = 0, 0
+    with options.out.open("w") as out:
+        header = json.dumps({key: value for key, value in trace.items() if key != "traceEvents"}, indent=2)
+        out.write(header.rstrip("}\n ") + ',\n  "traceEvents": [\n')
+        while written < options.megabytes * 1e6:
+            for event in events if times else trace["traceEvents"]:
+                text = json.dumps(shifted(event, times, span, ids), indent=2)
+                out.write(("" if written == 0 else ",\n") + text)
+                written += len(text) + 2
+                if written >= options.megabytes * 1e6:
+                    break
+            times += 1
+        out.write("\n]}\n")
+
+
+if __name__ == "__main__":
+    main()
