@@ -1,0 +1,64 @@
+"""Why does this GPU program not overlap its copies with compute, and what would fixing it be worth?
+
+    import overlapscope
+
+    trace = overlapscope.open_trace("trace.json.gz")
+    print(overlapscope.audit(trace).verdict)
+
+Names are loaded when they are first used: importing the package imports no numpy, no torch, no matplotlib.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from overlapscope.capture.annotate import annotate
+    from overlapscope.errors import OverlapscopeError
+    from overlapscope.measure.definitions import their_overlap
+    from overlapscope.measure.windows import Window
+    from overlapscope.model.trace import Trace
+    from overlapscope.plot.timeline import draw_timeline, save_timeline
+    from overlapscope.read.opening import open_trace
+    from overlapscope.report.content import Audit, audit
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Audit": "overlapscope.report.content",
+    "OverlapscopeError": "overlapscope.errors",
+    "Trace": "overlapscope.model.trace",
+    "Window": "overlapscope.measure.windows",
+    "annotate": "overlapscope.capture.annotate",
+    "audit": "overlapscope.report.content",
+    "draw_timeline": "overlapscope.plot.timeline",
+    "open_trace": "overlapscope.read.opening",
+    "save_timeline": "overlapscope.plot.timeline",
+    "their_overlap": "overlapscope.measure.definitions",
+}
+
+__all__ = [
+    "Audit",
+    "OverlapscopeError",
+    "Trace",
+    "Window",
+    "annotate",
+    "audit",
+    "draw_timeline",
+    "open_trace",
+    "save_timeline",
+    "their_overlap",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'overlapscope' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

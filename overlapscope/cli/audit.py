@@ -1,0 +1,152 @@
+"""``overlapscope audit``: open traces, measure them, say what their copies cost."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from overlapscope.errors import OutputError, OverlapscopeError
+from overlapscope.read.opening import open_trace
+from overlapscope.report.content import Audit, audit
+from overlapscope.report.json_form import SCHEMA
+from overlapscope.report.words import safe
+
+
+class Format(StrEnum):
+    """How the result is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class ExitCode(IntEnum):
+    """What the exit status says."""
+
+    CLEAN = 0
+    PARTIAL = 1
+    UNUSABLE = 2
+
+
+def audit_command(  # noqa: PLR0913 - one parameter per option
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Kineto JSON or Nsight Systems SQLite.")],
+    range_name: Annotated[
+        str | None, typer.Option("--range", help="Only the ranges of this name (* and ? match).")
+    ] = None,
+    output_format: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+    figure: Annotated[Path | None, typer.Option(help="Write the timeline here: .png, .svg or .pdf.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the result here instead of printing it.")] = None,
+    debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
+) -> None:
+    """Say what the copies of a trace cost.
+
+    Exit status: 0 when every trace was read cleanly, 1 when some of the data was lost or some of the
+    traces could not be used, 2 when there was nothing to measure.
+    """
+    if figure is not None and len(paths) != 1:
+        _complain("--figure draws one trace: give a single PATH with it")
+        raise typer.Exit(ExitCode.UNUSABLE)
+    audits, failures = [], []
+    for path in paths:
+        try:
+            audits.append(_audit_one(path, range_name))
+        except OverlapscopeError as error:
+            if debug:
+                raise
+            _complain(str(error))
+            failures.append({"path": str(path), "code": error.code, "message": str(error)})
+    try:
+        _write(audits, failures, output_format, output)
+        if figure is not None and audits:
+            _draw(audits[0], figure)
+    except OverlapscopeError as error:
+        if debug:
+            raise
+        _complain(str(error))
+        raise typer.Exit(ExitCode.UNUSABLE) from error
+    raise typer.Exit(_status(audits, failures))
+
+
+def _audit_one(path: Path, range_name: str | None) -> Audit:
+    with _progress(path) as progress:
+        trace = open_trace(path, progress=progress)
+    return audit(trace, range_name)
+
+
+def _status(audits: list[Audit], failures: list[dict[str, str]]) -> ExitCode:
+    usable = [result for result in audits if result.devices]
+    if not usable:
+        return ExitCode.UNUSABLE
+    damaged = failures or len(usable) < len(audits) or any(result.trace.health.damaged for result in usable)
+    return ExitCode.PARTIAL if damaged else ExitCode.CLEAN
+
+
+def _write(audits: list[Audit], failures: list[dict[str, str]], form: Format, output: Path | None) -> None:
+    if form is Format.JSON:
+        result: dict[str, Any] = {"schema": SCHEMA, "traces": [entry.to_dict() for entry in audits]}
+        if failures:
+            result["errors"] = failures
+        text = json.dumps(result, indent=1, allow_nan=False) + "\n"
+        _deliver(text, output)
+    elif output is None:
+        from rich.console import Console
+
+        _render_all(audits, Console(highlight=False))
+    else:
+        from io import StringIO
+
+        from rich.console import Console
+
+        buffer = StringIO()
+        _render_all(audits, Console(file=buffer, width=140, highlight=False))
+        _deliver(buffer.getvalue(), output)
+
+
+def _render_all(audits: list[Audit], console: Any) -> None:
+    from overlapscope.report.terminal import render
+
+    for number, result in enumerate(audits):
+        if number:
+            console.rule(style="dim")
+        render(result, console)
+
+
+def _deliver(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{output}: cannot be written ({error.strerror or error})") from error
+
+
+def _draw(result: Audit, figure: Path) -> None:
+    from overlapscope.plot.timeline import save_timeline
+
+    window = result.window
+    save_timeline(result.trace, figure, window=(window.first_ns, window.last_ns))
+
+
+def _complain(text: str) -> None:
+    typer.echo(f"overlapscope: {safe(text)}", err=True)
+
+
+@contextmanager
+def _progress(path: Path) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on a terminal, for as long as reading takes."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(safe(path.name, 40), total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,125 @@
+"""What each copy cost: hidden and exposed time, what it waited for, and the host time its call took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from overlapscope.measure.devices import device_keys
+from overlapscope.measure.host import DEFAULT, HostConfig, held_from_ns
+from overlapscope.measure.places import innermost, step_of
+from overlapscope.measure.spans import Spans, covered, intersect, union
+from overlapscope.model.columns import NO_ID, NO_TIME, Float64, Int8, Int32, Int64, Table, column
+from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.tables import Copies
+from overlapscope.model.trace import Trace
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class CopyFacts(Table):
+    """One row per row of ``trace.copies``, in the same order."""
+
+    row_meaning: ClassVar[str] = "What one copy cost; row i speaks of row i of copies."
+
+    total_ns: Int64 = column("i8", "device time of the copy within the window", unit="ns")
+    hidden_ns: Int64 = column("i8", "part of it under a kernel of the same device", unit="ns")
+    exposed_ns: Int64 = column("i8", "the rest", unit="ns")
+    potential_ns: Int64 = column(
+        "i8",
+        "most that could have been hidden where it was issued: kernel time between its call and the next work "
+        "of its stream, at most its own length",
+        unit="ns",
+        null=NO_ID,
+    )
+    launch_delay_ns: Int64 = column("i8", "from the start of its call to its own start", unit="ns", null=NO_TIME)
+    call_span_ns: Int64 = column("i8", "time its thread was inside the call", unit="ns", null=NO_ID)
+    held_ns: Int64 = column("i8", "part of that beyond a plain enqueue", unit="ns", null=NO_ID)
+    bandwidth_gb_s: Float64 = column("f8", "bytes over device time; NaN where unknown", unit="GB/s")
+    host_kind: Int8 = column("i1", "memory on the host side; device for device-to-device copies", enum=MemoryKind)
+    range_row: Int32 = column("i4", "innermost range around its call", null=NO_ID)
+    step_row: Int32 = column("i4", "profiler step around its call", null=NO_ID)
+
+
+def copy_facts(trace: Trace, within: Spans, config: HostConfig = DEFAULT) -> CopyFacts:
+    """Measure every copy of ``trace``; device times are those within ``within``."""
+    copies = trace.copies
+    call = _CallFacts.of(trace, config)
+    hidden = np.zeros(len(copies), np.int64)
+    potential = np.full(len(copies), NO_ID, np.int64)
+    following = _next_in_stream(trace)
+    for key in device_keys(trace):
+        rows = np.flatnonzero(key.rows(copies))
+        mine = key.rows(trace.kernels)
+        kernels = union(trace.kernels.start_ns[mine], trace.kernels.end_ns[mine])
+        hidden[rows] = covered(copies.start_ns[rows], copies.end_ns[rows], intersect(kernels, within))
+        joined = rows[copies.call[rows] != NO_ID]
+        reachable = covered(call.start_ns[joined], following[joined], kernels)
+        potential[joined] = np.minimum(reachable, copies.duration_ns[joined])
+    total = covered(copies.start_ns, copies.end_ns, within)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bandwidth = np.where(
+            (copies.size_bytes != NO_ID) & (copies.duration_ns > 0), copies.size_bytes / copies.duration_ns, np.nan
+        )
+    return CopyFacts(
+        names=trace.names,
+        total_ns=total,
+        hidden_ns=hidden,
+        exposed_ns=total - hidden,
+        potential_ns=potential,
+        launch_delay_ns=np.where(copies.call == NO_ID, NO_TIME, copies.start_ns - call.start_ns),
+        call_span_ns=call.span_ns,
+        held_ns=call.held_ns,
+        bandwidth_gb_s=bandwidth,
+        host_kind=host_kind(copies),
+        range_row=innermost(trace.ranges, copies.process, call.thread, call.start_ns),
+        step_row=step_of(trace, copies.process, call.start_ns),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _CallFacts:
+    """The launching call's columns, one row per copy."""
+
+    start_ns: Int64
+    span_ns: Int64
+    held_ns: Int64
+    thread: Int64
+
+    @classmethod
+    def of(cls, trace: Trace, config: HostConfig) -> _CallFacts:
+        calls, row = trace.api_calls, trace.copies.call
+        unknown = row == NO_ID
+        if not len(calls):
+            nothing = np.full(len(row), NO_ID, np.int64)
+            return cls(np.full(len(row), NO_TIME, np.int64), nothing, nothing.copy(), nothing.copy())
+        held = calls.end_ns - held_from_ns(trace, config)
+        return cls(
+            start_ns=np.where(unknown, NO_TIME, calls.start_ns[row]),
+            span_ns=np.where(unknown, NO_ID, calls.duration_ns[row]),
+            held_ns=np.where(unknown, NO_ID, held[row]),
+            thread=np.where(unknown, NO_ID, calls.thread[row]),
+        )
+
+
+def host_kind(copies: Copies) -> Int8:
+    """The kind of memory on the host side of each copy: what is read going up, what is written coming down."""
+    down = np.isin(copies.direction, (Direction.DTOH, Direction.UVM_DTOH))
+    return np.where(down, copies.target_kind, copies.source_kind)
+
+
+def _next_in_stream(trace: Trace) -> Int64:
+    """For each copy, the start of the next work on its stream; its own end where there is none, or it overlaps."""
+    work = (trace.copies, trace.kernels, trace.memsets)
+    process, device, stream, start = (
+        np.concatenate([getattr(table, name).astype(np.int64) for table in work])
+        for name in ("process", "device", "stream", "start_ns")
+    )
+    order = np.lexsort((start, stream, device, process))
+    same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for key in (process, device, stream):
+        same &= np.diff(key[order]) == 0
+    following = np.full(len(order), NO_TIME, np.int64)
+    following[order[:-1][same]] = start[order[1:][same]]
+    return np.maximum(following[: len(trace.copies)], trace.copies.end_ns)

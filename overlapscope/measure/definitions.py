@@ -1,0 +1,159 @@
+"""Overlap as other tools define it, for comparison. Their figures differ from ours, and from each other.
+
+HTA (HolisticTraceAnalysis): a collective is a kernel whose name starts with ``nccl``; memory is copies and
+memsets together; times with decimals are cut to whole microseconds, inwards; the last ``ProfilerStep`` and
+what follows it is left out unless asked for. Source: ``hta/analyzers/communication_analysis.py``,
+``hta/utils/utils.py`` and ``hta/common/trace_parser.py`` of HTA 0.5.
+
+TraceLens: a collective is a kernel with ``nccl`` in its name; memsets count as computation; exposed copy
+time is what neither computation nor communication covers; work without a recorded call is left out. Source: ``TreePerf/gpu_event_analyser.py``.
+
+Both put all devices of a process into one timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from overlapscope.measure.places import steps
+from overlapscope.measure.spans import Spans, intersect, merge, subtract, union
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.tables import DeviceWork
+from overlapscope.model.trace import Trace
+
+Definition = Literal["hta", "tracelens"]
+
+
+@dataclass(frozen=True)
+class TheirFigures:
+    """One process's figures under another tool's definition, in ns.
+
+    ``exposed_*`` and ``overlap_fraction`` follow that tool; ``overlap_fraction`` is the share of
+    communication under computation for HTA, the share of copy time under other work for TraceLens, and
+    None where its denominator is zero.
+    """
+
+    definition: Definition
+    process: int
+    computation_ns: int
+    communication_ns: int
+    memory_ns: int
+    exposed_communication_ns: int
+    exposed_memory_ns: int
+    busy_ns: int
+    idle_ns: int
+    total_ns: int
+    overlap_fraction: float | None
+
+
+def their_overlap(trace: Trace, definition: Definition, *, last_step: bool = False) -> tuple[TheirFigures, ...]:
+    """The overlap figures that another tool would give for ``trace``, one per process with device work.
+
+    Args:
+        trace: any trace.
+        definition: ``"hta"`` or ``"tracelens"``.
+        last_step: with ``"hta"``, keep the last profiler step (its ``include_last_profiler_step``).
+
+    Raises:
+        ValueError: another definition is asked for.
+    """
+    if definition not in ("hta", "tracelens"):
+        raise ValueError(f"unknown definition {definition!r}: 'hta' or 'tracelens'")
+    work = (trace.kernels, trace.copies, trace.memsets)
+    processes = np.unique(np.concatenate([table.process for table in work]))
+    figures = _hta if definition == "hta" else _tracelens
+    return tuple(figures(trace, int(process), last_step) for process in processes)
+
+
+
+def _hta(trace: Trace, process: int, last_step: bool) -> TheirFigures:
+    until = None if last_step else _last_step_start(trace, process)
+
+    def spans(table: DeviceWork, rows: Bool) -> Spans:
+        rows = rows & (table.process == process)
+        if until is not None:
+            rows = rows & (table.start_ns < until)
+        return union(*_whole_microseconds(table.start_ns[rows], table.end_ns[rows]))
+
+    collective = _named(trace, lambda name: name.startswith("nccl"))
+    computation = spans(trace.kernels, ~collective)
+    communication = spans(trace.kernels, collective)
+    memory = merge(spans(trace.copies, _all(trace.copies)), spans(trace.memsets, _all(trace.memsets)))
+    under = intersect(computation, communication).total_ns
+    return _figures(
+        "hta",
+        process,
+        (computation, communication, memory),
+        exposed_memory=subtract(memory, merge(computation, communication)),
+        fraction=under / communication.total_ns if communication.total_ns else None,
+    )
+
+
+def _tracelens(trace: Trace, process: int, last_step: bool) -> TheirFigures:
+    def spans(table: DeviceWork, rows: Bool) -> Spans:
+        rows = rows & (table.process == process) & (table.call != NO_ID)
+        return union(table.start_ns[rows], table.end_ns[rows])
+
+    collective = _named(trace, lambda name: "nccl" in name)
+    computation = merge(spans(trace.kernels, ~collective), spans(trace.memsets, _all(trace.memsets)))
+    communication = spans(trace.kernels, collective)
+    memory = spans(trace.copies, _all(trace.copies))
+    exposed = subtract(memory, merge(computation, communication))
+    return _figures(
+        "tracelens",
+        process,
+        (computation, communication, memory),
+        exposed_memory=exposed,
+        fraction=1 - exposed.total_ns / memory.total_ns if memory.total_ns else None,
+    )
+
+
+def _figures(
+    definition: Definition,
+    process: int,
+    parts: tuple[Spans, Spans, Spans],
+    *,
+    exposed_memory: Spans,
+    fraction: float | None,
+) -> TheirFigures:
+    computation, communication, memory = parts
+    busy = merge(*parts)
+    total = int(busy.end_ns[-1] - busy.start_ns[0]) if len(busy) else 0
+    return TheirFigures(
+        definition=definition,
+        process=process,
+        computation_ns=computation.total_ns,
+        communication_ns=communication.total_ns,
+        memory_ns=memory.total_ns,
+        exposed_communication_ns=subtract(communication, computation).total_ns,
+        exposed_memory_ns=exposed_memory.total_ns,
+        busy_ns=busy.total_ns,
+        idle_ns=total - busy.total_ns,
+        total_ns=total,
+        overlap_fraction=fraction,
+    )
+
+
+def _named(trace: Trace, test: Callable[[str], bool]) -> Bool:
+    used = np.unique(trace.kernels.name_id).tolist()
+    return np.isin(trace.kernels.name_id, [number for number in used if test(trace.names[number])])
+
+
+def _all(table: DeviceWork) -> Bool:
+    return np.ones(len(table), np.bool_)
+
+
+def _last_step_start(trace: Trace, process: int) -> int | None:
+    """Where HTA stops reading: the begin of the last profiler step, when there are several."""
+    mine = steps(trace)
+    starts = mine.start_ns[mine.process == process]
+    return int(starts.max()) if len(starts) > 1 else None
+
+
+def _whole_microseconds(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
+    """Begin up and end down to a whole microsecond, as HTA rounds; whole ones stay."""
+    return -(-start_ns // 1000) * 1000, end_ns // 1000 * 1000

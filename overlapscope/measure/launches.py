@@ -1,0 +1,62 @@
+"""How far the host runs ahead of each device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.measure.devices import DeviceKey
+from overlapscope.measure.spans import Spans, contains, covered, profile
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.trace import Trace
+
+
+@dataclass(frozen=True)
+class LaunchFigures:
+    """Launch delay and queue depth of a device; None where no work has a known call.
+
+    The delay of an op goes from the start of its call to its own start. The queue holds ops that were
+    issued and have not started; its mean is over the device's span.
+    """
+
+    median_delay_ns: int | None
+    worst_delay_ns: int | None
+    mean_depth: float | None
+    most_depth: int | None
+
+
+def issued_and_started(trace: Trace, key: DeviceKey) -> tuple[Int64, Int64]:
+    """When each op of the device with a known call was issued, and when it started."""
+    issued, started = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for table in (trace.kernels, trace.copies, trace.memsets):
+        rows = np.flatnonzero(key.rows(table) & (table.call != NO_ID))
+        issued.append(trace.api_calls.start_ns[table.call[rows]])
+        started.append(table.start_ns[rows])
+    return np.concatenate(issued), np.concatenate(started)
+
+
+def queue_depth(trace: Trace, key: DeviceKey) -> tuple[Int64, Int64]:
+    """The queue of a device as steps: the depth holds from its time to the next time."""
+    return profile(*issued_and_started(trace, key))
+
+
+def launch_figures(trace: Trace, key: DeviceKey, within: Spans) -> LaunchFigures:
+    """Launch delays of the ops that start within ``within``, and the depth of the queue there."""
+    issued, started = issued_and_started(trace, key)
+    here = contains(within, started, started)
+    if not here.any():
+        return LaunchFigures(None, None, None, None)
+    delay = started[here] - issued[here]
+    times, depth = queue_depth(trace, key)
+    mean, most = _depth_within(times, depth, within)
+    return LaunchFigures(int(np.median(delay)), int(delay.max()), mean, most)
+
+
+def _depth_within(times: Int64, depth: Int64, within: Spans) -> tuple[float, int]:
+    """Time-weighted mean and maximum of a step function within ``within``."""
+    if not len(times) or not within.total_ns:
+        return 0.0, 0
+    lengths = covered(times[:-1], times[1:], within)
+    reached = depth[:-1][lengths > 0]
+    return float((lengths * depth[:-1]).sum() / within.total_ns), int(reached.max(initial=0))

@@ -1,0 +1,85 @@
+"""Which named range a host moment lies in."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
+from overlapscope.model.tables import HostWork, Ranges
+from overlapscope.model.trace import Trace
+
+_STEP = re.compile(r"^ProfilerStep#\d+$")
+
+
+def innermost(ranges: HostWork, process: Int64, thread: Int64, moment_ns: Int64) -> Int32:
+    """For each moment on a thread, the row of the innermost range around it; `NO_ID` where there is none.
+
+    The innermost is the one that began last among those that have not ended.
+    """
+    result = np.full(len(moment_ns), NO_ID, np.int32)
+    for place in {(int(p), int(t)) for p, t in zip(process, thread, strict=True)}:
+        rows = np.flatnonzero((ranges.process == place[0]) & (ranges.thread == place[1]))
+        if not len(rows):
+            continue
+        mine = np.flatnonzero((process == place[0]) & (thread == place[1]))
+        found = _stabbed(ranges.start_ns[rows], ranges.end_ns[rows], moment_ns[mine])
+        result[mine] = np.where(found == NO_ID, NO_ID, rows[np.maximum(found, 0)])
+    return result
+
+
+def _stabbed(start_ns: Int64, end_ns: Int64, moment_ns: Int64) -> Int64:
+    around = _around(start_ns, end_ns)
+    found = np.searchsorted(start_ns, moment_ns, "right") - 1
+    while True:
+        over = (found >= 0) & (end_ns[np.maximum(found, 0)] <= moment_ns)
+        if not over.any():
+            return found
+        found[over] = around[found[over]]
+
+
+def _around(start_ns: Int64, end_ns: Int64) -> Int64:
+    """For each range, the one to look at next when it has ended: the last one open when it began."""
+    around = np.full(len(start_ns), NO_ID, np.int64)
+    open_rows: list[int] = []
+    for row, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
+        while open_rows and end_ns[open_rows[-1]] <= start:
+            open_rows.pop()
+        if open_rows:
+            around[row] = open_rows[-1]
+        if end > start:
+            open_rows.append(row)
+    return around
+
+
+def steps(trace: Trace) -> Ranges:
+    """The profiler's step ranges (``ProfilerStep#N``)."""
+    return trace.ranges.take(is_step(trace))
+
+
+def is_step(trace: Trace) -> Bool:
+    """Which ranges are profiler steps."""
+    numbers = np.unique(trace.ranges.name_id)
+    matching = [number for number in numbers.tolist() if _STEP.match(trace.names[number])]
+    return np.isin(trace.ranges.name_id, matching)
+
+
+def step_of(trace: Trace, process: Int64, moment_ns: Int64) -> Int32:
+    """For each moment of a process, the row of the profiler step it lies in, on whatever thread that was."""
+    rows = np.flatnonzero(is_step(trace))
+    table = trace.ranges.take(rows)
+    anywhere = np.zeros(len(moment_ns), np.int64)
+    flat = Ranges.build(
+        trace.names,
+        len(rows),
+        {
+            "start_ns": table.start_ns,
+            "end_ns": table.end_ns,
+            "process": table.process,
+            "thread": np.zeros(len(rows), np.int64),
+            "name_id": table.name_id,
+        },
+    )
+    found = innermost(flat, process, anywhere, moment_ns)
+    return np.where(found == NO_ID, NO_ID, rows[np.maximum(found, 0)] if len(rows) else NO_ID).astype(np.int32)

@@ -1,0 +1,127 @@
+"""Interval algebra on half-open integer intervals.
+
+`Spans` are sorted and disjoint, so set operations are merges. Everything is a sort, a prefix sum and a
+binary search; nothing loops over intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.model.columns import Bool, Int64
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Sorted, disjoint, non-empty intervals [start, end), in ns; touching intervals are one."""
+
+    start_ns: Int64
+    end_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def total_ns(self) -> int:
+        """Their summed length."""
+        return int((self.end_ns - self.start_ns).sum())
+
+
+EMPTY = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start_ns: Int64, end_ns: Int64) -> Spans:
+    """The time covered by at least one interval.
+
+    >>> spans = union(np.array([0, 5, 8]), np.array([6, 7, 9]))
+    >>> list(zip(spans.start_ns.tolist(), spans.end_ns.tolist()))
+    [(0, 7), (8, 9)]
+    """
+    positive = end_ns > start_ns
+    order = np.argsort(start_ns[positive], kind="stable")
+    start, end = start_ns[positive][order], end_ns[positive][order]
+    if not len(start):
+        return EMPTY
+    reached = np.maximum.accumulate(end)
+    opens = np.ones(len(start), np.bool_)
+    opens[1:] = start[1:] > reached[:-1]
+    closes = np.append(opens[1:], True)
+    return Spans(start[opens], reached[closes])
+
+
+def merge(*parts: Spans) -> Spans:
+    """The union of several spans."""
+    if not parts:
+        return EMPTY
+    starts, ends = zip(*((part.start_ns, part.end_ns) for part in parts), strict=True)
+    return union(np.concatenate(starts), np.concatenate(ends))
+
+
+def at_depth(start_ns: Int64, end_ns: Int64, depth: int) -> Spans:
+    """The time covered by at least ``depth`` intervals at once."""
+    times, counts = profile(start_ns, end_ns)
+    deep = counts >= depth
+    return union(times[:-1][deep[:-1]], times[1:][deep[:-1]]) if len(times) else EMPTY
+
+
+def profile(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
+    """How many intervals cover each moment, as steps: the count holds from its time to the next time."""
+    positive = end_ns > start_ns
+    times = np.concatenate([start_ns[positive], end_ns[positive]])
+    change = np.ones(len(times), np.int64)
+    change[len(times) // 2 :] = -1
+    moments, position = np.unique(times, return_inverse=True)
+    return moments, np.cumsum(np.bincount(position, change, len(moments)).astype(np.int64))
+
+
+def intersect(one: Spans, other: Spans) -> Spans:
+    """The time in both."""
+    starts, ends = np.concatenate([one.start_ns, other.start_ns]), np.concatenate([one.end_ns, other.end_ns])
+    return at_depth(starts, ends, 2)
+
+
+def subtract(one: Spans, other: Spans) -> Spans:
+    """The time in ``one`` and not in ``other``."""
+    if not len(one) or not len(other):
+        return one
+    edges = np.concatenate([[one.start_ns[0]], other.end_ns]), np.concatenate([other.start_ns, [one.end_ns[-1]]])
+    return intersect(one, union(*edges))
+
+
+def covered(start_ns: Int64, end_ns: Int64, spans: Spans) -> Int64:
+    """For each interval, how many of its nanoseconds lie in ``spans``.
+
+    >>> covered(np.array([0, 4]), np.array([3, 9]), union(np.array([2, 6]), np.array([5, 7]))).tolist()
+    [1, 2]
+    """
+    if not len(spans):
+        return np.zeros(len(start_ns), np.int64)
+    result: Int64 = _before(end_ns, spans) - _before(start_ns, spans)
+    return np.where(end_ns > start_ns, result, 0)
+
+
+def _before(moment_ns: Int64, spans: Spans) -> Int64:
+    """Covered time before each moment."""
+    lengths = spans.end_ns - spans.start_ns
+    done = np.concatenate([[0], np.cumsum(lengths)])
+    index = np.searchsorted(spans.start_ns, moment_ns, "right") - 1
+    inside = np.maximum(index, 0)
+    partial = np.minimum(moment_ns - spans.start_ns[inside], lengths[inside])
+    return np.where(index < 0, 0, done[inside] + partial)
+
+
+def contains(spans: Spans, start_ns: Int64, end_ns: Int64) -> Bool:
+    """Which intervals touch ``spans``: share time with it, or, when empty, begin inside it."""
+    index = np.searchsorted(spans.end_ns, start_ns, "right")
+    inside = index < len(spans)
+    begin = spans.start_ns[np.minimum(index, len(spans) - 1)] if len(spans) else start_ns
+    return inside & ((begin < end_ns) | (begin <= start_ns))
+
+
+def gaps(spans: Spans, start_ns: int, end_ns: int) -> Spans:
+    """The time of [start, end) that ``spans`` leave free."""
+    if end_ns <= start_ns:
+        return EMPTY
+    return subtract(Spans(np.array([start_ns], np.int64), np.array([end_ns], np.int64)), spans)

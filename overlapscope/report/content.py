@@ -1,0 +1,215 @@
+"""The audit of one trace as plain data: everything that any rendering of it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from overlapscope.measure.copies import CopyFacts, copy_facts
+from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys
+from overlapscope.measure.gaps import GapCauses, idle_causes, kernel_gap_causes
+from overlapscope.measure.groups import CopyGroup, group_copies
+from overlapscope.measure.host import DEFAULT, HostBlocking, HostConfig, host_blocking
+from overlapscope.measure.launches import LaunchFigures, launch_figures
+from overlapscope.measure.spans import contains
+from overlapscope.measure.staging import Staging, StagingConfig, staging
+from overlapscope.measure.windows import Window, of_range, whole
+from overlapscope.model.columns import NO_ID
+from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.trace import Trace
+from overlapscope.report.verdict import verdict
+
+
+@dataclass(frozen=True)
+class AuditConfig:
+    """``costly_copies``: how many of the most expensive copies are listed; a screen holds about ten."""
+
+    costly_copies: int = 10
+    host: HostConfig = DEFAULT
+    staging: StagingConfig = StagingConfig()
+
+
+@dataclass(frozen=True)
+class StreamCounts:
+    """How many rows of each kind ran on a stream."""
+
+    stream: int
+    kernels: int
+    copies: int
+    memsets: int
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceAudit:
+    """One device of one process within the window."""
+
+    key: DeviceKey
+    name: str
+    activity: Activity
+    idle: GapCauses
+    kernel_gaps: GapCauses
+    launches: LaunchFigures
+    staging: tuple[Staging, ...]
+    directions: tuple[CopyGroup, ...]
+    memory: tuple[CopyGroup, ...]
+    streams: tuple[StreamCounts, ...]
+
+
+@dataclass(frozen=True)
+class CostlyCopy:
+    """A copy that was exposed or held the host, with where it came from; None where the trace does not say."""
+
+    row: int
+    process: int | None
+    device: int | None
+    stream: int | None
+    direction: str
+    memory: str
+    size_bytes: int | None
+    start_ns: int
+    total_ns: int
+    hidden_ns: int
+    exposed_ns: int
+    potential_ns: int | None
+    held_ns: int | None
+    call: str | None
+    range: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What the copies of a trace cost, over a window."""
+
+    trace: Trace
+    window: Window
+    devices: tuple[DeviceAudit, ...]
+    host_blocking: tuple[HostBlocking, ...]
+    costly: tuple[CostlyCopy, ...]
+    counts: dict[str, int]
+    verdict: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The audit as JSON-ready data; the entry of ``traces`` in ``audit --format json``."""
+        from overlapscope.report.json_form import as_json
+
+        return as_json(self)
+
+
+def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditConfig()) -> Audit:  # noqa: A002, B008
+    """Measure what the copies of ``trace`` cost.
+
+    Args:
+        trace: an opened trace.
+        range: restrict every figure to the host ranges of this name (``*`` and ``?`` match); each
+            occurrence counts up to the end of the device work issued inside it.
+        config: thresholds, with their reasons.
+
+    Raises:
+        RangeNotFound: the trace has no such range.
+    """
+    window = whole(trace) if range is None else of_range(trace, range)
+    facts = copy_facts(trace, window.spans, config.host)
+    devices = tuple(_device(trace, key, facts, window, config) for key in device_keys(trace))
+    devices = tuple(device for device in devices if len(device.activity.busy) or range is None)
+    blocking = host_blocking(trace, window.spans, config.host)
+    counts = _counts(trace, window)
+    return Audit(
+        trace=trace,
+        window=window,
+        devices=devices,
+        host_blocking=blocking,
+        costly=_costly(trace, facts, window, config.costly_copies),
+        counts=counts,
+        verdict=verdict(trace, window, [(device.activity, device.directions, device.kernel_gaps) for device in devices]),
+    )
+
+
+def _device(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window, config: AuditConfig) -> DeviceAudit:
+    active = activity(trace, key, window.spans)
+    mine = {"process": None if key.process == NO_ID else key.process}
+    mine["device"] = None if key.device == NO_ID else key.device
+
+    def grouped(*by: str) -> tuple[CopyGroup, ...]:
+        groups = group_copies(trace, facts, window.spans, ("process", "device", *by))
+        return tuple(group for group in groups if {name: group.key[name] for name in mine} == mine)
+
+    return DeviceAudit(
+        key=key,
+        name=trace.metadata.device_name(key.device),
+        activity=active,
+        idle=idle_causes(trace, active, config.host),
+        kernel_gaps=kernel_gap_causes(trace, active, config.host),
+        launches=launch_figures(trace, key, window.spans),
+        staging=tuple(staging(trace, facts, key, window.spans, config.staging)),
+        directions=grouped("direction"),
+        memory=grouped("direction", "memory"),
+        streams=_streams(trace, key, window),
+    )
+
+
+def _streams(trace: Trace, key: DeviceKey, window: Window) -> tuple[StreamCounts, ...]:
+    used = []
+    for table in (trace.kernels, trace.copies, trace.memsets):
+        rows = key.rows(table) & contains(window.spans, table.start_ns, table.end_ns)
+        streams, counts = np.unique(table.stream[rows], return_counts=True)
+        used.append(dict(zip(streams.tolist(), counts.tolist(), strict=True)))
+    kernels, copies, memsets = used
+    return tuple(
+        StreamCounts(stream, kernels.get(stream, 0), copies.get(stream, 0), memsets.get(stream, 0))
+        for stream in sorted({*kernels, *copies, *memsets})
+    )
+
+
+def _costly(trace: Trace, facts: CopyFacts, window: Window, count: int) -> tuple[CostlyCopy, ...]:
+    here = np.flatnonzero(contains(window.spans, trace.copies.start_ns, trace.copies.end_ns))
+    cost = np.maximum(facts.exposed_ns, facts.held_ns)[here]
+    worst = here[np.argsort(-cost, kind="stable")][:count]
+    return tuple(_costly_copy(trace, facts, row) for row in worst.tolist() if cost.max(initial=0) > 0)
+
+
+def _costly_copy(trace: Trace, facts: CopyFacts, row: int) -> CostlyCopy:
+    copies, call, place = trace.copies, int(trace.copies.call[row]), int(facts.range_row[row])
+
+    def known(value: Any) -> int | None:
+        return None if int(value) == NO_ID else int(value)
+
+    return CostlyCopy(
+        row=row,
+        process=known(copies.process[row]),
+        device=known(copies.device[row]),
+        stream=known(copies.stream[row]),
+        direction=Direction(int(copies.direction[row])).label,
+        memory=MemoryKind(int(facts.host_kind[row])).label,
+        size_bytes=known(copies.size_bytes[row]),
+        start_ns=int(copies.start_ns[row]),
+        total_ns=int(facts.total_ns[row]),
+        hidden_ns=int(facts.hidden_ns[row]),
+        exposed_ns=int(facts.exposed_ns[row]),
+        potential_ns=known(facts.potential_ns[row]),
+        held_ns=known(facts.held_ns[row]),
+        call=trace.names[int(trace.api_calls.name_id[call])] if call != NO_ID else None,
+        range=trace.names[int(trace.ranges.name_id[place])] if place != NO_ID else None,
+    )
+
+
+def _counts(trace: Trace, window: Window) -> dict[str, int]:
+    def touching(names: Iterable[str]) -> dict[str, int]:
+        return {
+            name: int(contains(window.spans, table.start_ns, table.end_ns).sum())
+            if window.name is not None
+            else len(table)
+            for name in names
+            for table in (getattr(trace, name),)
+        }
+
+    counts = touching(("kernels", "copies", "memsets", "api_calls", "syncs", "ranges"))
+    unjoined = 0
+    for table in (trace.kernels, trace.copies, trace.memsets):
+        rows = table.call == NO_ID
+        if window.name is not None:
+            rows = rows & contains(window.spans, table.start_ns, table.end_ns)
+        unjoined += int(rows.sum())
+    return counts | {"unjoined_device_ops": unjoined}

@@ -1,0 +1,97 @@
+"""One sentence, or three, that say what the copies cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from overlapscope.measure.devices import Activity
+from overlapscope.measure.gaps import GapCauses
+from overlapscope.measure.groups import CopyGroup
+from overlapscope.measure.windows import Window
+from overlapscope.model.trace import Trace
+from overlapscope.report.words import share, size, time
+
+
+@dataclass(frozen=True)
+class VerdictConfig:
+    """``worth_saying``: the share of the wall time below which a loss is not mentioned; a run's own scatter
+    is about one percent.
+    """
+
+    worth_saying: float = 0.01
+
+
+_CAUSES = {
+    "held_in_copy_ns": "the launching thread was held inside a copy call",
+    "synchronising_ns": "the launching thread was synchronising",
+    "allocating_ns": "the launching thread was allocating or freeing memory",
+    "calling_ns": "the launching thread was inside other CUDA calls",
+    "host_working_ns": "the host was at other work and launched late",
+    "host_absent_ns": "nothing of the launching thread was recorded",
+    "queued_ns": "the kernel was queued and waited on the device (stream order, an event, another engine)",
+    "unknown_ns": "the trace does not say what launched the kernel",
+}
+
+Part = tuple[Activity, tuple[CopyGroup, ...], GapCauses]
+
+
+def verdict(trace: Trace, window: Window, devices: Sequence[Part], config: VerdictConfig = VerdictConfig()) -> str:  # noqa: B008
+    """What the copies cost in this window, in words; "undefined" where overlap has no meaning."""
+    groups = [group for _, copies, _ in devices for group in copies]
+    kernels = sum(activity.kernels.total_ns for activity, _, _ in devices)
+    if not devices or not (groups or kernels):
+        return _nothing(trace, window)
+    if not groups:
+        return f"No copies{_missing_copies(trace)}: overlap is undefined."
+    moved = f"{_count(sum(group.count for group in groups))} moved {size(sum(group.size_bytes for group in groups))}"
+    total = sum(group.total_ns for group in groups)
+    if not kernels:
+        return f"{moved} in {time(total)} and no kernel ran: overlap is undefined, there was nothing to hide behind."
+    hidden, exposed = sum(group.hidden_ns for group in groups), sum(group.exposed_ns for group in groups)
+    first = f"{moved} in {time(total)}: {share(hidden, total)} under kernels, {time(exposed)} exposed."
+    return " ".join([first, *_held(groups, devices, window, config), *_main_gap(devices, window, config)])
+
+
+def _nothing(trace: Trace, window: Window) -> str:
+    if trace.health.has("device-work-lost"):
+        return "The GPU's records are missing from this trace: overlap is undefined. Record it again."
+    where = "this trace" if window.name is None else f"the range {window.name!r}"
+    return f"No GPU work in {where}: overlap is undefined."
+
+
+def _missing_copies(trace: Trace) -> str:
+    if trace.health.has("whole-graph-trace"):
+        return " are recorded (CUDA graphs were traced whole, copies inside them are not in the file)"
+    if trace.health.has("copies-not-recorded"):
+        return " are recorded, though copy calls are"
+    return ""
+
+
+def _count(number: int) -> str:
+    return "1 copy" if number == 1 else f"{number:,} copies"
+
+
+def _held(
+    groups: list[CopyGroup], devices: Sequence[Part], window: Window, config: VerdictConfig
+) -> list[str]:
+    """The trap: copies that look hidden while their calls hold the host and kernels wait for it."""
+    held = sum(group.held_ns for group in groups)
+    waited = sum(gaps.held_in_copy_ns for _, _, gaps in devices)
+    least = config.worth_saying * window.wall_ns
+    if held <= least:
+        return []
+    text = f"Their calls held the host for {time(held)}"
+    if waited <= least:
+        return [text + ", and no kernel had to wait for that."]
+    return [text + f", and kernels were launched late for it: {time(waited)} without one."]
+
+
+def _main_gap(devices: Sequence[Part], window: Window, config: VerdictConfig) -> list[str]:
+    """The largest cause of time without a kernel, where the sentence before has not said it."""
+    totals = {name: sum(getattr(gaps, name) for _, _, gaps in devices) for name in _CAUSES}
+    name = max(totals, key=lambda cause: totals[cause])
+    if name == "held_in_copy_ns" or totals[name] <= config.worth_saying * window.wall_ns:
+        return []
+    everything = sum(gaps.total_ns for _, _, gaps in devices)
+    return [f"Of {time(everything)} without a kernel, for {time(totals[name])} {_CAUSES[name]}."]

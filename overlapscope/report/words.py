@@ -1,0 +1,55 @@
+"""Numbers and foreign text as people can read them."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+_SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def time(ns: float | None) -> str:
+    """A time with its unit, to three or four figures.
+
+    >>> time(39_660_000), time(950), time(None)
+    ('39.7 ms', '950 ns', '?')
+    """
+    if ns is None:
+        return "?"
+    for scale, unit in _SCALES:
+        if abs(ns) >= scale or unit == "ns":
+            value = ns / scale
+            return f"{value:.0f} {unit}" if unit == "ns" or abs(value) >= 100 else f"{value:.3g} {unit}"
+    raise AssertionError("the last scale takes everything")
+
+
+def size(count: int) -> str:
+    """Bytes with a binary unit.
+
+    >>> size(67_108_864), size(12)
+    ('64 MiB', '12 B')
+    """
+    for scale, unit in _SIZES:
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count} B"
+
+
+def share(part: float, whole: float) -> str:
+    """A percentage without decimals; "undefined" where the whole is nothing.
+
+    >>> share(1, 3), share(0, 0)
+    ('33 %', 'undefined')
+    """
+    return f"{100 * part / whole:.0f} %" if whole else "undefined"
+
+
+def safe(text: str, width: int | None = None) -> str:
+    """Text from a trace for a terminal or a figure: one line, no control or direction characters, cut to ``width``.
+
+    >>> safe("a\\x1b[31mb\\nc")
+    'a?[31mb?c'
+    """
+    clean = "".join("?" if unicodedata.category(char) in _UNSAFE else char for char in text)
+    return clean if width is None or len(clean) <= width else clean[: width - 1] + "…"
