@@ -1,0 +1,288 @@
+"""A trace as lanes of bars: what a timeline shows, before anything is drawn.
+
+Top to bottom: named ranges, host threads with their calls, streams grouped by device, and one strip per
+device that says where copies and kernels ran together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from overlapscope.measure.copies import host_kind
+from overlapscope.measure.devices import DeviceKey, activity, device_keys, is_collective
+from overlapscope.measure.host import held_from_ns
+from overlapscope.measure.spans import Spans, covered, intersect, subtract, union
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import ApiKind, Direction, MemoryKind
+from overlapscope.model.tables import HostWork, Timed
+from overlapscope.model.trace import Trace
+
+
+class Style(StrEnum):
+    """What a bar stands for; the drawing gives each its look."""
+
+    RANGE = "range"
+    CALL = "call"
+    HELD_COPY = "held by a copy call"
+    HELD_SYNC = "held by a synchronisation"
+    HELD_OTHER = "held by another call"
+    KERNEL = "kernel"
+    COLLECTIVE = "collective"
+    MEMSET = "memset"
+    HTOD_PAGEABLE = "HtoD pageable"
+    HTOD_PINNED = "HtoD pinned"
+    DTOH_PAGEABLE = "DtoH pageable"
+    DTOH_PINNED = "DtoH pinned"
+    COPY_ON_DEVICE = "DtoD, PtoP"
+    COPY_OTHER = "copy, memory unknown"
+    HIDDEN = "copy hidden by kernels"
+    EXPOSED = "copy exposed"
+    KERNELS_ONLY = "kernels only"
+
+
+_SYNCS = (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, ApiKind.DEVICE_SYNC)
+
+
+class LaneKind(StrEnum):
+    """What a lane is of."""
+
+    RANGES = "ranges"
+    THREAD = "thread"
+    STREAM = "stream"
+    OVERLAP = "overlap"
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Bars of one style in one lane, with a text each where they have one."""
+
+    style: Style
+    start_ns: Int64
+    end_ns: Int64
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Lane:
+    """One horizontal lane."""
+
+    kind: LaneKind
+    title: str
+    group: str
+    bars: tuple[Bars, ...]
+
+    @property
+    def busy_ns(self) -> int:
+        """Time covered by its bars."""
+        return sum(int((bars.end_ns - bars.start_ns).sum()) for bars in self.bars)
+
+
+@dataclass(frozen=True)
+class LaneConfig:
+    """``range_depth``: rows of nested ranges per thread, outermost first. ``most_streams`` and
+    ``most_threads``: lanes of each kind, the busiest; a figure with more cannot be read.
+    """
+
+    range_depth: int = 3
+    most_streams: int = 16
+    most_threads: int = 6
+
+
+def lanes(trace: Trace, window: tuple[int, int] | None = None, config: LaneConfig = LaneConfig()) -> list[Lane]:  # noqa: B008
+    """The lanes of ``trace`` in [start, end) of ``window``, in ns; of all of it without one."""
+    first, last = window if window is not None else (trace.start_ns, trace.end_ns)
+    threads = _busiest([lane for lane in _thread_lanes(trace, first, last) if lane.bars], config.most_threads)
+    streams = _busiest([lane for lane in _stream_lanes(trace, first, last) if lane.bars], config.most_streams)
+    return [
+        *_range_lanes(trace, first, last, config.range_depth),
+        *threads,
+        *streams,
+        *_overlap_lanes(trace, first, last),
+    ]
+
+
+def _busiest(found: list[Lane], most: int) -> list[Lane]:
+    """The busiest lanes, in the order in which they were found."""
+    keep = sorted(range(len(found)), key=lambda index: -found[index].busy_ns)[:most]
+    return [found[index] for index in sorted(keep)]
+
+
+def _bars(table: Timed, rows: Bool, style: Style, first: int, last: int, labels: list[str] | None = None) -> list[Bars]:
+    """The rows that touch [first, last), cut to it; nothing when there are none."""
+    index = np.flatnonzero(rows & (table.end_ns > first) & (table.start_ns < last))
+    if not len(index):
+        return []
+    start, end = np.maximum(table.start_ns[index], first), np.minimum(table.end_ns[index], last)
+    texts = tuple(labels[row] for row in index) if labels is not None else ()
+    return [Bars(style, start, end, texts)]
+
+
+def _span_bars(spans: Spans, style: Style) -> list[Bars]:
+    return [Bars(style, spans.start_ns, spans.end_ns)] if len(spans) else []
+
+
+def _range_lanes(trace: Trace, first: int, last: int, depth: int) -> Iterator[Lane]:
+    shown = (trace.ranges.end_ns > first) & (trace.ranges.start_ns < last)
+    table = trace.ranges.take(shown)
+    names = trace.names.decode(table.name_id)
+    places = _places(table)
+    for process, thread in places:
+        mine = (table.process == process) & (table.thread == thread)
+        levels = _levels(table.start_ns[mine], table.end_ns[mine])
+        for level in range(min(depth, int(levels.max(initial=-1)) + 1)):
+            rows = np.zeros(len(table), np.bool_)
+            rows[np.flatnonzero(mine)[levels == level]] = True
+            bars = _bars(table, rows, Style.RANGE, first, last, names)
+            if bars:
+                title = "" if level else _title("ranges", process, thread, places)
+                yield Lane(LaneKind.RANGES, title, f"ranges {process} {thread}", tuple(bars))
+
+
+def _levels(start_ns: Int64, end_ns: Int64) -> Int64:
+    """Nesting depth of each range among those of its thread, 0 outermost."""
+    levels = np.zeros(len(start_ns), np.int64)
+    ends: list[int] = []
+    for row, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
+        while ends and ends[-1] <= start:
+            ends.pop()
+        levels[row] = len(ends)
+        ends.append(end)
+    return levels
+
+
+def _places(table: HostWork) -> list[tuple[int, int]]:
+    return sorted({(int(p), int(t)) for p, t in zip(table.process.tolist(), table.thread.tolist(), strict=True)})
+
+
+def _title(word: str, process: int, thread: int, places: list[tuple[int, int]]) -> str:
+    """The word alone for a lone thread; else with the thread, and with the process where there are several."""
+    if len(places) == 1:
+        return word
+    owner = f"{process}/" if len({place[0] for place in places}) > 1 else ""
+    return f"{word} {owner}{'?' if thread == NO_ID else thread}"
+
+
+def _thread_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
+    calls = trace.api_calls
+    holding = held_from_ns(trace)
+    holds = holding < calls.end_ns
+    copying, syncing = calls.kind == ApiKind.COPY, np.isin(calls.kind, _SYNCS)
+    places = _places(calls)
+    for process, thread in places:
+        mine = (calls.process == process) & (calls.thread == thread) & (calls.parent == NO_ID)
+        bars = [
+            *_bars(calls, mine & ~holds, Style.CALL, first, last),
+            *_bars(calls, mine & holds & copying, Style.HELD_COPY, first, last),
+            *_bars(calls, mine & holds & syncing, Style.HELD_SYNC, first, last),
+            *_bars(calls, mine & holds & ~copying & ~syncing, Style.HELD_OTHER, first, last),
+        ]
+        yield Lane(LaneKind.THREAD, _title("calls", process, thread, places), "host", tuple(bars))
+
+
+def _stream_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
+    several = len({key.process for key in device_keys(trace)}) > 1
+    collective = is_collective(trace, trace.kernels.name_id)
+    styles = _copy_styles(trace)
+    for key in device_keys(trace):
+        rows = {name: key.rows(getattr(trace, name)) for name in ("kernels", "copies", "memsets")}
+        used = np.unique(np.concatenate([getattr(trace, name).stream[mine] for name, mine in rows.items()]))
+        for stream in used.tolist():
+            kernels = rows["kernels"] & (trace.kernels.stream == stream)
+            copies = rows["copies"] & (trace.copies.stream == stream)
+            memsets = rows["memsets"] & (trace.memsets.stream == stream)
+            bars = [
+                *_bars(trace.kernels, kernels & ~collective, Style.KERNEL, first, last),
+                *_bars(trace.kernels, kernels & collective, Style.COLLECTIVE, first, last),
+                *_bars(trace.memsets, memsets, Style.MEMSET, first, last),
+            ]
+            for style in sorted(set(styles[copies].tolist())):
+                bars += _bars(trace.copies, copies & (styles == style), Style(style), first, last)
+            yield Lane(LaneKind.STREAM, f"{_device(key, several)} {_stream(stream)}", _device(key, several), tuple(bars))
+
+
+def _stream(stream: int) -> str:
+    return "no stream" if stream == NO_ID else f"stream {stream}"
+
+
+def _device(key: DeviceKey, several: bool) -> str:
+    device = "GPU ?" if key.device == NO_ID else f"GPU {key.device}"
+    return f"{device} of {key.process}" if several else device
+
+
+def _copy_styles(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
+    """The style of each copy, by direction and memory kind."""
+    direction, memory = trace.copies.direction, host_kind(trace.copies)
+    result = np.full(len(direction), Style.COPY_OTHER.value, dtype="U32")
+    for way, kind, style in (
+        (Direction.HTOD, MemoryKind.PAGEABLE, Style.HTOD_PAGEABLE),
+        (Direction.HTOD, MemoryKind.PINNED, Style.HTOD_PINNED),
+        (Direction.DTOH, MemoryKind.PAGEABLE, Style.DTOH_PAGEABLE),
+        (Direction.DTOH, MemoryKind.PINNED, Style.DTOH_PINNED),
+    ):
+        result[(direction == way) & (memory == kind)] = style.value
+    result[np.isin(direction, (Direction.DTOD, Direction.PTOP))] = Style.COPY_ON_DEVICE.value
+    return result
+
+
+def _overlap_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
+    edge = np.array([first], np.int64), np.array([last], np.int64)
+    keys = device_keys(trace)
+    for key in keys:
+        active = activity(trace, key, union(*edge))
+        bars = [
+            *_span_bars(intersect(active.copies, active.kernels), Style.HIDDEN),
+            *_span_bars(subtract(active.copies, active.kernels), Style.EXPOSED),
+            *_span_bars(subtract(active.kernels, active.copies), Style.KERNELS_ONLY),
+        ]
+        if bars:
+            group = _device(key, len({other.process for other in keys}) > 1)
+            yield Lane(LaneKind.OVERLAP, f"{group} overlap", "overlap", tuple(bars))
+
+
+def for_pixels(bars: Bars, first: int, last: int, pixels: int) -> tuple[Bars, Bars]:
+    """The same bars for a picture ``pixels`` wide: those to draw in full, and slight ones to draw low.
+
+    A bar of a pixel or more stays as it is. Thinner ones are gathered by pixel: where they fill at least
+    half of it, it is drawn in full; where they fill less it is marked, low, so that thousands of short
+    copies neither vanish nor look like one long one.
+    """
+    edges = np.linspace(first, last, pixels + 1).astype(np.int64)
+    wide = (bars.end_ns - bars.start_ns) * pixels >= last - first
+    if wide.all():
+        return bars, Bars(bars.style, bars.start_ns[:0], bars.end_ns[:0])
+    start, end = bars.start_ns[~wide], bars.end_ns[~wide]
+    filled = covered(edges[:-1], edges[1:], union(start, end)) * 2 >= np.diff(edges)
+    touched = np.zeros(pixels, np.bool_)
+    touched[np.clip(np.searchsorted(edges, start, "right") - 1, 0, pixels - 1)] = True
+    full, slight = (union(edges[:-1][rows], edges[1:][rows]) for rows in (filled, touched & ~filled))
+    labels = tuple(label for label, keep in zip(bars.labels, wide.tolist(), strict=False) if keep)
+    return (
+        Bars(
+            bars.style,
+            np.concatenate([bars.start_ns[wide], full.start_ns]),
+            np.concatenate([bars.end_ns[wide], full.end_ns]),
+            labels,
+        ),
+        Bars(bars.style, slight.start_ns, slight.end_ns),
+    )
+
+
+def binned(lane: Lane, first: int, last: int, bins: int) -> Lane:
+    """A lane whose bars exclude each other, for a picture: each of ``bins`` shows what fills most of it.
+
+    Without this, thousands of slivers drawn a pixel wide would cover each other and show a false share.
+    """
+    edges = np.linspace(first, last, bins + 1).astype(np.int64)
+    filled = np.stack([covered(edges[:-1], edges[1:], union(bars.start_ns, bars.end_ns)) for bars in lane.bars])
+    empty = (edges[1:] - edges[:-1]) - filled.sum(axis=0)
+    most = np.argmax(np.vstack([empty, filled]), axis=0) - 1
+    shown = []
+    for number, bars in enumerate(lane.bars):
+        mine = most == number
+        shown += _span_bars(union(edges[:-1][mine], edges[1:][mine]), bars.style)
+    return Lane(lane.kind, lane.title, lane.group, tuple(shown))
+

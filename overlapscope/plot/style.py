@@ -1,0 +1,56 @@
+"""How timelines look: colours that the colour-blind and a grey printer can tell apart, and sizes for paper.
+
+Hues are of the Okabe-Ito set. Pageable memory is hatched as well as red or orange: it is what one looks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from overlapscope.plot.lanes import Style
+
+Width = Literal["column", "page"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Fill and hatch of a bar."""
+
+    color: str
+    hatch: str = ""
+    height: float = 0.8  # of its lane
+
+
+LOOKS: dict[Style, Look] = {
+    Style.RANGE: Look("#DFE5ED"),
+    Style.CALL: Look("#9AA3AF"),
+    Style.HELD_COPY: Look("#7A1F3D"),
+    Style.HELD_SYNC: Look("#E9D8A6"),
+    Style.HELD_OTHER: Look("#6B7280"),
+    Style.KERNEL: Look("#A9B4C2"),
+    Style.COLLECTIVE: Look("#4B5563"),
+    Style.MEMSET: Look("#111827", height=0.5),
+    Style.HTOD_PAGEABLE: Look("#D55E00", "//////"),
+    Style.HTOD_PINNED: Look("#0072B2"),
+    Style.DTOH_PAGEABLE: Look("#E69F00", "\\\\\\\\\\\\"),
+    Style.DTOH_PINNED: Look("#56B4E9"),
+    Style.COPY_ON_DEVICE: Look("#CC79A7"),
+    Style.COPY_OTHER: Look("#F0E442"),
+    Style.HIDDEN: Look("#009E73", height=1.0),
+    Style.EXPOSED: Look("#D55E00", height=1.0),
+    Style.KERNELS_ONLY: Look("#D6DCE4", height=1.0),
+}
+
+WIDTHS_IN: dict[Width, float] = {"column": 3.5, "page": 7.16}
+"""Widths of a column and of a page in the usual two-column paper, in inches."""
+
+RC = {
+    "font.size": 7.0,
+    "axes.linewidth": 0.5,
+    "xtick.major.width": 0.5,
+    "hatch.linewidth": 0.5,
+    "svg.fonttype": "none",  # text stays text
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "overlapscope",  # the same trace gives the same file
+}
