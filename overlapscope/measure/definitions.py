@@ -1,8 +1,9 @@
 """Overlap as other tools define it, for comparison. Their figures differ from ours, and from each other.
 
 HTA (HolisticTraceAnalysis): a collective is a kernel whose name starts with ``nccl``; memory is copies and
-memsets together; times with decimals are cut to whole microseconds, inwards; the last ``ProfilerStep`` and
-what follows it is left out unless asked for. Source: ``hta/analyzers/communication_analysis.py``,
+memsets together; times with decimals are cut to whole microseconds, inwards; where
+there are several profiler steps, only device work issued by calls within them counts, without the last step unless
+asked for. Source: ``hta/analyzers/communication_analysis.py``,
 ``hta/utils/utils.py`` and ``hta/common/trace_parser.py`` of HTA 0.5.
 
 TraceLens: a collective is a kernel with ``nccl`` in its name; memsets count as computation; exposed copy
@@ -71,12 +72,12 @@ def their_overlap(trace: Trace, definition: Definition, *, last_step: bool = Fal
 
 
 def _hta(trace: Trace, process: int, last_step: bool) -> TheirFigures:
-    until = None if last_step else _last_step_start(trace, process)
+    until = _steps_end(trace, process, last_step)
 
     def spans(table: DeviceWork, rows: Bool) -> Spans:
         rows = rows & (table.process == process)
         if until is not None:
-            rows = rows & (table.start_ns < until)
+            rows = rows & (table.call != NO_ID) & (trace.api_calls.start_ns[table.call] < until)
         return union(*_whole_microseconds(table.start_ns[rows], table.end_ns[rows]))
 
     collective = _named(trace, lambda name: name.startswith("nccl"))
@@ -147,11 +148,13 @@ def _all(table: DeviceWork) -> Bool:
     return np.ones(len(table), np.bool_)
 
 
-def _last_step_start(trace: Trace, process: int) -> int | None:
-    """Where HTA stops reading: the begin of the last profiler step, when there are several."""
+def _steps_end(trace: Trace, process: int, last_step: bool) -> int | None:
+    """Until when HTA follows calls to their device work; None where it takes the trace whole."""
     mine = steps(trace)
-    starts = mine.start_ns[mine.process == process]
-    return int(starts.max()) if len(starts) > 1 else None
+    mine = mine.take(mine.process == process)
+    if len(mine) < 2:  # noqa: PLR2004 - a single step is not cut
+        return None
+    return int(mine.end_ns.max() if last_step else mine.start_ns.max())
 
 
 def _whole_microseconds(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
