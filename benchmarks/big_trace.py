@@ -1,6 +1,6 @@
 """Make a big Kineto trace out of a real one: its events again and again, with shifted times and ids.
 
-    python benchmarks/big_trace.py SOURCE.json.gz OUT.json --megabytes 277
+python benchmarks/big_trace.py SOURCE.json.gz OUT.json --megabytes 277
 """
 
 from __future__ import annotations

@@ -38,12 +38,12 @@ def require_cuda() -> None:
 def _bracketed(run: Callable[[], None]) -> None:
     import torch
 
-    torch.cuda.profiler.start()
+    torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
     try:
         run()
     finally:
         torch.cuda.synchronize()
-        torch.cuda.profiler.stop()
+        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
 
 
 def _profiled(run: Callable[[], None], path: Path) -> None:

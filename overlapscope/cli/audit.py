@@ -16,7 +16,7 @@ from overlapscope.errors import OutputError, OverlapscopeError
 from overlapscope.read.opening import open_trace
 from overlapscope.report.content import Audit, audit
 from overlapscope.report.json_form import SCHEMA
-from overlapscope.report.words import safe
+from overlapscope.words import safe
 
 
 class Format(StrEnum):
@@ -34,7 +34,7 @@ class ExitCode(IntEnum):
     UNUSABLE = 2
 
 
-def audit_command(  # noqa: PLR0913 - one parameter per option
+def audit_command(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Kineto JSON or Nsight Systems SQLite.")],
     range_name: Annotated[
         str | None, typer.Option("--range", help="Only the ranges of this name (* and ? match).")

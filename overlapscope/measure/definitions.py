@@ -7,7 +7,8 @@ asked for. Source: ``hta/analyzers/communication_analysis.py``,
 ``hta/utils/utils.py`` and ``hta/common/trace_parser.py`` of HTA 0.5.
 
 TraceLens: a collective is a kernel with ``nccl`` in its name; memsets count as computation; exposed copy
-time is what neither computation nor communication covers; work without a recorded call is left out. Source: ``TreePerf/gpu_event_analyser.py``.
+time is what neither computation nor communication covers; work without a recorded call is left out. Source:
+``TreePerf/gpu_event_analyser.py``, and the reference tables that TraceLens keeps beside its test traces.
 
 Both put all devices of a process into one timeline.
 """
@@ -70,7 +71,6 @@ def their_overlap(trace: Trace, definition: Definition, *, last_step: bool = Fal
     return tuple(figures(trace, int(process), last_step) for process in processes)
 
 
-
 def _hta(trace: Trace, process: int, last_step: bool) -> TheirFigures:
     until = _steps_end(trace, process, last_step)
 
@@ -94,7 +94,7 @@ def _hta(trace: Trace, process: int, last_step: bool) -> TheirFigures:
     )
 
 
-def _tracelens(trace: Trace, process: int, last_step: bool) -> TheirFigures:
+def _tracelens(trace: Trace, process: int, _last_step: bool) -> TheirFigures:
     def spans(table: DeviceWork, rows: Bool) -> Spans:
         rows = rows & (table.process == process) & (table.call != NO_ID)
         return union(table.start_ns[rows], table.end_ns[rows])

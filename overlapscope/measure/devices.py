@@ -24,7 +24,8 @@ class DeviceKey:
 
     def rows(self, table: DeviceWork) -> Bool:
         """Which rows of a table are this device's."""
-        return (table.process == self.process) & (table.device == self.device)
+        mine: Bool = (table.process == self.process) & (table.device == self.device)
+        return mine
 
 
 @dataclass(frozen=True, eq=False)

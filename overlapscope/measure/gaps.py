@@ -85,9 +85,7 @@ def kernel_gap_causes(trace: Trace, activity: Activity, config: HostConfig = DEF
     return _causes(trace, activity.key, idle, (trace.kernels,), config)
 
 
-def _causes(
-    trace: Trace, key: DeviceKey, idle: Spans, tables: tuple[DeviceWork, ...], config: HostConfig
-) -> GapCauses:
+def _causes(trace: Trace, key: DeviceKey, idle: Spans, tables: tuple[DeviceWork, ...], config: HostConfig) -> GapCauses:
     if not len(idle):
         return GapCauses()
     call = _next_calls(key, idle, tables)

@@ -46,7 +46,7 @@ def _step_name(trace: Trace, facts: CopyFacts, row: int) -> str | None:
 
 
 def _number(name: str) -> Callable[[Trace, CopyFacts, int], int | None]:
-    def read(trace: Trace, facts: CopyFacts, row: int) -> int | None:
+    def read(trace: Trace, _: CopyFacts, row: int) -> int | None:
         value = int(getattr(trace.copies, name)[row])
         return None if value == NO_ID else value
 
@@ -57,8 +57,8 @@ KEYS: dict[str, Callable[[Trace, CopyFacts, int], Any]] = {
     "process": _number("process"),
     "device": _number("device"),
     "stream": _number("stream"),
-    "direction": lambda trace, facts, row: Direction(int(trace.copies.direction[row])).label,
-    "memory": lambda trace, facts, row: MemoryKind(int(facts.host_kind[row])).label,
+    "direction": lambda trace, _, row: Direction(int(trace.copies.direction[row])).label,
+    "memory": lambda _, facts, row: MemoryKind(int(facts.host_kind[row])).label,
     "range": _range_name,
     "step": _step_name,
 }

@@ -16,9 +16,10 @@ from overlapscope.model.trace import Trace
 
 @dataclass(frozen=True)
 class StagingConfig:
-    """``size_factor``: a pinned copy is of the same size when it has at most this many times the bytes, or
-    as many times fewer. Bandwidth changes slowly with size: on an H200 by under 15 % per doubling from
-    1 MiB upwards, but several-fold from 64 KiB to 1 MiB.
+    """When two copies are of the same size.
+
+    ``size_factor``: a pinned copy is of the same size when it has at most this many times the bytes, or as
+    many times fewer; the effective bandwidth of small copies grows with their size.
     """
 
     size_factor: float = 2.0

@@ -44,7 +44,7 @@ class Column:
     text: bool = False
 
 
-def column(  # noqa: PLR0913 - a declaration names everything at once, by keyword
+def column(
     dtype: str,
     meaning: str,
     *,

@@ -15,7 +15,7 @@ class Labelled(IntEnum):
 
     label: str
 
-    def __new__(cls, value: int, label: str) -> Labelled:
+    def __new__(cls, value: int, label: str = "") -> Labelled:
         """Make a member from its stored value and its label."""
         member = int.__new__(cls, value)
         member._value_ = value

@@ -83,7 +83,9 @@ class Lane:
 
 @dataclass(frozen=True)
 class LaneConfig:
-    """``range_depth``: rows of nested ranges per thread, outermost first. ``most_streams`` and
+    """How many lanes a figure may have.
+
+    ``range_depth``: rows of nested ranges per thread, outermost first. ``most_streams`` and
     ``most_threads``: lanes of each kind, the busiest; a figure with more cannot be read.
     """
 
@@ -92,7 +94,7 @@ class LaneConfig:
     most_threads: int = 6
 
 
-def lanes(trace: Trace, window: tuple[int, int] | None = None, config: LaneConfig = LaneConfig()) -> list[Lane]:  # noqa: B008
+def lanes(trace: Trace, window: tuple[int, int] | None = None, config: LaneConfig = LaneConfig()) -> list[Lane]:
     """The lanes of ``trace`` in [start, end) of ``window``, in ns; of all of it without one."""
     first, last = window if window is not None else (trace.start_ns, trace.end_ns)
     threads = _busiest([lane for lane in _thread_lanes(trace, first, last) if lane.bars], config.most_threads)
@@ -201,7 +203,9 @@ def _stream_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
             ]
             for style in sorted(set(styles[copies].tolist())):
                 bars += _bars(trace.copies, copies & (styles == style), Style(style), first, last)
-            yield Lane(LaneKind.STREAM, f"{_device(key, several)} {_stream(stream)}", _device(key, several), tuple(bars))
+            yield Lane(
+                LaneKind.STREAM, f"{_device(key, several)} {_stream(stream)}", _device(key, several), tuple(bars)
+            )
 
 
 def _stream(stream: int) -> str:
@@ -285,4 +289,3 @@ def binned(lane: Lane, first: int, last: int, bins: int) -> Lane:
         mine = most == number
         shown += _span_bars(union(edges[:-1][mine], edges[1:][mine]), bars.style)
     return Lane(lane.kind, lane.title, lane.group, tuple(shown))
-

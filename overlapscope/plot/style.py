@@ -6,7 +6,7 @@ Hues are of the Okabe-Ito set. Pageable memory is hatched as well as red or oran
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from overlapscope.plot.lanes import Style
 
@@ -45,7 +45,7 @@ LOOKS: dict[Style, Look] = {
 WIDTHS_IN: dict[Width, float] = {"column": 3.5, "page": 7.16}
 """Widths of a column and of a page in the usual two-column paper, in inches."""
 
-RC = {
+RC: dict[Any, Any] = {
     "font.size": 7.0,
     "axes.linewidth": 0.5,
     "xtick.major.width": 0.5,

@@ -16,7 +16,7 @@ from overlapscope.errors import OutputError
 from overlapscope.model.trace import Trace
 from overlapscope.plot.lanes import Bars, Lane, LaneKind, Style, binned, for_pixels, lanes
 from overlapscope.plot.style import LOOKS, RC, WIDTHS_IN, Width
-from overlapscope.report.words import safe
+from overlapscope.words import safe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -154,7 +154,7 @@ def _draw_bars(ax: Axes, bars: Bars, centre: float, lane_height: float, first: i
     framed = bars.style is Style.RANGE or bool(look.hatch)
     ax.add_collection(
         PolyCollection(
-            corners,
+            list(corners),
             facecolor=look.color,
             edgecolor="white" if framed else "none",
             linewidth=0.3 if framed else 0.0,
@@ -185,7 +185,12 @@ def _label_lanes(ax: Axes, ticks: Sequence[tuple[float, Lane]]) -> None:
 
 def _legend(ax: Axes, shown: Sequence[Lane]) -> None:
     handles = [
-        Patch(facecolor=look.color, hatch=look.hatch or None, edgecolor="white" if look.hatch else "none", label=style.value)
+        Patch(
+            facecolor=look.color,
+            hatch=look.hatch or None,
+            edgecolor="white" if look.hatch else "none",
+            label=style.value,
+        )
         for style in _styles(shown)
         for look in (LOOKS[style],)
     ]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from overlapscope.errors import TraceNotFound
 from overlapscope.read.log import HealthLog
 
-try:  # igzip unpacks about three times as fast; there is not a wheel for every machine
-    from isal import isal_zlib as inflate_library
-except ImportError:
-    inflate_library = zlib  # type: ignore[assignment]
+inflate_library: ModuleType = zlib
+with suppress(ImportError):  # igzip unpacks about three times as fast; there is not a wheel for every machine
+    from isal import isal_zlib
+
+    inflate_library = isal_zlib
 
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 19

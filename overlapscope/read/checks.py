@@ -142,7 +142,12 @@ def _check_copies(log: HealthLog, copies: Copies) -> None:
         "copies that do not say where they go",
         len(copies),
     )
-    log.warn("no-size", int(((copies.size_bytes == NO_ID) & asked).sum()), "copies that do not say how many bytes", len(copies))
+    log.warn(
+        "no-size",
+        int(((copies.size_bytes == NO_ID) & asked).sum()),
+        "copies that do not say how many bytes",
+        len(copies),
+    )
     host_side = np.where(copies.direction == Direction.DTOH, copies.target_kind, copies.source_kind)
     unknown = np.isin(copies.direction, _ASKED_FOR) & (host_side == MemoryKind.UNKNOWN)
     log.note(
@@ -156,14 +161,24 @@ def _check_copies(log: HealthLog, copies: Copies) -> None:
 def _check_doubles(log: HealthLog, work: list[DeviceWork], total: int) -> None:
     count = 0
     for table in work:
-        keys = (table.process, table.device, table.stream, table.start_ns, table.end_ns, table.name_id, table.correlation)
+        keys = (
+            table.process,
+            table.device,
+            table.stream,
+            table.start_ns,
+            table.end_ns,
+            table.name_id,
+            table.correlation,
+        )
         if len(table) > 1:
             order = np.lexsort(keys)
             same = np.ones(len(table) - 1, np.bool_)
             for key in keys:
                 same &= np.diff(key[order]) == 0
             count += int((same & (table.duration_ns[order][1:] > 0) & (table.correlation[order][1:] > 0)).sum())
-    log.warn("doubled-device-ops", count, "device ops that occur twice, alike in everything; counted as they stand", total)
+    log.warn(
+        "doubled-device-ops", count, "device ops that occur twice, alike in everything; counted as they stand", total
+    )
 
 
 def _check_syncs(draft: Draft, syncs: Syncs, calls: ApiCalls) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -83,11 +84,9 @@ def cut(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 def _last_boundary(buffer: bytearray, stop: int) -> re.Match[bytes] | None:
     for window in (*_TAIL_WINDOWS, stop):
-        last = None
-        for last in BOUNDARY.finditer(buffer, max(0, stop - window), stop):
-            pass
-        if last is not None:
-            return last
+        found = deque(BOUNDARY.finditer(buffer, max(0, stop - window), stop), maxlen=1)
+        if found:
+            return found[0]
         if window >= stop:
             break
     return None

@@ -113,7 +113,7 @@ def outermost(process: Int64, thread: Int64, start_ns: Int64, end_ns: Int64) -> 
     return outer
 
 
-def doubled(calls: Calls, thread: Int64, name_id: Int32, outer: Int32) -> Bool:
+def doubled(calls: Calls, name_id: Int32, outer: Int32) -> Bool:
     """Calls recorded twice: inside a call of the same name and correlation on the same thread."""
     inner = np.flatnonzero(outer != NO_ID)
     around = outer[inner]

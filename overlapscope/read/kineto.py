@@ -104,7 +104,7 @@ class _Reader:
         return events
 
     def _columns(self, events: list[AnyEvent]) -> list[tuple[str, Arrays]]:
-        buckets: dict[str | None, list[AnyEvent]] = {}
+        buckets: dict[str, list[AnyEvent]] = {}
         routes = _Routes(buckets)
         for event in events:
             if event.ph == "X":
@@ -113,8 +113,7 @@ class _Reader:
                 self._note_thread(event)
         result = []
         for table, rows in buckets.items():
-            if table in BUILDERS:
-                result.append((table, self._checked(BUILDERS[table](rows, self.pool))))
+            result.append((table, self._checked(BUILDERS[table](rows, self.pool))))
         for category, rows in routes.unknown.items():
             self.unknown[category] = self.unknown.get(category, 0) + len(rows)
         return result
@@ -138,7 +137,7 @@ class _Reader:
 class _Routes(dict[str | None, list[AnyEvent]]):
     """Category to the list of its table's events; made as categories turn up."""
 
-    def __init__(self, buckets: dict[str | None, list[AnyEvent]]) -> None:
+    def __init__(self, buckets: dict[str, list[AnyEvent]]) -> None:
         super().__init__()
         self._buckets = buckets
         self.unknown: dict[str, list[AnyEvent]] = {}

@@ -40,10 +40,6 @@ def _host(rows: Rows, pool: NamePool) -> Arrays:
     }
 
 
-def _ranges(rows: Rows, pool: NamePool) -> Arrays:
-    return _host(rows, pool)
-
-
 def _frames(rows: Rows, pool: NamePool) -> Arrays:
     args = _args(rows)
     return _host(rows, pool) | {
@@ -114,7 +110,7 @@ def _memsets(rows: Rows, pool: NamePool) -> Arrays:
     return _device(rows, args, pool) | {"size_bytes": integers([arg.size_bytes for arg in args])}
 
 
-def _syncs(rows: Rows, pool: NamePool) -> Arrays:
+def _syncs(rows: Rows, _pool: NamePool) -> Arrays:
     args = _args(rows)
     labels = [str(arg.sync_kind or name) for name, arg in zip(_names(rows), args, strict=True)]
     return _times(rows) | {
@@ -128,7 +124,7 @@ def _syncs(rows: Rows, pool: NamePool) -> Arrays:
     }
 
 
-def _event_records(rows: Rows, pool: NamePool) -> Arrays:
+def _event_records(rows: Rows, _pool: NamePool) -> Arrays:
     args = _args(rows)
     start = nanoseconds([row.ts for row in rows])
     return {
@@ -141,14 +137,14 @@ def _event_records(rows: Rows, pool: NamePool) -> Arrays:
     }
 
 
-BUILDERS: dict[str | None, Callable[[Rows, NamePool], Arrays]] = {
+BUILDERS: dict[str, Callable[[Rows, NamePool], Arrays]] = {
     "kernels": _kernels,
     "copies": _copies,
     "memsets": _memsets,
     "api_calls": _api_calls,
     "syncs": _syncs,
     "event_records": _event_records,
-    "ranges": _ranges,
+    "ranges": _host,
     "cpu_ops": _host,
     "frames": _frames,
     "overheads": _host,

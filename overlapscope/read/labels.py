@@ -21,7 +21,10 @@ _API_PATTERNS: tuple[tuple[ApiKind, re.Pattern[str]], ...] = tuple(
         (ApiKind.WAIT_EVENT, r"StreamWaitEvent"),
         (ApiKind.EVENT_RECORD, r"EventRecord"),
         (ApiKind.QUERY, r"(Event|Stream)Query"),
-        (ApiKind.HOST_ALLOC, r"(HostAlloc|MallocHost|MemHostAlloc|MemAllocHost|HostRegister|HostMalloc|MemHostRegister)"),
+        (
+            ApiKind.HOST_ALLOC,
+            r"(HostAlloc|MallocHost|MemHostAlloc|MemAllocHost|HostRegister|HostMalloc|MemHostRegister)",
+        ),
         (ApiKind.HOST_FREE, r"(FreeHost|HostUnregister|HostFree|MemHostUnregister)"),
         (ApiKind.DEVICE_ALLOC, r"(^(cuda|hip)Malloc|^cuMemAlloc|^cuMemCreate|^cuMemMap$|MemPoolCreate)"),
         (ApiKind.DEVICE_FREE, r"(^(cuda|hip)Free|^cuMemFree|^cuMemUnmap|^cuMemRelease)"),

@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
+from overlapscope.model.enums import ApiKind
 from overlapscope.model.metadata import Device, Metadata
 from overlapscope.read.draft import Draft
 from overlapscope.read.log import HealthLog
-from overlapscope.read.nsys_columns import BUILDERS, Rows, strings_of
+from overlapscope.read.nsys_columns import BUILDERS, Rows, Source, strings_of
 from overlapscope.read.nsys_labels import enum_labels
 from overlapscope.read.values import integers
 
@@ -80,7 +80,9 @@ def read_nsys(database: Path, path: Path, log: HealthLog) -> Draft:
             raise UnknownTraceFormat(f"{path}: a SQLite file, but no Nsight Systems export (no StringIds table)")
         return _draft(export, path, log)
     except sqlite3.DatabaseError as error:
-        raise UnusableTrace(f"{path}: the SQLite file is damaged ({error}); export it again from the .nsys-rep") from error
+        raise UnusableTrace(
+            f"{path}: the SQLite file is damaged ({error}); export it again from the .nsys-rep"
+        ) from error
     finally:
         connection.close()
 
@@ -88,7 +90,7 @@ def read_nsys(database: Path, path: Path, log: HealthLog) -> Draft:
 def _draft(export: Export, path: Path, log: HealthLog) -> Draft:
     draft = Draft(_metadata(export, path), log, process_known=True, syncs_recorded=True)
     strings = strings_of(export.pairs("StringIds", "id", "value"))
-    labels = enum_labels(export.pairs)
+    translation = Source(strings, enum_labels(export.pairs), draft.pool, log)
     for table, source in _CUDA_TABLES.items():
         if source not in export.tables:
             continue
@@ -96,7 +98,7 @@ def _draft(export: Export, path: Path, log: HealthLog) -> Draft:
         count = len(next(iter(rows.values()), []))
         log.events_read += count
         if count:
-            built = BUILDERS[table](rows, strings, labels, draft.pool, log)
+            built = BUILDERS[table](rows, translation)
             draft.tables[table] = built
             log.events_kept += len(next(iter(built.values())))
     _fill_stream_devices(draft, export)
@@ -135,8 +137,6 @@ def _note_absences(export: Export, draft: Draft, log: HealthLog) -> None:
 
 
 def _calls_copy(draft: Draft) -> int:
-    from overlapscope.model.enums import ApiKind
-
     return int((draft.column("api_calls", "kind") == ApiKind.COPY).sum())
 
 
@@ -184,5 +184,3 @@ def _devices(export: Export) -> list[Device]:
             )
         )
     return sorted(result, key=lambda device: device.number)
-
-

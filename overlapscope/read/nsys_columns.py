@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,17 @@ from overlapscope.read.values import first_known, integers
 
 Rows = dict[str, list[Any]]
 Strings = dict[int, str]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What translating a file's rows needs: its strings and labels, and where names and doubts go."""
+
+    strings: Strings
+    labels: Labels
+    pool: NamePool
+    log: HealthLog
+
 
 _NO_UINT32 = 2**32 - 1
 _PUSH_POP, _START_END, _DOMAIN = 59, 60, 75
@@ -67,13 +79,15 @@ def _mapped(rows: Rows, column: str, table: Mapping[int, Any]) -> Int8:
     return np.array([int(table.get(key, 0)) for key in rows.get(column, [None] * _count(rows))], np.int8)
 
 
-def _usable(rows: Rows, columns: Arrays, log: HealthLog) -> Arrays:
+def _usable(columns: Arrays, log: HealthLog) -> Arrays:
     """Drop rows without times, or that end before they start."""
     start, end = columns["start_ns"], columns["end_ns"]
     readable = (start != NO_TIME) & (end != NO_TIME)
     forward: Bool = readable & (end >= start)
     log.damage("no-time", int((~readable).sum()), "rows without a time; left out", len(start))
-    log.damage("negative-duration", int((readable & ~forward).sum()), "rows that end before they start; left out", len(start))
+    log.damage(
+        "negative-duration", int((readable & ~forward).sum()), "rows that end before they start; left out", len(start)
+    )
     return columns if forward.all() else {name: values[forward] for name, values in columns.items()}
 
 
@@ -93,14 +107,14 @@ def _device(rows: Rows) -> Arrays:
     }
 
 
-def _kernels(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
-    names = _texts(rows, strings, "demangledName", "shortName", "mangledName", "nameId")
+def _kernels(rows: Rows, source: Source) -> Arrays:
+    names = _texts(rows, source.strings, "demangledName", "shortName", "mangledName", "nameId")
     columns = _device(rows) | {
-        "name_id": pool.ids(names),
+        "name_id": source.pool.ids(names),
         "blocks": _volume(rows, "grid"),
         "threads_per_block": _volume(rows, "block"),
     }
-    return _usable(rows, columns, log)
+    return _usable(columns, source.log)
 
 
 def _volume(rows: Rows, prefix: str) -> Int64:
@@ -109,51 +123,51 @@ def _volume(rows: Rows, prefix: str) -> Int64:
     return np.where(known, x * y * z, NO_ID)
 
 
-def _copies(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
-    way = _mapped(rows, "copyKind", labels.directions)
+def _copies(rows: Rows, source: Source) -> Arrays:
+    way = _mapped(rows, "copyKind", source.labels.directions)
     columns = _device(rows) | {
         "name_id": np.full(_count(rows), NO_ID, np.int32),  # nsys gives copies no name
         "size_bytes": _ints(rows, "bytes"),
         "direction": way,
-        "source_kind": _mapped(rows, "srcKind", labels.memory),
-        "target_kind": _mapped(rows, "dstKind", labels.memory),
+        "source_kind": _mapped(rows, "srcKind", source.labels.memory),
+        "target_kind": _mapped(rows, "dstKind", source.labels.memory),
         "source_device": _ints(rows, "srcDeviceId"),
         "target_device": _ints(rows, "dstDeviceId"),
     }
-    return _usable(rows, columns, log)
+    return _usable(columns, source.log)
 
 
-def _memsets(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+def _memsets(rows: Rows, source: Source) -> Arrays:
     name = np.full(_count(rows), NO_ID, np.int32)
-    return _usable(rows, _device(rows) | {"size_bytes": _ints(rows, "bytes"), "name_id": name}, log)
+    return _usable(_device(rows) | {"size_bytes": _ints(rows, "bytes"), "name_id": name}, source.log)
 
 
-def _api_calls(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
-    names = [api_name(text) for text in _texts(rows, strings, "nameId")]
+def _api_calls(rows: Rows, source: Source) -> Arrays:
+    names = [api_name(text) for text in _texts(rows, source.strings, "nameId")]
     columns = _times(rows) | {
         "process": _process(rows),
         "thread": _thread(rows),
-        "name_id": pool.ids(names),
+        "name_id": source.pool.ids(names),
         "kind": np.array([api_kind(name) for name in names], np.int8),
         "correlation": _ints(rows, "correlationId"),
     }
-    return _usable(rows, columns, log)
+    return _usable(columns, source.log)
 
 
-def _syncs(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+def _syncs(rows: Rows, source: Source) -> Arrays:
     columns = _times(rows) | {
         "process": _process(rows),
         "device": _ints(rows, "deviceId"),
         "stream": _ints(rows, "streamId"),
-        "kind": _mapped(rows, "syncType", labels.syncs),
+        "kind": _mapped(rows, "syncType", source.labels.syncs),
         "correlation": _ints(rows, "correlationId"),
         "event": _ints(rows, "eventId"),
         "event_sync": _ints(rows, "eventSyncId"),
     }
-    return _usable(rows, columns, log)
+    return _usable(columns, source.log)
 
 
-def _event_records(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+def _event_records(rows: Rows, _source: Source) -> Arrays:
     time = _ints(rows, "timestamp", NO_TIME)
     return {
         "time_ns": np.where(time == 0, NO_TIME, time),  # written as 0 when device timestamps are off
@@ -166,9 +180,9 @@ def _event_records(rows: Rows, strings: Strings, labels: Labels, pool: NamePool,
     }
 
 
-def _ranges(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+def _ranges(rows: Rows, source: Source) -> Arrays:
     kind = _ints(rows, "eventType")
-    texts = _texts(rows, strings, "text", "textId")
+    texts = _texts(rows, source.strings, "text", "textId")
     domain_of = {
         (process, key): text
         for process, key, event, text in zip(
@@ -183,39 +197,41 @@ def _ranges(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: H
     wanted = (kind == _PUSH_POP) | (kind == _START_END)
     ends = _ints(rows, "end", NO_TIME)
     open_ended = wanted & (ends == NO_TIME)
-    log.warn("open-range", int(open_ended.sum()), "NVTX ranges that were never closed; left out", int(wanted.sum()))
+    source.log.warn(
+        "open-range", int(open_ended.sum()), "NVTX ranges that were never closed; left out", int(wanted.sum())
+    )
     wanted &= ~open_ended
     columns = _times(rows) | {
         "process": _process(rows),
         "thread": _thread(rows),
-        "name_id": pool.ids(texts),
+        "name_id": source.pool.ids(texts),
         "kind": np.full(len(texts), RangeKind.NVTX, np.int8),
-        "domain_id": np.where([bool(text) for text in domains], pool.ids(domains), NO_ID),
+        "domain_id": np.where([bool(text) for text in domains], source.pool.ids(domains), NO_ID),
     }
-    return _usable(rows, {name: values[wanted] for name, values in columns.items()}, log)
+    return _usable({name: values[wanted] for name, values in columns.items()}, source.log)
 
 
-def _overheads(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+def _overheads(rows: Rows, source: Source) -> Arrays:
     columns = _times(rows) | {
         "process": _process(rows),
         "thread": _thread(rows),
-        "name_id": pool.ids(_texts(rows, strings, "nameId")),
+        "name_id": source.pool.ids(_texts(rows, source.strings, "nameId")),
     }
-    return _usable(rows, columns, log)
+    return _usable(columns, source.log)
 
 
-def _streams(rows: Rows, strings: Strings, labels: Labels, pool: NamePool, log: HealthLog) -> Arrays:
+def _streams(rows: Rows, source: Source) -> Arrays:
     priority = integers(rows["priority"], 0) if "priority" in rows else np.zeros(_count(rows), np.int64)
     return {
         "process": first_known(_ints(rows, "processId"), _process(rows)),
         "context": _ints(rows, "contextId"),
         "stream": _ints(rows, "streamId"),
-        "kind": _mapped(rows, "flag", labels.streams),
+        "kind": _mapped(rows, "flag", source.labels.streams),
         "priority": priority.astype(np.uint32).astype(np.int32),  # written as unsigned 32 bits
     }
 
 
-Builder = Callable[[Rows, Strings, Labels, NamePool, HealthLog], Arrays]
+Builder = Callable[[Rows, Source], Arrays]
 BUILDERS: dict[str, Builder] = {
     "kernels": _kernels,
     "copies": _copies,

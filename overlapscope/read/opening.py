@@ -82,5 +82,3 @@ def _what_else(head: bytes) -> str:
     if head.startswith((b"QDSTRM", b"\x1f\x9d")) or b"NVIDIA" in head[:256]:
         return "an Nsight Systems report: export it with `nsys export --type sqlite`"
     return "not a trace: expected torch.profiler JSON or an Nsight Systems SQLite export"
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, Bool
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.read.draft import Draft
 
 _HOST_TABLES = ("api_calls", "cpu_ops", "ranges", "frames")
@@ -40,10 +40,10 @@ def _calling_processes(draft: Draft) -> list[int]:
 
 
 def _assign_by_votes(draft: Draft, processes: list[int]) -> None:
-    places = {table: draft.column(table, "device") for table in _DEVICE_TABLES if draft.rows(table)}
+    places: dict[str, Int64] = {table: draft.column(table, "device") for table in _DEVICE_TABLES if draft.rows(table)}
     work = [table for table in ("kernels", "copies", "memsets") if table in places]
     for place in sorted({key for keys in places.values() for key in np.unique(keys).tolist()}):
-        rows = {table: places[table] == place for table in work}
+        rows: dict[str, Bool] = {table: places[table] == place for table in work}
         scores = [(_score(draft, rows, process), -order) for order, process in enumerate(processes)]
         best = max(range(len(processes)), key=lambda index: scores[index])
         if scores[best][0][0] == 0:

@@ -16,10 +16,11 @@ from typing import Any
 from overlapscope.read.chunks import BOUNDARY
 from overlapscope.read.events import AnyEvent, DecodeError, convert, decode
 
+_SPACE = ord(" ")
 _JOIN_LIMIT = 8  # pieces that one event with nested lists of objects may have been cut into
 _PARSER = json.JSONDecoder(strict=False, parse_float=Decimal)
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
-_BAD_NUMBER = re.compile(r'(?<=[:\[,\s])(?:[-+]?(?:nan|inf(?:inity)?)|[-+]?\d*\.-\d+)(?=\s*[,}\]])', re.IGNORECASE)
+_BAD_NUMBER = re.compile(r"(?<=[:\[,\s])(?:[-+]?(?:nan|inf(?:inity)?)|[-+]?\d*\.-\d+)(?=\s*[,}\]])", re.IGNORECASE)
 _LOOSE_STRING = re.compile(r'("(?:name|cat|ph)"\s*:\s*")(.*?)("\s*(?:\}|,\s*"[\w ]+"\s*:))', re.DOTALL)
 _LONE_QUOTE = re.compile(r'(?<!\\)"')
 
@@ -94,7 +95,7 @@ def _repair(piece: bytes, result: Rescue, *, last: bool, exact: bool) -> None:
         result.events.append(convert(_without_nan(loose), exact=exact))
         if after:
             result.trailer = after[1:].encode()
-        changed = attempt > 0 or "\ufffd" in text or any(ord(char) < 32 and char not in "\n\r\t" for char in text)
+        changed = attempt > 0 or "\ufffd" in text or any(ord(char) < _SPACE and char not in "\n\r\t" for char in text)
         result.repaired += changed
         return
     if last:

@@ -6,11 +6,13 @@ with up to three decimals; a file can mix them. The fast paths hold where a list
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int64
 
@@ -19,10 +21,12 @@ FLOAT_EXACT_US = float(2**43)
 _INT64 = 2**63
 _MAX_US = _INT64 // 1000 - 1
 _TRAILING_INTEGER = re.compile(r"(-?\d+)\s*$")
+_GRID_NDIM, _GRID_AXES = 2, 3
+_SMALL = 2**20  # as many factors below this as a grid has axes stay within int64
 _HEX = re.compile(r"\s*0x([0-9a-fA-F]+)\s*$")
 
 
-class NeedsExact(Exception):  # noqa: N818 - a signal between two functions, not an error
+class NeedsExact(Exception):
     """Times this large were decoded as floats: decode the chunk again from its decimal text."""
 
 
@@ -36,7 +40,7 @@ def integers(values: list[Any], null: int = NO_ID) -> Int64:
     return np.fromiter((_integer(value, null) for value in values), np.int64, len(values))
 
 
-def _array(values: list[Any]) -> np.ndarray[Any, Any]:
+def _array(values: list[Any]) -> npt.NDArray[Any]:
     """The values as numpy sees them; of dtype object where they are not uniform."""
     try:
         return np.array(values)
@@ -50,9 +54,9 @@ def _integer(value: Any, null: int) -> int:
             return _wrap(int(found[1], 16))
         found = _TRAILING_INTEGER.search(value)
         return _wrap(int(found[1])) if found else null
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not math.isfinite(value):
         return null
-    return _wrap(int(value)) if abs(value) < 2**64 else null  # also false for NaN
+    return _wrap(int(value))
 
 
 def _wrap(value: int) -> int:
@@ -73,16 +77,19 @@ def nanoseconds(values: list[Any]) -> Int64:
         if array.dtype.kind == "i" and _within(array):
             return array.astype(np.int64) * 1000
         if array.dtype.kind == "f" and _within(array):
-            if np.abs(array).max() >= FLOAT_EXACT_US:
-                if all(isinstance(value, int) or value.is_integer() and abs(value) < FLOAT_EXACT_US for value in values):
+            if float(np.abs(array).max()) >= FLOAT_EXACT_US:
+                if all(
+                    isinstance(value, int) or (value.is_integer() and abs(value) < FLOAT_EXACT_US) for value in values
+                ):
                     return np.array([int(value) for value in values], np.int64) * 1000
                 raise NeedsExact
             whole = np.floor(array)
-            return (whole * 1000 + np.rint((array - whole) * 1000)).astype(np.int64)
+            exact: Int64 = (whole * 1000 + np.rint((array - whole) * 1000)).astype(np.int64)
+            return exact
     return np.fromiter((_nanosecond(value) for value in values), np.int64, len(values))
 
 
-def _within(array: np.ndarray[Any, Any]) -> bool:
+def _within(array: npt.NDArray[Any]) -> bool:
     return bool(np.isfinite(array).all() and np.abs(array).max() <= _MAX_US)
 
 
@@ -100,8 +107,10 @@ def _nanosecond(value: Any) -> int:
 def products(values: list[Any]) -> Int64:
     """The product of each list of integers (a grid or block), `NO_ID` where it is no such list."""
     array = _array(values)
-    if array.dtype.kind == "i" and array.ndim == 2 and array.shape[1] and 0 <= array.min() <= array.max() < 2**20:  # noqa: PLR2004
-        return array.astype(np.int64).prod(axis=1)
+    whole = array.dtype.kind == "i" and array.ndim == _GRID_NDIM and array.shape[1] <= _GRID_AXES
+    if whole and array.min() >= 0 and array.max() < _SMALL:
+        result: Int64 = array.astype(np.int64).prod(axis=1)
+        return result
     return np.fromiter((_product(value) for value in values), np.int64, len(values))
 
 

@@ -25,7 +25,10 @@ from overlapscope.report.verdict import verdict
 
 @dataclass(frozen=True)
 class AuditConfig:
-    """``costly_copies``: how many of the most expensive copies are listed; a screen holds about ten."""
+    """How much is listed, and the thresholds of what is measured.
+
+    ``costly_copies``: how many of the most expensive copies are listed; a screen holds about ten.
+    """
 
     costly_copies: int = 10
     host: HostConfig = DEFAULT
@@ -98,7 +101,7 @@ class Audit:
         return as_json(self)
 
 
-def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditConfig()) -> Audit:  # noqa: A002, B008
+def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditConfig()) -> Audit:  # noqa: A002
     """Measure what the copies of ``trace`` cost.
 
     Args:
@@ -123,7 +126,9 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
         host_blocking=blocking,
         costly=_costly(trace, facts, window, config.costly_copies),
         counts=counts,
-        verdict=verdict(trace, window, [(device.activity, device.directions, device.kernel_gaps) for device in devices]),
+        verdict=verdict(
+            trace, window, [(device.activity, device.directions, device.kernel_gaps) for device in devices]
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.model.health import Severity
 from overlapscope.report.content import Audit, CostlyCopy, DeviceAudit
-from overlapscope.report.words import safe, share, size, time
+from overlapscope.words import safe, share, size, time
 
 _BLOCKING_ROWS = 5
 _HEALTH_ROWS = 8
@@ -36,7 +36,9 @@ def _parts(audit: Audit) -> list[RenderableType]:
         table = _table("Calls that held their thread", "process", "thread", "API", "calls", "inside", "held")
         for row in blocking:
             name = safe(row.api, _NAME_WIDTH)
-            table.add_row(_id(row.process), _id(row.thread), name, f"{row.calls:,}", time(row.span_ns), time(row.held_ns))
+            table.add_row(
+                _id(row.process), _id(row.thread), name, f"{row.calls:,}", time(row.span_ns), time(row.held_ns)
+            )
         parts.append(table)
     parts += _health(audit)
     return parts
@@ -54,7 +56,9 @@ def _heading(audit: Audit) -> Text:
     return text
 
 
-def _table(title: str, *columns: str, left: tuple[str, ...] = ("API", "call", "range", "direction", "memory", "GPU")) -> Table:
+def _table(
+    title: str, *columns: str, left: tuple[str, ...] = ("API", "call", "range", "direction", "memory", "GPU")
+) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in columns:
         table.add_column(name, justify="left" if name in left else "right", no_wrap=True, header_style="dim")
@@ -109,7 +113,17 @@ def _group_cells(group: CopyGroup, *, undefined: bool) -> tuple[str, ...]:
 
 def _costly_table(copies: tuple[CostlyCopy, ...]) -> Table:
     table = _table(
-        "Most expensive copies", "at", "device", "stream", "direction", "memory", "size", "exposed", "held", "call", "range"
+        "Most expensive copies",
+        "at",
+        "device",
+        "stream",
+        "direction",
+        "memory",
+        "size",
+        "exposed",
+        "held",
+        "call",
+        "range",
     )
     first = min(copy.start_ns for copy in copies)
     for copy in copies:

@@ -10,12 +10,14 @@ from overlapscope.measure.gaps import GapCauses
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
-from overlapscope.report.words import share, size, time
+from overlapscope.words import share, size, time
 
 
 @dataclass(frozen=True)
 class VerdictConfig:
-    """``worth_saying``: the share of the wall time below which a loss is not mentioned; a run's own scatter
+    """What is worth a sentence.
+
+    ``worth_saying``: the share of the wall time below which a loss is not mentioned; a run's own scatter
     is about one percent.
     """
 
@@ -36,7 +38,7 @@ _CAUSES = {
 Part = tuple[Activity, tuple[CopyGroup, ...], GapCauses]
 
 
-def verdict(trace: Trace, window: Window, devices: Sequence[Part], config: VerdictConfig = VerdictConfig()) -> str:  # noqa: B008
+def verdict(trace: Trace, window: Window, devices: Sequence[Part], config: VerdictConfig = VerdictConfig()) -> str:
     """What the copies cost in this window, in words; "undefined" where overlap has no meaning."""
     groups = [group for _, copies, _ in devices for group in copies]
     kernels = sum(activity.kernels.total_ns for activity, _, _ in devices)
@@ -72,9 +74,7 @@ def _count(number: int) -> str:
     return "1 copy" if number == 1 else f"{number:,} copies"
 
 
-def _held(
-    groups: list[CopyGroup], devices: Sequence[Part], window: Window, config: VerdictConfig
-) -> list[str]:
+def _held(groups: list[CopyGroup], devices: Sequence[Part], window: Window, config: VerdictConfig) -> list[str]:
     """The trap: copies that look hidden while their calls hold the host and kernels wait for it."""
     held = sum(group.held_ns for group in groups)
     waited = sum(gaps.held_in_copy_ns for _, _, gaps in devices)

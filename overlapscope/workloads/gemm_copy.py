@@ -88,7 +88,8 @@ def variants() -> Iterator[Variant]:
 def build(variant: Variant, sizes: Sizes, device: str = "cuda") -> Callable[[], None]:
     """Allocate the buffers and return one pass of the loop, ready to be called again and again.
 
-    Raises `CaptureError` when ``device`` is a GPU and there is none. A pass ends with a device synchronisation, so the wall time of a call is the time of its work.
+    Raises `CaptureError` when ``device`` is a GPU and there is none. A pass ends with
+    a device synchronisation, so the wall time of a call is the time of its work.
     """
     import torch
 
@@ -101,7 +102,8 @@ def build(variant: Variant, sizes: Sizes, device: str = "cuda") -> Callable[[], 
     shape = (sizes.rounds, sizes.copy_mib * 2**20 // 4)
     sources = list(torch.ones(shape, pin_memory=pin))  # rows of one pinned block stay plain pinned copies
     targets = list(torch.empty(shape, device=device))
-    side = torch.cuda.Stream() if on_gpu and variant.stream is CopyStream.SIDE else None
+    own_stream = on_gpu and variant.stream is CopyStream.SIDE
+    side = torch.cuda.Stream() if own_stream else None  # type: ignore[no-untyped-call]
 
     def copy(index: int) -> None:
         with annotate("copy", color="orange"), _on(side):
@@ -155,7 +157,7 @@ def measure(one_pass: Callable[[], None], repeats: int = 9, warmup: int = 3) -> 
 
 
 @app.command()
-def main(
+def main(  # noqa: PLR0913, PLR0917 - one parameter per option
     memory: Annotated[Memory, typer.Option(help="The copies' source.")] = Memory.PAGEABLE,
     order: Annotated[Order, typer.Option(help="What each round issues first.")] = Order.COPY_FIRST,
     blocking: Annotated[bool, typer.Option("--blocking/--non-blocking", help="Wait for each copy?")] = False,

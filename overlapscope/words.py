@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+_WHOLE = 100  # from here on, decimals say nothing
 _SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 _SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -20,7 +21,7 @@ def time(ns: float | None) -> str:
     for scale, unit in _SCALES:
         if abs(ns) >= scale or unit == "ns":
             value = ns / scale
-            return f"{value:.0f} {unit}" if unit == "ns" or abs(value) >= 100 else f"{value:.3g} {unit}"
+            return f"{value:.0f} {unit}" if unit == "ns" or abs(value) >= _WHOLE else f"{value:.3g} {unit}"
     raise AssertionError("the last scale takes everything")
 
 
@@ -46,9 +47,9 @@ def share(part: float, whole: float) -> str:
 
 
 def safe(text: str, width: int | None = None) -> str:
-    """Text from a trace for a terminal or a figure: one line, no control or direction characters, cut to ``width``.
+    r"""Text from a trace for a terminal or a figure: one line, no control characters, cut to ``width``.
 
-    >>> safe("a\\x1b[31mb\\nc")
+    >>> safe("a\x1b[31mb\nc")
     'a?[31mb?c'
     """
     clean = "".join("?" if unicodedata.category(char) in _UNSAFE else char for char in text)
