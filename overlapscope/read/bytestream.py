@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -21,20 +21,22 @@ with suppress(ImportError):  # igzip unpacks about three times as fast; there is
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 19
 _PACKED_BLOCK_BYTES = 1 << 16
+_UNPACKED_BLOCK_BYTES = 1 << 17  # also how much before a damaged place may be lost
 _INFLATE_ERRORS: tuple[type[Exception], ...] = (zlib.error, inflate_library.error)
 
 Progress = Callable[[int, int], None]
 """Called with (bytes of the file read so far, bytes of the file)."""
 
 
-def read_blocks(path: Path, log: HealthLog, progress: Progress | None = None) -> Iterator[bytes]:
+def read_blocks(path: Path, log: HealthLog, progress: Progress | None = None) -> Generator[bytes]:
     """Yield the file's content in blocks, unpacked when it is gzip by content.
 
     Raises:
         TraceNotFound: the file cannot be opened.
     """
     try:
-        head = path.open("rb").read(2)
+        with path.open("rb") as file:
+            head = file.read(len(GZIP_MAGIC))
     except OSError as error:
         raise TraceNotFound(f"{path}: cannot be read ({error.strerror or error})") from error
     if head == GZIP_MAGIC:
@@ -42,7 +44,7 @@ def read_blocks(path: Path, log: HealthLog, progress: Progress | None = None) ->
     return _raw_blocks(path, BLOCK_BYTES, progress)
 
 
-def _raw_blocks(path: Path, size: int, progress: Progress | None) -> Iterator[bytes]:
+def _raw_blocks(path: Path, size: int, progress: Progress | None) -> Generator[bytes]:
     total, done = path.stat().st_size, 0
     with path.open("rb", buffering=0) as file:
         while block := file.read(size):
@@ -52,7 +54,7 @@ def _raw_blocks(path: Path, size: int, progress: Progress | None) -> Iterator[by
             yield block
 
 
-def _gunzip(blocks: Iterator[bytes], log: HealthLog) -> Iterator[bytes]:
+def _gunzip(blocks: Iterator[bytes], log: HealthLog) -> Generator[bytes]:
     """Unpack one or more gzip members; stop at the first byte that is not gzip."""
     member: Any = None
     pending = b""
@@ -68,13 +70,13 @@ def _gunzip(blocks: Iterator[bytes], log: HealthLog) -> Iterator[bytes]:
                     return
                 member = inflate_library.decompressobj(wbits=31)
             try:
-                data = member.decompress(pending)
+                data = member.decompress(pending, _UNPACKED_BLOCK_BYTES)
             except _INFLATE_ERRORS as error:
                 log.damage("corrupt-gzip", 1, f"the compressed data is damaged ({error}); the rest was not read")
                 return
             if data:
                 yield data
-            pending = member.unused_data if member.eof else b""
+            pending = member.unused_data if member.eof else member.unconsumed_tail
             member = None if member.eof else member
     if member is not None:
         log.damage("truncated", 1, "the compressed file ends early; what came before its end was read")

@@ -21,7 +21,7 @@ from overlapscope.read.events import AnyEvent, DecodeError, decode
 from overlapscope.read.kineto_columns import BUILDERS
 from overlapscope.read.kineto_header import metadata_of
 from overlapscope.read.log import HealthLog
-from overlapscope.read.salvage import rescue
+from overlapscope.read.salvage import Rescue, rescue
 from overlapscope.read.values import NeedsExact, usable_times
 
 _TABLE_OF_CATEGORY = {
@@ -46,6 +46,7 @@ _TABLE_OF_CATEGORY = {
 # Read and left out by design: whole-trace spans, and the device's projections of host annotations.
 _LEFT_OUT = {"trace", "gpu_user_annotation"}
 _TRAILER_LIMIT = 1 << 24
+_CARRY_LIMIT = 1 << 23  # no event is this long
 
 
 @dataclass
@@ -71,37 +72,41 @@ class _Reader:
             return
         if self.carried:
             chunk, self.carried = self.carried + b"," + chunk, b""
-            again = True
-        else:
-            again = False
-        events = self._events(chunk, again=again)
+        self._take(chunk, final=False)
+
+    def finish(self) -> None:
+        """Read what the last chunk left over."""
+        if self.carried:
+            chunk, self.carried = self.carried, b""
+            self._take(chunk, final=True)
+
+    def _take(self, chunk: bytes, *, final: bool) -> None:
+        events, rescued = self._events(chunk, final=final)
         try:
             batches = self._columns(events)
         except NeedsExact:
             self.exact = True
-            batches = self._columns(self._events(chunk, again=again, count=False))
+            events, rescued = self._events(chunk, final=final)
+            batches = self._columns(events)
         for table, batch in batches:
             self.batches.setdefault(table, []).append(batch)
+        self.log.events_read += len(events)
+        if rescued is not None:
+            self._note(rescued)
 
-    def _events(self, chunk: bytes, *, again: bool, count: bool = True) -> list[AnyEvent]:
+    def _events(self, chunk: bytes, *, final: bool) -> tuple[list[AnyEvent], Rescue | None]:
         try:
-            events = decode(chunk, exact=self.exact)
+            return decode(chunk, exact=self.exact), None
         except DecodeError:
-            rescued = rescue(chunk, exact=self.exact)
-            events = rescued.events
-            self.trailer = rescued.trailer
-            lost = rescued.lost
-            if rescued.cut_off and again:
-                lost += 1  # neither this chunk nor the one before it completes the event
-            else:
-                self.carried = rescued.cut_off
-            if count:
-                self.log.damage("lost-events", lost, "events that could not be read, even with repairs; left out")
-                self.log.warn("repaired-events", rescued.repaired, "malformed events were repaired and read")
-                self.log.events_read += lost
-        if count:
-            self.log.events_read += len(events)
-        return events
+            rescued = rescue(chunk, exact=self.exact, final=final or len(chunk) > _CARRY_LIMIT)
+            return rescued.events, rescued
+
+    def _note(self, rescued: Rescue) -> None:
+        self.trailer = rescued.trailer
+        self.carried = rescued.cut_off
+        self.log.damage("lost-events", rescued.lost, "events that could not be read, even with repairs; left out")
+        self.log.warn("repaired-events", rescued.repaired, "malformed events were repaired and read")
+        self.log.events_read += rescued.lost
 
     def _columns(self, events: list[AnyEvent]) -> list[tuple[str, Arrays]]:
         buckets: dict[str, list[AnyEvent]] = {}
@@ -184,9 +189,7 @@ def read_kineto(path: Path, open_blocks: Callable[[], Iterator[bytes]], log: Hea
 
 def _finish(reader: _Reader, opening: Opening) -> None:
     log = reader.log
-    if reader.carried:
-        log.damage("lost-events", 1, "events that could not be read, even with repairs; left out")
-        log.events_read += 1
+    reader.finish()
     if reader.trailer is None:
         log.damage("truncated", 1, "the file ends inside its list of events; what came before its end was read")
     if not opening.header_ok:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from overlapscope.errors import TraceNotFound, UnknownTraceFormat
@@ -45,7 +45,7 @@ def open_trace(path: str | Path, *, progress: Progress | None = None) -> Trace:
     if path.is_dir():
         raise TraceNotFound(f"{path}: is a directory; name the trace file inside it")
     log = HealthLog()
-    head = b"".join(_first_bytes(path))
+    head = _first_bytes(path)
     if not head:
         raise UnknownTraceFormat(f"{path}: is empty")
     if head.startswith(_SQLITE_MAGIC):
@@ -56,11 +56,10 @@ def open_trace(path: str | Path, *, progress: Progress | None = None) -> Trace:
     raise UnknownTraceFormat(f"{path}: {_what_else(head)}")
 
 
-def _first_bytes(path: Path) -> Iterator[bytes]:
+def _first_bytes(path: Path) -> bytes:
     """The first block of the content; its damage is logged when the file is read for good."""
-    for block in read_blocks(path, HealthLog()):
-        yield block
-        return
+    with closing(read_blocks(path, HealthLog())) as blocks:
+        return next(blocks, b"")
 
 
 def _open_nsys(path: Path, log: HealthLog, progress: Progress | None) -> Draft:

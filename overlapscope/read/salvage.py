@@ -30,7 +30,7 @@ class Rescue:
     """What came out of a damaged chunk.
 
     ``trailer`` is the text after the end of the event list, None while the list goes on; ``cut_off`` is
-    a last event that may continue in the next chunk.
+    the text of a last event that may continue in the next chunk.
     """
 
     events: list[AnyEvent] = field(default_factory=list)
@@ -40,13 +40,22 @@ class Rescue:
     cut_off: bytes = b""
 
 
-def rescue(chunk: bytes, *, exact: bool) -> Rescue:
-    """Decode a chunk one event at a time, repairing what can be repaired."""
+def rescue(chunk: bytes, *, exact: bool, final: bool = False) -> Rescue:
+    """Decode a chunk one event at a time, repairing what can be repaired.
+
+    Unless it is the ``final`` one, an event that its end may have cut is given back instead of given up.
+    """
     result = Rescue()
     pieces = _split(chunk)
     position = 0
     while position < len(pieces) and result.trailer is None:
-        position += _take_one(pieces, position, result, exact=exact)
+        tail = len(pieces) - position <= _JOIN_LIMIT and not final
+        taken = _take_one(pieces, position, result, exact=exact)
+        if not taken and tail:
+            result.cut_off = b",".join(pieces[position:])
+            break
+        result.lost += not taken
+        position += taken or 1
     if result.trailer is not None:
         result.trailer += b",".join([b"", *pieces[position:]])
     return result
@@ -62,29 +71,35 @@ def _split(chunk: bytes) -> list[bytes]:
 
 
 def _take_one(pieces: list[bytes], position: int, result: Rescue, *, exact: bool) -> int:
-    """Read the event that starts at ``position``; returns how many pieces it took."""
+    """Read the event that starts at ``position``; returns how many pieces it took, 0 when it is unreadable."""
     piece = pieces[position].strip().lstrip(b",").lstrip()
     if not piece:
         return 1
     if piece.startswith(b"]"):
         result.trailer = piece[1:]
         return 1
-    for count in range(1, min(_JOIN_LIMIT, len(pieces) - position) + 1):
-        joined = piece if count == 1 else b",".join([piece, *pieces[position + 1 : position + count]])
-        if joined.count(b"{") < joined.count(b"}") and count > 1:
-            break
+    joined = [piece]
+    while True:
         try:
-            result.events += decode(joined, exact=exact)
+            result.events += decode(joined[-1], exact=exact)
         except DecodeError:
-            continue
-        return count
-    _repair(piece, result, last=position == len(pieces) - 1, exact=exact)
-    return 1
+            following = position + len(joined)
+            if following == len(pieces) or len(joined) == _JOIN_LIMIT:
+                break
+            joined.append(joined[-1] + b"," + pieces[following])
+        else:
+            return len(joined)
+    for count, text in enumerate(joined, 1):
+        if _repair(text, result, mend=count == 1, exact=exact):
+            return count
+    return 0
 
 
-def _repair(piece: bytes, result: Rescue, *, last: bool, exact: bool) -> None:
+def _repair(piece: bytes, result: Rescue, *, mend: bool, exact: bool) -> bool:
+    """Read one event with the forgiving parser, mended where it may be; False when there is none."""
     text = piece.decode("utf-8", "replace")
-    for attempt, variant in enumerate((text, _mend_values(text), _mend_quotes(_mend_values(text)))):
+    mended = (_mend_values(text), _mend_quotes(_mend_values(text))) if mend else ()
+    for attempt, variant in enumerate((text, *mended)):
         try:
             loose, end = _PARSER.raw_decode(variant)
         except (ValueError, RecursionError):
@@ -97,11 +112,8 @@ def _repair(piece: bytes, result: Rescue, *, last: bool, exact: bool) -> None:
             result.trailer = after[1:].encode()
         changed = attempt > 0 or "\ufffd" in text or any(ord(char) < _SPACE and char not in "\n\r\t" for char in text)
         result.repaired += changed
-        return
-    if last:
-        result.cut_off = piece
-    else:
-        result.lost += 1
+        return True
+    return False
 
 
 def _mend_values(text: str) -> str:

@@ -54,7 +54,9 @@ def _integer(value: Any, null: int) -> int:
             return _wrap(int(found[1], 16))
         found = _TRAILING_INTEGER.search(value)
         return _wrap(int(found[1])) if found else null
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return null
+    if not isinstance(value, int) and not math.isfinite(value):
         return null
     return _wrap(int(value))
 
@@ -94,7 +96,7 @@ def _within(array: npt.NDArray[Any]) -> bool:
 
 
 def _nanosecond(value: Any) -> int:
-    if isinstance(value, float) and abs(value) >= FLOAT_EXACT_US and not value.is_integer():
+    if isinstance(value, float) and FLOAT_EXACT_US <= abs(value) <= _MAX_US:
         raise NeedsExact
     try:
         exact = Decimal(value) if isinstance(value, str | int | Decimal) else Decimal(repr(value))

@@ -1,0 +1,52 @@
+# Everything runs in .venv, which the first command makes. Needs Python 3.11 or later and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SAMPLE := sample_traces/gemm_copy-pageable-copy-first-non-blocking-side.json.gz
+
+.PHONY: demo test lint types contracts doctest notebooks docs check clean
+
+$(BIN)/overlapscope: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.test: pyproject.toml $(BIN)/overlapscope
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: $(BIN)/overlapscope
+	mkdir -p demo
+	$(BIN)/overlapscope audit $(SAMPLE) --range gemm_copy --figure demo/timeline.png
+	@echo "The timeline is in demo/timeline.png"
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+contracts: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+doctest: $(VENV)/.test
+	$(BIN)/python -m pytest -q --doctest-modules overlapscope
+
+notebooks: $(VENV)/.test
+	$(BIN)/python -m pytest -q --nbmake notebooks
+
+docs: $(BIN)/overlapscope
+	$(BIN)/python docs/make_columns.py
+
+check: test lint types contracts doctest notebooks
+
+clean:
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,58 @@
+"""Write docs/columns.md from the tables' own declarations.
+
+python docs/make_columns.py [--check]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from overlapscope.measure.copies import CopyFacts
+from overlapscope.model.columns import Column, Table
+from overlapscope.model.trace import TABLES
+
+TARGET = Path(__file__).with_name("columns.md")
+HEAD = """# Column reference
+
+Made from the declarations in `overlapscope/model/tables.py` by `docs/make_columns.py`; do not edit.
+
+Times are integer nanoseconds on the trace's own clock; intervals are half-open, `[start_ns, end_ns)`. In `to_pandas()`
+and `to_arrow()`, text and enum columns come as words (text columns without their `_id`), and unknown values as nulls.
+"""
+
+
+def reference() -> str:
+    tables: dict[str, type[Table]] = TABLES | {"copy_facts(trace, ...)": CopyFacts}
+    return "\n".join([HEAD, *(section(name, table) for name, table in tables.items())])
+
+
+def section(name: str, table: type[Table]) -> str:
+    lines = [
+        f"## `{name}`",
+        "",
+        table.row_meaning,
+        "",
+        "| column | dtype | unit | unknown | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *(row(spec) for spec in table.columns()), ""])
+
+
+def row(spec: Column) -> str:
+    unknown = "" if spec.null is None else ("int64 minimum" if spec.null < -1 else str(spec.null))
+    meaning = spec.meaning + (f": {', '.join(member.label for member in spec.enum)}" if spec.enum else "")
+    return f"| `{spec.name}` | {spec.dtype} | {spec.unit} | {unknown} | {meaning} |"
+
+
+def main() -> None:
+    text = reference()
+    if "--check" in sys.argv:
+        if TARGET.read_text() != text:
+            sys.exit("docs/columns.md is out of date: run python docs/make_columns.py")
+        return
+    TARGET.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Where the tests find traces: the samples of this repository, and a corpus of public traces beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / "sample_traces"
+CASES = Path(__file__).resolve().parent / "cases"
+CORPUS = Path(os.environ.get("OVERLAPSCOPE_CORPUS", ROOT.parent / "shared" / "traces"))
+CORPUS_REQUIRED = os.environ.get("OVERLAPSCOPE_CORPUS_REQUIRED") == "1"
+NOT_TRACES = {".csv", ".md", ".txt"}
+
+
+def corpus_files() -> list[Path]:
+    """Every trace of the corpus; nothing when it is not there."""
+    if not (CORPUS / "MANIFEST.json").exists():
+        return []
+    nested = (path for path in CORPUS.glob("*/**/*") if path.is_file() and path.suffix not in NOT_TRACES)
+    return sorted(path for path in nested if path.parent.name != "LICENCES")
+
+
+def manifest() -> dict[str, Any]:
+    return {entry["id"]: entry for entry in json.loads((CORPUS / "MANIFEST.json").read_text())["entries"]}
+
+
+def trace_id(path: Path) -> str:
+    return path.name.split("__")[0]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "corpus_file" not in metafunc.fixturenames:
+        return
+    files = corpus_files()
+    if not files and not CORPUS_REQUIRED:
+        reason = pytest.mark.skip(reason=f"no trace corpus at {CORPUS}")
+        metafunc.parametrize("corpus_file", [pytest.param(None, marks=reason)])
+    else:
+        assert files, f"OVERLAPSCOPE_CORPUS_REQUIRED is set and there is no trace corpus at {CORPUS}"
+        metafunc.parametrize("corpus_file", files, ids=[trace_id(path) for path in files])
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    if not (CORPUS / "MANIFEST.json").exists():
+        assert not CORPUS_REQUIRED, f"OVERLAPSCOPE_CORPUS_REQUIRED is set and there is no trace corpus at {CORPUS}"
+        pytest.skip(f"no trace corpus at {CORPUS}")
+    return CORPUS

@@ -1,0 +1,70 @@
+"""Small Kineto traces, written down event by event."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+
+def kernel(
+    ts: float, dur: float, *, stream: int = 7, device: int = 0, correlation: int | None = None, **more: Any
+) -> Event:
+    args = {"device": device, "stream": stream, "context": 1, "grid": [2, 3, 1], "block": [64, 1, 1]}
+    return _event("kernel", more.pop("name", "k"), device, stream, ts, dur, _with(args, correlation) | more)
+
+
+def copy(
+    ts: float,
+    dur: float,
+    *,
+    kinds: str = "HtoD (Pageable -> Device)",
+    size: int = 1000,
+    stream: int = 13,
+    device: int = 0,
+    correlation: int | None = None,
+) -> Event:
+    args = {"device": device, "stream": stream, "context": 1, "bytes": size}
+    return _event("gpu_memcpy", f"Memcpy {kinds}", device, stream, ts, dur, _with(args, correlation))
+
+
+def call(
+    ts: float, dur: float, *, name: str = "cudaLaunchKernel", correlation: int = 0, pid: int = 1, tid: int = 1
+) -> Event:
+    return _event("cuda_runtime", name, pid, tid, ts, dur, {"cbid": 1, "correlation": correlation})
+
+
+def annotation(name: str, ts: float, dur: float, *, pid: int = 1, tid: int = 1) -> Event:
+    return _event("user_annotation", name, pid, tid, ts, dur, {})
+
+
+def cpu_op(name: str, ts: float, dur: float, *, pid: int = 1, tid: int = 1) -> Event:
+    return _event("cpu_op", name, pid, tid, ts, dur, {})
+
+
+def sync(name: str, ts: float, dur: float, *, stream: int, correlation: int, **args: Any) -> Event:
+    about = {"device": 0, "stream": stream, "correlation": correlation, "cuda_sync_kind": name} | args
+    return _event("cuda_sync", name, 0, stream, ts, dur, about)
+
+
+def _event(cat: str, name: str, pid: int, tid: int, ts: float, dur: float, args: Event) -> Event:
+    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def _with(args: Event, correlation: int | None) -> Event:
+    return args if correlation is None else args | {"correlation": correlation}
+
+
+def text(*events: Event, **header: Any) -> str:
+    """A trace in Kineto's own layout: header, then one event after another."""
+    about = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Test GPU"}], "baseTimeNanoseconds": 10**18}
+    return json.dumps(about | header | {"traceEvents": list(events)}, indent=2)
+
+
+def write(path: Path, *events: Event, **header: Any) -> Path:
+    data = text(*events, **header).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path

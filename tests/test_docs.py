@@ -1,0 +1,29 @@
+"""Documents that are made from code are up to date, and the README's commands exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+from tests.conftest import ROOT
+
+
+def test_column_reference_is_up_to_date() -> None:
+    command = [sys.executable, str(ROOT / "docs" / "make_columns.py"), "--check"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_readme_names_commands_and_files_that_exist() -> None:
+    text = (ROOT / "README.md").read_text()
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {"demo", "test"} <= set(re.findall(r"^make ([a-z]+)", text, re.MULTILINE)) <= targets
+    for path in re.findall(r"\]\((?!https?:)([\w./-]+)\)", text):
+        assert (ROOT / path).exists(), path
+
+
+def test_documents_link_to_files_that_exist() -> None:
+    for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "sample_traces" / "README.md"):
+        for path in re.findall(r"\]\((?!https?:|#)([\w./-]+)\)", document.read_text()):
+            assert (document.parent / path).exists(), (document.name, path)

@@ -1,0 +1,372 @@
+"""Kineto traces of every shape, whole and damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overlapscope.errors import TraceNotFound, UnknownTraceFormat, UnusableTrace
+from overlapscope.model.enums import ApiKind, Direction, MemoryKind, SyncKind
+from overlapscope.model.health import Severity
+from overlapscope.model.trace import Trace
+from overlapscope.read import chunks
+from overlapscope.read.opening import open_trace
+from tests import kineto_maker as make
+
+PAIR = [
+    make.annotation("step", 0, 100),
+    make.call(10, 5, name="cudaMemcpyAsync", correlation=1),
+    make.copy(12, 20.5, correlation=1),
+    make.call(20, 4, correlation=2),
+    make.kernel(25, 10.001, correlation=2),
+]
+
+
+def read(path: Path, data: bytes | str) -> Trace:
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return open_trace(path)
+
+
+def same(one: Trace, other: Trace) -> bool:
+    pairs = zip(one.tables(), other.tables(), strict=True)
+    return all(left.to_pandas().equals(right.to_pandas()) for (_, left), (_, right) in pairs)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "trace.json"
+
+
+def test_a_small_trace(file: Path) -> None:
+    trace = read(file, make.text(*PAIR))
+    assert trace.copies.start_ns.tolist() == [12_000]
+    assert trace.copies.end_ns.tolist() == [32_500]
+    assert trace.kernels.end_ns.tolist() == [35_001]
+    assert trace.copies.size_bytes.tolist() == [1000]
+    assert Direction(int(trace.copies.direction[0])) is Direction.HTOD
+    assert MemoryKind(int(trace.copies.source_kind[0])) is MemoryKind.PAGEABLE
+    assert trace.copies.process.tolist() == [1]
+    assert trace.kernels.blocks.tolist() == [6]
+    assert trace.kernels.threads_per_block.tolist() == [64]
+    assert trace.api_calls.take(trace.copies.call.astype(np.int64)).correlation.tolist() == [1]
+    assert [ApiKind(int(kind)) for kind in trace.api_calls.kind] == [ApiKind.COPY, ApiKind.LAUNCH]
+    assert trace.names.decode(trace.ranges.name_id) == ["step"]
+    assert trace.metadata.device_name(0) == "Test GPU"
+    assert trace.metadata.base_time_ns == 10**18
+    assert (trace.health.events_read, trace.health.events_kept) == (5, 5)
+
+
+def test_content_decides_not_the_suffix(tmp_path: Path) -> None:
+    plain = read(tmp_path / "plain.json", make.text(*PAIR))
+    assert same(plain, read(tmp_path / "packed.json", gzip.compress(make.text(*PAIR).encode())))
+    assert same(plain, read(tmp_path / "plain.json.gz", make.text(*PAIR)))
+    assert same(plain, read(tmp_path / "bare.txt", json.dumps(PAIR)))
+    assert same(plain, read(tmp_path / "compact.json", json.dumps({"traceEvents": PAIR}, separators=(",", ":"))))
+    assert same(plain, read(tmp_path / "bom.json", b"\xef\xbb\xbf  " + make.text(*PAIR).encode()))
+
+
+def test_keys_after_the_events(file: Path) -> None:
+    about = {"traceEvents": PAIR, "deviceProperties": [{"id": 0, "name": "Late GPU"}], "distributedInfo": {"rank": 3}}
+    trace = read(file, json.dumps(about))
+    assert trace.metadata.device_name(0) == "Late GPU"
+    assert trace.metadata.rank == 3
+    assert not trace.health.damaged
+
+
+def test_the_events_key_inside_other_values_is_not_the_list(file: Path) -> None:
+    text = json.dumps({"note": 'says "traceEvents": [ here', "inner": {"traceEvents": [1]}, "traceEvents": PAIR})
+    assert len(read(file, text).kernels) == 1
+
+
+def test_empty_list_of_events(file: Path) -> None:
+    with pytest.raises(UnusableTrace):
+        read(file, make.text())
+
+
+@pytest.mark.parametrize(
+    "content", ["", "   ", "hello", "version https://git-lfs.github.com/spec/v1\noid", "42", "PK\x03\x04"]
+)
+def test_other_files_are_refused_with_a_sentence(file: Path, content: str) -> None:
+    with pytest.raises(UnknownTraceFormat, match=r"trace\.json: .{8,}"):
+        read(file, content)
+
+
+@pytest.mark.parametrize("content", ['{"nodes": [1, 2]}', "{}", '{"traceEvents": 5}'])
+def test_json_without_events_is_refused(file: Path, content: str) -> None:
+    with pytest.raises(UnknownTraceFormat, match="trace events"):
+        read(file, content)
+
+
+def test_missing_files_and_directories(tmp_path: Path) -> None:
+    with pytest.raises(TraceNotFound):
+        open_trace(tmp_path / "nowhere.json")
+    with pytest.raises(TraceNotFound, match="directory"):
+        open_trace(tmp_path)
+
+
+def many(count: int, **more: Any) -> list[make.Event]:
+    events = []
+    for number in range(count):
+        events.append(make.call(10 * number, 4, correlation=number + 1))
+        events.append(make.kernel(10 * number + 5, 3, correlation=number + 1, **more))
+    return events
+
+
+@pytest.mark.parametrize("size", [1, 64, 257, 1000, 4096])
+def test_chunks_may_end_anywhere(file: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    whole = read(file, make.text(*many(200)))
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", size)
+    cut = open_trace(file)
+    assert same(whole, cut)
+    assert len(cut.kernels) == 200
+    assert not cut.health.damaged
+    assert cut.health.events_read == 400
+
+
+def test_names_that_look_like_boundaries(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 300)
+    names = ['}, {"ph": "X"', "}, {", '"}]}', '\\"}, {\\"ph\\": ', "], ["]
+    events = [make.kernel(10 * number, 3, name=name) for number, name in enumerate(names * 20)]
+    trace = read(file, make.text(*events))
+    assert trace.names.decode(trace.kernels.name_id) == names * 20
+    assert not trace.health.damaged
+
+
+def test_lists_of_objects_among_the_arguments(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 400)
+    events = many(40, inputs=[{"name": "a"}, {"name": "b"}, {"ph": "X", "name": "c"}])
+    trace = read(file, make.text(*events))
+    assert len(trace.kernels) == 40
+    assert not trace.health.damaged
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.5, 0.9, 0.999])
+def test_a_file_that_was_cut(file: Path, keep: float) -> None:
+    text = make.text(*many(300))
+    trace = read(file, text[: int(len(text) * keep)])
+    assert trace.health.has("truncated")
+    assert trace.health.damaged
+    assert len(trace.kernels) == pytest.approx(300 * keep, abs=6)
+
+
+def test_a_cut_gzip(file: Path) -> None:
+    data = gzip.compress(make.text(*many(3000)).encode())
+    trace = read(file, data[: len(data) // 2])
+    assert trace.health.has("truncated")
+    assert 0 < len(trace.kernels) < 3000
+
+
+def test_gzip_members_and_trailing_bytes(file: Path) -> None:
+    text = make.text(*many(500)).encode()
+    half = len(text) // 2
+    whole = read(file, text)
+    members = gzip.compress(text[:half]) + gzip.compress(text[half:])
+    assert same(whole, read(file, members))
+    trailing = read(file, members + b"\0\0garbage")
+    assert same(whole, trailing)
+    assert trailing.health.has("trailing-bytes")
+    assert not trailing.health.damaged
+
+
+def test_damaged_gzip(file: Path) -> None:
+    data = bytearray(gzip.compress(make.text(*many(3000)).encode()))
+    data[len(data) // 2] ^= 0xFF
+    trace = read(file, bytes(data))
+    assert trace.health.damaged
+
+
+BROKEN_NAMES = [
+    b'void f<"a">(int)',  # quotes not escaped
+    b"C:\\path\\kernel",  # backslashes not escaped
+    b"tab\there\x01",  # control characters
+    b"\xff\xfe bytes",  # no UTF-8
+]
+
+
+@pytest.mark.parametrize("name", BROKEN_NAMES)
+def test_malformed_names_cost_nothing_but_their_spelling(file: Path, name: bytes) -> None:
+    events = [*many(20), make.kernel(1000, 7, name="BROKEN"), *many(20)]
+    trace = read(file, make.text(*events).encode().replace(b"BROKEN", name))
+    assert len(trace.kernels) == 41
+    assert 7000 in trace.kernels.duration_ns.tolist()
+    assert trace.health.has("repaired-events") or name == b"\xff\xfe bytes"
+    assert not trace.health.damaged
+
+
+@pytest.mark.parametrize("number", ["nan", "NaN", "inf", "-Infinity", "0.-660"])
+def test_impossible_numbers(file: Path, number: str) -> None:
+    events = [*many(10), make.kernel(123456, 7), *many(10)]
+    trace = read(file, make.text(*events).replace("123456", number))
+    assert len(trace.kernels) == 20
+    assert trace.health.has("no-time")
+    assert trace.health.damaged
+
+
+def test_an_unreadable_event_is_lost_alone(file: Path) -> None:
+    events = [*many(10), make.kernel(123456, 7), *many(10)]
+    trace = read(file, make.text(*events).replace("123456", "@@ ,, }{"))
+    assert len(trace.kernels) == 20
+    assert trace.health.has("lost-events")
+    (warning,) = [entry for entry in trace.health if entry.code == "lost-events"]
+    assert warning.severity is Severity.DAMAGE
+    assert warning.count >= 1
+
+
+def test_negative_durations_are_dropped_and_counted(file: Path) -> None:
+    trace = read(file, make.text(*many(9), make.kernel(50, -3)))
+    assert len(trace.kernels) == 9
+    (warning,) = [entry for entry in trace.health if entry.code == "negative-duration"]
+    assert warning.count == 1
+    assert warning.share == pytest.approx(1 / 19)
+
+
+def test_zero_times_on_an_epoch_clock_are_no_times(file: Path) -> None:
+    epoch = 1_606_910_596_000_000
+    events = [make.kernel(epoch + number * 10, 5) for number in range(20)]
+    trace = read(file, make.text(*events, make.kernel(0, 5)))
+    assert len(trace.kernels) == 20
+    assert trace.health.has("no-time")
+    zero = read(file, make.text(*[make.kernel(number * 10, 5) for number in range(20)]))
+    assert len(zero.kernels) == 20, "a relative clock may start at zero"
+
+
+def test_epoch_times_with_decimals_are_exact(file: Path) -> None:
+    text = make.text(*[make.kernel(111, 5)] * 3, baseTimeNanoseconds=None).replace("111", "1606910596297023.123")
+    trace = read(file, text)
+    assert trace.kernels.start_ns.tolist() == [1_606_910_596_297_023_123] * 3
+    assert trace.kernels.end_ns.tolist() == [1_606_910_596_297_028_123] * 3
+
+
+def test_strings_where_numbers_belong(file: Path) -> None:
+    odd = {"ph": "X", "cat": "Kernel", "name": "k", "pid": "0", "tid": "stream 7", "ts": "12.5", "dur": "3", "args": {}}
+    listed = odd | {"args": [1, 2]}
+    trace = read(file, make.text(odd, listed, odd | {"args": None}))
+    assert trace.kernels.start_ns.tolist() == [12_500] * 3
+    assert trace.kernels.stream.tolist() == [7] * 3
+    assert trace.kernels.device.tolist() == [0] * 3
+
+
+def test_unknown_categories_are_counted(file: Path) -> None:
+    trace = read(file, make.text(*PAIR, PAIR[0] | {"cat": "quantum_op"}))
+    assert trace.health.has("unknown-category:quantum_op")
+    assert not trace.health.damaged
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "direction", "source", "target"),
+    [
+        ("Memcpy HtoD (Pinned -> Device)", {}, Direction.HTOD, MemoryKind.PINNED, MemoryKind.DEVICE),
+        ("Memcpy DtoH (Device -> Pageable)", {}, Direction.DTOH, MemoryKind.DEVICE, MemoryKind.PAGEABLE),
+        ("Memcpy HtoD (Host -> Device)", {}, Direction.HTOD, MemoryKind.UNKNOWN, MemoryKind.DEVICE),
+        ("Memcpy PtoP (Device -> Device)", {}, Direction.PTOP, MemoryKind.DEVICE, MemoryKind.DEVICE),
+        (
+            "Memcpy",
+            {"copy kind": "HtoD", "src kind": "Pageable", "dst kind": "Device"},
+            Direction.HTOD,
+            MemoryKind.PAGEABLE,
+            MemoryKind.DEVICE,
+        ),
+        ("CopyDeviceToHost", {"kind": "DtoH"}, Direction.DTOH, MemoryKind.UNKNOWN, MemoryKind.UNKNOWN),
+        ("Memcpy ????", {}, Direction.UNKNOWN, MemoryKind.UNKNOWN, MemoryKind.UNKNOWN),
+    ],
+)
+def test_copy_kinds(
+    file: Path, name: str, args: dict[str, str], direction: Direction, source: MemoryKind, target: MemoryKind
+) -> None:
+    event = make.copy(5, 5)
+    event |= {"name": name, "args": event["args"] | args}
+    copies = read(file, make.text(event)).copies
+    assert (copies.direction[0], copies.source_kind[0], copies.target_kind[0]) == (direction, source, target)
+
+
+def test_peer_copies_may_lack_a_device(file: Path) -> None:
+    event = make.copy(5, 5, kinds="PtoP (Device -> Device)")
+    event["args"] = {"fromDevice": 2, "inDevice": 2, "toDevice": 3, "stream": 9, "bytes": 8}
+    copies = read(file, make.text(event | {"pid": 0})).copies
+    assert (copies.device[0], copies.source_device[0], copies.target_device[0]) == (2, 2, 3)
+
+
+def test_graph_launches_own_many_ops(file: Path) -> None:
+    launch = make.call(0, 5, name="cudaGraphLaunch", correlation=4)
+    kernels = [make.kernel(10 + 5 * number, 4, correlation=4) for number in range(6)]
+    trace = read(file, make.text(launch, *kernels))
+    assert trace.kernels.call.tolist() == [0] * 6
+    assert not trace.health.has("shared-correlation")
+
+
+def test_a_plain_launch_owns_one_kernel(file: Path) -> None:
+    kernels = [make.kernel(10 + 5 * number, 4, correlation=4) for number in range(6)]
+    trace = read(file, make.text(make.call(0, 5, correlation=4), *kernels))
+    assert trace.kernels.call.tolist() == [0, -1, -1, -1, -1, -1]
+    assert trace.health.has("shared-correlation")
+
+
+def test_correlation_zero_joins_nothing(file: Path) -> None:
+    trace = read(file, make.text(make.call(0, 5, correlation=0), make.kernel(10, 4, correlation=0)))
+    assert trace.kernels.call.tolist() == [-1]
+    assert trace.health.has("unjoined-device-ops")
+
+
+def test_two_ranks_in_one_file_stay_apart(file: Path) -> None:
+    events = []
+    for rank, pid in enumerate((100, 200)):
+        for number in range(20):
+            at = 50 * number + 7 * rank
+            events.append(make.call(at, 4, correlation=number + 1, pid=pid, tid=pid))
+            events.append(make.kernel(at + 5, 3, correlation=number + 1, device=rank))
+    trace = read(file, make.text(*events))
+    by_device = {int(device): set(trace.kernels.process[trace.kernels.device == device].tolist()) for device in (0, 1)}
+    assert by_device == {0: {100}, 1: {200}}
+    owners = trace.api_calls.process[trace.kernels.call]
+    assert (owners == trace.kernels.process).all()
+    assert not trace.health.has("ambiguous-correlation")
+
+
+def test_lost_device_work_is_damage(file: Path) -> None:
+    trace = read(file, make.text(*[make.call(10 * number, 4, correlation=number + 1) for number in range(5)]))
+    assert trace.health.has("device-work-lost")
+    assert trace.health.damaged
+
+
+def test_sync_kinds_by_the_call(file: Path) -> None:
+    trace = read(
+        file,
+        make.text(
+            make.call(0, 5, name="cudaEventQuery", correlation=1),
+            make.sync("Event Sync", 1, 2, stream=-1, correlation=1),
+            make.call(10, 5, name="cudaStreamSynchronize", correlation=2),
+            make.sync("Stream Sync", 11, 2, stream=7, correlation=2),
+            make.sync("Context Sync", 20, 2, stream=-1, correlation=99),
+        ),
+    )
+    assert [SyncKind(int(kind)) for kind in trace.syncs.kind] == [
+        SyncKind.EVENT_QUERY,
+        SyncKind.STREAM,
+        SyncKind.DEVICE,
+    ]
+    assert trace.syncs.stream.tolist() == [-1, 7, -1]
+
+
+def test_device_clock_far_off_is_said(file: Path) -> None:
+    events = [make.call(10 * number, 4, correlation=number + 1) for number in range(5)]
+    kernels = [make.kernel(1e11 + 10 * number, 4, correlation=number + 1) for number in range(5)]
+    assert read(file, make.text(*events, *kernels)).health.has("far-from-host")
+    early = [make.kernel(10 * number - 3, 2, correlation=number + 1) for number in range(1, 5)]
+    assert read(file, make.text(*events, *early)).health.has("starts-before-launch")
+
+
+def test_doubled_device_work_is_said(file: Path) -> None:
+    twice = make.kernel(10, 4, correlation=4)
+    assert read(file, make.text(make.call(0, 5, correlation=4), twice, twice)).health.has("doubled-device-ops")
+
+
+def test_progress_reaches_the_end(file: Path) -> None:
+    read(file, make.text(*many(3000)))
+    seen: list[tuple[int, int]] = []
+    open_trace(file, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (file.stat().st_size, file.stat().st_size)
