@@ -14,7 +14,7 @@ from overlapscope.errors import TraceNotFound, UnknownTraceFormat, UnusableTrace
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind, SyncKind
 from overlapscope.model.health import Severity
 from overlapscope.model.trace import Trace
-from overlapscope.read import chunks
+from overlapscope.read import bytestream, chunks
 from overlapscope.read.opening import open_trace
 from tests import kineto_maker as make
 
@@ -121,6 +121,7 @@ def many(count: int, **more: Any) -> list[make.Event]:
 def test_chunks_may_end_anywhere(file: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     whole = read(file, make.text(*many(200)))
     monkeypatch.setattr(chunks, "CHUNK_BYTES", size)
+    monkeypatch.setattr(bytestream, "BLOCK_BYTES", size)
     cut = open_trace(file)
     assert same(whole, cut)
     assert len(cut.kernels) == 200
@@ -130,6 +131,7 @@ def test_chunks_may_end_anywhere(file: Path, monkeypatch: pytest.MonkeyPatch, si
 
 def test_names_that_look_like_boundaries(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 300)
+    monkeypatch.setattr(bytestream, "BLOCK_BYTES", 300)
     names = ['}, {"ph": "X"', "}, {", '"}]}', '\\"}, {\\"ph\\": ', "], ["]
     events = [make.kernel(10 * number, 3, name=name) for number, name in enumerate(names * 20)]
     trace = read(file, make.text(*events))
@@ -139,6 +141,7 @@ def test_names_that_look_like_boundaries(file: Path, monkeypatch: pytest.MonkeyP
 
 def test_lists_of_objects_among_the_arguments(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 400)
+    monkeypatch.setattr(bytestream, "BLOCK_BYTES", 400)
     events = many(40, inputs=[{"name": "a"}, {"name": "b"}, {"ph": "X", "name": "c"}])
     trace = read(file, make.text(*events))
     assert len(trace.kernels) == 40

@@ -20,6 +20,7 @@ _EVENT_KEYS = b"ph|cat|name|pid|tid|ts|dur|id|args|s|bp"
 BOUNDARY = re.compile(rb'\}\s*(,)\s*(?=\{\s*"(?:' + _EVENT_KEYS + rb')"\s*:)')
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _TAIL_WINDOWS = (1 << 13, 1 << 16)
+_LONGEST_BOUNDARY = 1 << 10  # white space included
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -69,24 +70,26 @@ def _header(text: bytes) -> dict[str, Any] | None:
 
 def cut(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield chunks of whole events, without the commas between them; the last one holds the trailer too."""
-    buffer = bytearray(first)
+    carry = first
+    searched = 0  # up to where the carried bytes are known to hold no boundary
     for block in blocks:
-        buffer += block
-        while len(buffer) >= CHUNK_BYTES:
-            # Where no event ends within a chunk's length, look at all there is before reading on.
-            end = _last_boundary(buffer, CHUNK_BYTES) or _last_boundary(buffer, len(buffer))
-            if end is None:
-                break
-            yield bytes(buffer[: end.start(1)])
-            del buffer[: end.end()]
-    yield bytes(buffer)
+        carry += block
+        if len(carry) < CHUNK_BYTES:
+            continue
+        end = _last_boundary(carry, searched)
+        if end is None:
+            searched = max(0, len(carry) - _LONGEST_BOUNDARY)
+            continue
+        yield carry[: end.start(1)]
+        carry, searched = carry[end.end() :], 0
+    yield carry
 
 
-def _last_boundary(buffer: bytearray, stop: int) -> re.Match[bytes] | None:
-    for window in (*_TAIL_WINDOWS, stop):
-        found = deque(BOUNDARY.finditer(buffer, max(0, stop - window), stop), maxlen=1)
+def _last_boundary(buffer: bytes, start: int) -> re.Match[bytes] | None:
+    for window in (*_TAIL_WINDOWS, len(buffer)):
+        found = deque(BOUNDARY.finditer(buffer, max(start, len(buffer) - window)), maxlen=1)
         if found:
             return found[0]
-        if window >= stop:
+        if len(buffer) - window <= start:
             break
     return None

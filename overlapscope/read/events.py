@@ -1,45 +1,18 @@
 """Decode chunks of Kineto events: only the keys that are needed, everything else skipped unparsed.
 
-The one module that knows msgspec.
+Arguments are kept as text until it is known which table an event goes to, then decoded for that table's
+rows in one go. The one module that knows msgspec.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import field
+from msgspec import Raw, field
 
 DecodeError = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-
-class Args(msgspec.Struct, gc=False):
-    """The arguments that some kind of event is read for. Their types vary in the wild: see `columns`."""
-
-    device: Any = None
-    context: Any = None
-    stream: Any = None
-    correlation: Any = None
-    size_bytes: Any = field(default=None, name="bytes")
-    grid: Any = None
-    block: Any = None
-    graph_node: Any = field(default=None, name="graph node id")
-    python_id: Any = field(default=None, name="Python id")
-    python_parent: Any = field(default=None, name="Python parent id")
-    kind: Any = None
-    copy_kind: Any = field(default=None, name="copy kind")
-    source_kind: Any = field(default=None, name="src kind")
-    target_kind: Any = field(default=None, name="dst kind")
-    source_device: Any = field(default=None, name="fromDevice")
-    in_device: Any = field(default=None, name="inDevice")
-    target_device: Any = field(default=None, name="toDevice")
-    sync_kind: Any = field(default=None, name="cuda_sync_kind")
-    wait_stream: Any = field(default=None, name="wait_on_stream")
-    wait_event: Any = field(default=None, name="wait_on_cuda_event_id")
-    wait_record: Any = field(default=None, name="wait_on_cuda_event_record_corr_id")
-    event: Any = field(default=None, name="event_id")
-    name: Any = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -52,11 +25,11 @@ class Event(msgspec.Struct, gc=False):
     tid: Any = None
     ts: Any = None
     dur: Any = None
-    args: Args | None = None
+    args: Raw = Raw()
 
 
 class ExactEvent(msgspec.Struct, gc=False):
-    """An `Event` whose time is decoded from its decimal text: above 2**43 us a float loses nanoseconds."""
+    """An `Event` whose times are decoded from their decimal text: above 2**43 us a float loses nanoseconds."""
 
     ph: str | None = None
     cat: str | None = None
@@ -65,13 +38,72 @@ class ExactEvent(msgspec.Struct, gc=False):
     tid: Any = None
     ts: Decimal | None = None
     dur: Decimal | None = None
-    args: Args | None = None
+    args: Raw = Raw()
+
+
+class CallArgs(msgspec.Struct, gc=False):
+    """Arguments of a runtime or driver call."""
+
+    correlation: Any = None
+
+
+class FrameArgs(msgspec.Struct, gc=False):
+    """Arguments of a Python function call."""
+
+    python_id: Any = field(default=None, name="Python id")
+    python_parent: Any = field(default=None, name="Python parent id")
+
+
+class MetaArgs(msgspec.Struct, gc=False):
+    """Arguments of a metadata event."""
+
+    name: Any = None
+
+
+class DeviceArgs(msgspec.Struct, gc=False):
+    """Arguments of device work. Types vary in the wild: see `values`."""
+
+    device: Any = None
+    in_device: Any = field(default=None, name="inDevice")
+    context: Any = None
+    stream: Any = None
+    correlation: Any = None
+    graph_node: Any = field(default=None, name="graph node id")
+    size_bytes: Any = field(default=None, name="bytes")
+
+
+class KernelArgs(DeviceArgs, gc=False):
+    """Arguments of a kernel."""
+
+    grid: Any = None
+    block: Any = None
+
+
+class CopyArgs(DeviceArgs, gc=False):
+    """Arguments of a copy; newer profilers name its kinds here, older ones in its name only."""
+
+    kind: Any = None
+    copy_kind: Any = field(default=None, name="copy kind")
+    source_kind: Any = field(default=None, name="src kind")
+    target_kind: Any = field(default=None, name="dst kind")
+    source_device: Any = field(default=None, name="fromDevice")
+    target_device: Any = field(default=None, name="toDevice")
+
+
+class SyncArgs(DeviceArgs, gc=False):
+    """Arguments of a synchronisation, or of an event record."""
+
+    kind: Any = field(default=None, name="cuda_sync_kind")
+    wait_stream: Any = field(default=None, name="wait_on_stream")
+    wait_event: Any = field(default=None, name="wait_on_cuda_event_id")
+    wait_record: Any = field(default=None, name="wait_on_cuda_event_record_corr_id")
+    event: Any = field(default=None, name="event_id")
 
 
 AnyEvent = Event | ExactEvent
-NO_ARGS = Args()
+ArgsT = TypeVar("ArgsT", CallArgs, FrameArgs, MetaArgs, DeviceArgs, KernelArgs, CopyArgs, SyncArgs)
 
-_DECODERS = {exact: msgspec.json.Decoder(list[ExactEvent] if exact else list[Event]) for exact in (False, True)}
+_EVENTS = {exact: msgspec.json.Decoder(list[ExactEvent] if exact else list[Event]) for exact in (False, True)}
 
 
 def decode(chunk: bytes, *, exact: bool) -> list[AnyEvent]:
@@ -79,15 +111,35 @@ def decode(chunk: bytes, *, exact: bool) -> list[AnyEvent]:
 
     Raises one of `DecodeError` when any of them is malformed.
     """
-    return _DECODERS[exact].decode(b"[" + chunk + b"]")  # type: ignore[return-value]
+    return _EVENTS[exact].decode(b"[" + chunk + b"]")  # type: ignore[return-value]
+
+
+def arguments(kind: type[ArgsT], rows: list[AnyEvent]) -> list[ArgsT]:
+    """The arguments of each row; those that are missing or no object are all unknown."""
+    texts = b",".join([row.args or b"{}" for row in rows])
+    try:
+        return msgspec.json.decode(b"[" + texts + b"]", type=list[kind])  # type: ignore[valid-type]
+    except DecodeError:
+        return [_one(kind, row.args) for row in rows]
+
+
+def _one(kind: type[ArgsT], text: Raw) -> ArgsT:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except DecodeError:
+        return kind()
 
 
 def convert(loose: dict[str, Any], *, exact: bool) -> AnyEvent:
     """Make an event of a dict that a forgiving parser produced; what does not fit becomes unknown."""
-    args = loose.get("args")
-    event = {key: loose.get(key) for key in ("ph", "cat", "name")}
+    event: dict[str, Any] = {key: loose.get(key) for key in ("ph", "cat", "name")}
     event = {key: value if value is None or isinstance(value, str) else str(value) for key, value in event.items()}
     event |= {key: loose.get(key) for key in ("pid", "tid", "ts", "dur")}
     made = ExactEvent(**event) if exact else Event(**event)
-    made.args = msgspec.convert(args, Args) if isinstance(args, dict) else None
+    args = loose.get("args")
+    if isinstance(args, dict):
+        try:
+            made.args = Raw(msgspec.json.encode(args))
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            made.args = Raw()
     return made

@@ -17,7 +17,7 @@ import numpy as np
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.read.chunks import Opening, cut, find_events
 from overlapscope.read.draft import Arrays, Draft, NamePool
-from overlapscope.read.events import AnyEvent, DecodeError, decode
+from overlapscope.read.events import AnyEvent, DecodeError, MetaArgs, arguments, decode
 from overlapscope.read.kineto_columns import BUILDERS
 from overlapscope.read.kineto_header import metadata_of
 from overlapscope.read.log import HealthLog
@@ -133,10 +133,11 @@ class _Reader:
         return batch if usable.all() else {name: values[usable] for name, values in batch.items()}
 
     def _note_thread(self, event: AnyEvent) -> None:
-        if event.name != "thread_name" or event.args is None:
+        if event.name != "thread_name":
             return
-        if isinstance(event.pid, int) and isinstance(event.tid, int) and isinstance(event.args.name, str):
-            self.thread_names[event.pid, event.tid] = event.args.name
+        (args,) = arguments(MetaArgs, [event])
+        if isinstance(event.pid, int) and isinstance(event.tid, int) and isinstance(args.name, str):
+            self.thread_names[event.pid, event.tid] = args.name
 
 
 class _Routes(dict[str | None, list[AnyEvent]]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,16 @@ import numpy as np
 from overlapscope.model.columns import NO_ID, NO_TIME, Int8
 from overlapscope.model.enums import Labelled, MemoryKind
 from overlapscope.read.draft import Arrays, NamePool
-from overlapscope.read.events import NO_ARGS, AnyEvent, Args
+from overlapscope.read.events import (
+    AnyEvent,
+    CallArgs,
+    CopyArgs,
+    DeviceArgs,
+    FrameArgs,
+    KernelArgs,
+    SyncArgs,
+    arguments,
+)
 from overlapscope.read.labels import copy_name, direction, memory_kind, sync_kind
 from overlapscope.read.values import first_known, integers, nanoseconds, products
 
@@ -28,10 +37,6 @@ def _names(rows: Rows) -> list[str]:
     return [name if isinstance(name := row.name, str) else str(name or "") for row in rows]
 
 
-def _args(rows: Rows) -> list[Args]:
-    return [row.args or NO_ARGS for row in rows]
-
-
 def _host(rows: Rows, pool: NamePool) -> Arrays:
     return _times(rows) | {
         "process": integers([row.pid for row in rows]),
@@ -41,7 +46,7 @@ def _host(rows: Rows, pool: NamePool) -> Arrays:
 
 
 def _frames(rows: Rows, pool: NamePool) -> Arrays:
-    args = _args(rows)
+    args = arguments(FrameArgs, rows)
     return _host(rows, pool) | {
         "python_id": integers([arg.python_id for arg in args]),
         "python_parent": integers([arg.python_parent for arg in args]),
@@ -49,10 +54,10 @@ def _frames(rows: Rows, pool: NamePool) -> Arrays:
 
 
 def _api_calls(rows: Rows, pool: NamePool) -> Arrays:
-    return _host(rows, pool) | {"correlation": integers([arg.correlation for arg in _args(rows)])}
+    return _host(rows, pool) | {"correlation": integers([arg.correlation for arg in arguments(CallArgs, rows)])}
 
 
-def _device(rows: Rows, args: list[Args], pool: NamePool) -> Arrays:
+def _device(rows: Rows, args: Sequence[DeviceArgs], pool: NamePool) -> Arrays:
     # Kineto shows a device as a process and a stream as its thread; the arguments say the same where they exist.
     return _times(rows) | {
         "device": first_known(
@@ -69,7 +74,7 @@ def _device(rows: Rows, args: list[Args], pool: NamePool) -> Arrays:
 
 
 def _kernels(rows: Rows, pool: NamePool) -> Arrays:
-    args = _args(rows)
+    args = arguments(KernelArgs, rows)
     return _device(rows, args, pool) | {
         "blocks": products([arg.grid for arg in args]),
         "threads_per_block": products([arg.block for arg in args]),
@@ -77,7 +82,7 @@ def _kernels(rows: Rows, pool: NamePool) -> Arrays:
 
 
 def _copies(rows: Rows, pool: NamePool) -> Arrays:
-    args = _args(rows)
+    args = arguments(CopyArgs, rows)
     kinds = [_copy_kinds(name, arg) for name, arg in zip(_names(rows), args, strict=True)]
     return _device(rows, args, pool) | {
         "size_bytes": integers([arg.size_bytes for arg in args]),
@@ -89,7 +94,7 @@ def _copies(rows: Rows, pool: NamePool) -> Arrays:
     }
 
 
-def _copy_kinds(name: str, args: Args) -> tuple[Labelled, Labelled, Labelled]:
+def _copy_kinds(name: str, args: CopyArgs) -> tuple[Labelled, Labelled, Labelled]:
     """Direction and memory kinds: from the name, and where it is silent from the arguments."""
     way, source, target = copy_name(name)
     if not way:
@@ -106,13 +111,13 @@ def _enums(values: list[Any]) -> Int8:
 
 
 def _memsets(rows: Rows, pool: NamePool) -> Arrays:
-    args = _args(rows)
+    args = arguments(DeviceArgs, rows)
     return _device(rows, args, pool) | {"size_bytes": integers([arg.size_bytes for arg in args])}
 
 
 def _syncs(rows: Rows, _pool: NamePool) -> Arrays:
-    args = _args(rows)
-    labels = [str(arg.sync_kind or name) for name, arg in zip(_names(rows), args, strict=True)]
+    args = arguments(SyncArgs, rows)
+    labels = [str(arg.kind or name) for name, arg in zip(_names(rows), args, strict=True)]
     return _times(rows) | {
         "device": first_known(integers([arg.device for arg in args]), integers([row.pid for row in rows])),
         "stream": integers([arg.stream for arg in args]),
@@ -125,7 +130,7 @@ def _syncs(rows: Rows, _pool: NamePool) -> Arrays:
 
 
 def _event_records(rows: Rows, _pool: NamePool) -> Arrays:
-    args = _args(rows)
+    args = arguments(SyncArgs, rows)
     start = nanoseconds([row.ts for row in rows])
     return {
         "start_ns": start,

@@ -34,10 +34,10 @@ def integers(values: list[Any], null: int = NO_ID) -> Int64:
     """Ids and sizes as int64; ``null`` where a value is missing or no integer."""
     if values.count(None) == len(values):  # an argument that no event of the chunk has, or no events
         return np.full(len(values), null, np.int64)
-    array = _array(values)
-    if array.dtype.kind == "i" and array.shape == (len(values),):
-        return array.astype(np.int64, copy=False)
-    return np.fromiter((_integer(value, null) for value in values), np.int64, len(values))
+    try:
+        return np.fromiter(values, np.int64, len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.fromiter((_integer(value, null) for value in values), np.int64, len(values))
 
 
 def _array(values: list[Any]) -> npt.NDArray[Any]:
