@@ -15,6 +15,7 @@ CASES = Path(__file__).resolve().parent / "cases"
 CORPUS = Path(os.environ.get("OVERLAPSCOPE_CORPUS", ROOT.parent / "shared" / "traces"))
 CORPUS_REQUIRED = os.environ.get("OVERLAPSCOPE_CORPUS_REQUIRED") == "1"
 NOT_TRACES = {".csv", ".md", ".txt"}
+REFUSED = {"sqlite-not-nsys", "astra-et-rank0", "hta-exec-et", "lfs-pointer"}
 
 
 def corpus_files() -> list[Path]:
@@ -34,15 +35,15 @@ def trace_id(path: Path) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "corpus_file" not in metafunc.fixturenames:
-        return
-    files = corpus_files()
-    if not files and not CORPUS_REQUIRED:
-        reason = pytest.mark.skip(reason=f"no trace corpus at {CORPUS}")
-        metafunc.parametrize("corpus_file", [pytest.param(None, marks=reason)])
-    else:
-        assert files, f"OVERLAPSCOPE_CORPUS_REQUIRED is set and there is no trace corpus at {CORPUS}"
-        metafunc.parametrize("corpus_file", files, ids=[trace_id(path) for path in files])
+    """``corpus_file`` is every file of the corpus, ``corpus_trace`` every one that is a trace."""
+    for name in {"corpus_file", "corpus_trace"} & set(metafunc.fixturenames):
+        files = [path for path in corpus_files() if name == "corpus_file" or trace_id(path) not in REFUSED]
+        if not files and not CORPUS_REQUIRED:
+            reason = pytest.mark.skip(reason=f"no trace corpus at {CORPUS}")
+            metafunc.parametrize(name, [pytest.param(None, marks=reason)])
+        else:
+            assert files, f"OVERLAPSCOPE_CORPUS_REQUIRED is set and there is no trace corpus at {CORPUS}"
+            metafunc.parametrize(name, files, ids=[trace_id(path) for path in files])
 
 
 @pytest.fixture(scope="session")

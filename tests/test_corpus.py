@@ -11,23 +11,15 @@ import pytest
 from overlapscope.errors import UnknownTraceFormat
 from overlapscope.measure.definitions import their_overlap
 from overlapscope.measure.gaps import kernel_gap_causes
-from overlapscope.model.trace import Trace
 from overlapscope.read.opening import open_trace
 from overlapscope.report.content import audit
 from tests import oracle
-from tests.conftest import manifest, trace_id
+from tests.conftest import REFUSED, manifest, trace_id
 
-REFUSED = {"sqlite-not-nsys", "astra-et-rank0", "hta-exec-et", "lfs-pointer"}
 NOTHING_ON_A_GPU = {
     "hta-mtia-inference", "dtu-win-cpu", "hta-cpu-only", "hta-no-distinfo", "hta-rank-not-found", "hta-rank-non-gpu",
     "pt-cpu", "zoology-lost-gpu", "nsys-gtls-nocuda", "nsys-lt-empty",
 }  # fmt: skip
-
-
-def opened(path: Path) -> Trace:
-    if trace_id(path) in REFUSED:
-        pytest.skip("refused on purpose; see test_opens_or_is_refused")
-    return open_trace(path)
 
 
 def test_opens_or_is_refused(corpus_file: Path) -> None:
@@ -44,9 +36,9 @@ def test_opens_or_is_refused(corpus_file: Path) -> None:
     assert (on_gpu == 0) == (trace.health.has("no-device-work") or trace.health.has("device-work-lost"))
 
 
-def test_figures_are_those_of_brute_force(corpus_file: Path) -> None:
-    trace = opened(corpus_file)
-    expected = oracle.figures(corpus_file)
+def test_figures_are_those_of_brute_force(corpus_trace: Path) -> None:
+    trace = open_trace(corpus_trace)
+    expected = oracle.figures(corpus_trace)
     result = audit(trace)
     for number in expected:
         mine = [device for device in result.devices if device.key.device == number]
@@ -67,9 +59,9 @@ def test_figures_are_those_of_brute_force(corpus_file: Path) -> None:
     assert len(result.devices) >= len(expected)
 
 
-def test_figures_are_those_of_the_manifest(corpus_file: Path) -> None:
-    trace = opened(corpus_file)
-    stats = manifest()[trace_id(corpus_file)]["stats"]
+def test_figures_are_those_of_the_manifest(corpus_trace: Path) -> None:
+    trace = open_trace(corpus_trace)
+    stats = manifest()[trace_id(corpus_trace)]["stats"]
     by_device = {device.key.device: device.activity for device in audit(trace).devices}
     for number, truth in (stats.get("copy_kernel_overlap") or {}).items():
         activity = by_device[int(number)]
@@ -85,8 +77,8 @@ def test_figures_are_those_of_the_manifest(corpus_file: Path) -> None:
         assert sum(int((table.call >= 0).sum()) for table in work) == pytest.approx(linked, abs=2)
 
 
-def test_nothing_is_counted_twice(corpus_file: Path) -> None:
-    trace = opened(corpus_file)
+def test_nothing_is_counted_twice(corpus_trace: Path) -> None:
+    trace = open_trace(corpus_trace)
     for device in audit(trace).devices:
         activity = device.activity
         assert 0 <= activity.overlap.total_ns <= min(activity.kernels.total_ns, activity.copies.total_ns)

@@ -8,40 +8,41 @@ from rich.table import Table
 from rich.text import Text
 
 from overlapscope.measure.groups import CopyGroup
+from overlapscope.measure.host import HostBlocking
 from overlapscope.model.health import Severity
 from overlapscope.report.content import Audit, CostlyCopy, DeviceAudit
 from overlapscope.words import safe, share, size, time
 
+Cells = dict[str, str]
+"""A table's row, by column heading."""
+
 _BLOCKING_ROWS = 5
 _HEALTH_ROWS = 8
-_NAME_WIDTH = 28
+_NAME_WIDTH = 24
+_WIDE = 110  # columns of a terminal from which on everything is shown
 _SEVERITY_STYLE = {Severity.DAMAGE: "bold red", Severity.WARNING: "yellow", Severity.INFO: "dim"}
+_LEFT = {"API", "call", "range", "direction", "memory"}
+_ONLY_WIDE = {"process", "device", "span", "both", "rate", "call"}
 
 
 def render(audit: Audit, console: Console) -> None:
     """Print ``audit`` on ``console``."""
-    console.print(Group(*_parts(audit)))
+    console.print(Group(*_parts(audit, wide=console.width >= _WIDE)))
 
 
-def _parts(audit: Audit) -> list[RenderableType]:
-    parts: list[RenderableType] = [_heading(audit), Padding(Text(audit.verdict, style="bold"), (1, 0))]
-    if audit.devices:
-        parts.append(_device_table(audit.devices))
-    if any(device.memory for device in audit.devices):
-        parts.append(_copy_table(audit.devices))
-    if audit.costly:
-        parts.append(_costly_table(audit.costly))
-    blocking = [row for row in audit.host_blocking if row.held_ns][:_BLOCKING_ROWS]
-    if blocking:
-        table = _table("Calls that held their thread", "process", "thread", "API", "calls", "inside", "held")
-        for row in blocking:
-            name = safe(row.api, _NAME_WIDTH)
-            table.add_row(
-                _id(row.process), _id(row.thread), name, f"{row.calls:,}", time(row.span_ns), time(row.held_ns)
-            )
-        parts.append(table)
-    parts += _health(audit)
-    return parts
+def _parts(audit: Audit, *, wide: bool) -> list[RenderableType]:
+    several = len({device.key.process for device in audit.devices}) > 1
+    devices = len({device.key.device for device in audit.devices}) > 1
+    hidden = set() if wide else _ONLY_WIDE - ({"process"} if several else set()) - ({"device"} if devices else set())
+    name_width = _NAME_WIDTH if wide else _NAME_WIDTH // 2
+    tables = [
+        ("Devices", [_device_cells(device) for device in audit.devices]),
+        ("Copies", [_copy_cells(device, group) for device in audit.devices for group in device.memory]),
+        ("Most expensive copies", _costly_cells(audit.costly, audit.window.first_ns, name_width)),
+        ("Calls that held their thread", _blocking_cells(audit.host_blocking)),
+    ]
+    shown = [_table(title, rows, hidden) for title, rows in tables if rows]
+    return [_heading(audit), Padding(Text(audit.verdict, style="bold"), (1, 0)), *shown, *_health(audit)]
 
 
 def _heading(audit: Audit) -> Text:
@@ -49,104 +50,96 @@ def _heading(audit: Audit) -> Text:
     gpus = sorted({device.name for device in audit.devices if device.name})
     where = "whole trace" if window.name is None else f"range {window.name!r}, {len(window.start_ns)} x"
     text = Text(safe(metadata.path), style="cyan")
-    text.append(f"  {safe(metadata.tool)}", style="dim")
-    if gpus:
-        text.append(f"  {safe(', '.join(gpus))}", style="dim")
-    text.append(f"\n{safe(where)}, {time(window.wall_ns)}", style="dim")
+    about = [metadata.tool, *gpus, f"{where}, {time(window.wall_ns)}"]
+    text.append("\n" + safe("  ".join(about)), style="dim")
     return text
 
 
-def _table(
-    title: str, *columns: str, left: tuple[str, ...] = ("API", "call", "range", "direction", "memory", "GPU")
-) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in columns:
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=True, header_style="dim")
+def _table(title: str, rows: list[Cells], hidden: set[str]) -> Table:
+    names = [name for name in rows[0] if name not in hidden]
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in names:
+        table.add_column(name, justify="left" if name in _LEFT else "right", no_wrap=True, header_style="dim")
+    for row in rows:
+        table.add_row(*(Text(row[name]) for name in names))
     return table
 
 
-def _device_table(devices: tuple[DeviceAudit, ...]) -> Table:
-    table = _table(
-        "Devices", "process", "device", "span", "kernels", "copies", "both", "idle", "no kernel", "held in copy"
-    )
-    for device in devices:
-        activity = device.activity
-        table.add_row(
-            _id(device.key.process),
-            _id(device.key.device),
-            time(activity.span_ns),
-            time(activity.kernels.total_ns),
-            time(activity.copies.total_ns),
-            time(activity.overlap.total_ns),
-            time(activity.idle.total_ns),
-            time(device.kernel_gaps.total_ns),
-            time(device.kernel_gaps.held_in_copy_ns),
-        )
-    return table
+def _device_cells(device: DeviceAudit) -> Cells:
+    activity = device.activity
+    return {
+        "process": _id(device.key.process),
+        "device": _id(device.key.device),
+        "span": time(activity.span_ns),
+        "kernels": time(activity.kernels.total_ns),
+        "copies": time(activity.copies.total_ns),
+        "both": time(activity.overlap.total_ns),
+        "idle": time(activity.idle.total_ns),
+        "no kernel": time(device.kernel_gaps.total_ns),
+        "held in copy": time(device.kernel_gaps.held_in_copy_ns),
+    }
 
 
-def _copy_table(devices: tuple[DeviceAudit, ...]) -> Table:
-    table = _table(
-        "Copies", "device", "direction", "memory", "copies", "size", "time", "hidden", "exposed", "rate", "held host"
-    )
-    for device in devices:
-        for group in device.memory:
-            table.add_row(_id(device.key.device), *_group_cells(group, undefined=not device.activity.kernels.total_ns))
-    return table
+def _copy_cells(device: DeviceAudit, group: CopyGroup) -> Cells:
+    undefined = not device.activity.kernels.total_ns
+    return {
+        "process": _id(device.key.process),
+        "device": _id(device.key.device),
+        "direction": group.key["direction"],
+        "memory": _memory(group.key["memory"]),
+        "copies": f"{group.count:,}",
+        "size": size(group.size_bytes),
+        "time": time(group.total_ns),
+        "hidden": "undefined" if undefined else share(group.hidden_ns, group.total_ns),
+        "exposed": time(group.exposed_ns),
+        "rate": f"{group.size_bytes / group.total_ns:.3g} GB/s" if group.total_ns else "?",
+        "held host": time(group.held_ns),
+    }
 
 
-def _group_cells(group: CopyGroup, *, undefined: bool) -> tuple[str, ...]:
-    rate = f"{group.size_bytes / group.total_ns:.3g} GB/s" if group.total_ns else "?"
-    memory = group.key["memory"]
-    return (
-        group.key["direction"],
-        memory.upper() if memory == "pageable" else memory,
-        f"{group.count:,}",
-        size(group.size_bytes),
-        time(group.total_ns),
-        "undefined" if undefined else share(group.hidden_ns, group.total_ns),
-        time(group.exposed_ns),
-        rate,
-        time(group.held_ns),
-    )
+def _costly_cells(copies: tuple[CostlyCopy, ...], first_ns: int, name_width: int) -> list[Cells]:
+    return [
+        {
+            "at": time(copy.start_ns - first_ns),
+            "process": _id(copy.process),
+            "device": _id(copy.device),
+            "stream": _id(copy.stream),
+            "direction": copy.direction,
+            "memory": _memory(copy.memory),
+            "size": size(copy.size_bytes) if copy.size_bytes is not None else "?",
+            "exposed": time(copy.exposed_ns),
+            "held": time(copy.held_ns),
+            "call": safe(copy.call or "?", _NAME_WIDTH),
+            "range": safe(copy.range or "-", name_width),
+        }
+        for copy in copies
+    ]
 
 
-def _costly_table(copies: tuple[CostlyCopy, ...]) -> Table:
-    table = _table(
-        "Most expensive copies",
-        "at",
-        "device",
-        "stream",
-        "direction",
-        "memory",
-        "size",
-        "exposed",
-        "held",
-        "call",
-        "range",
-    )
-    first = min(copy.start_ns for copy in copies)
-    for copy in copies:
-        table.add_row(
-            f"+{time(copy.start_ns - first)}",
-            _id(copy.device),
-            _id(copy.stream),
-            copy.direction,
-            copy.memory.upper() if copy.memory == "pageable" else copy.memory,
-            size(copy.size_bytes) if copy.size_bytes is not None else "?",
-            time(copy.exposed_ns),
-            time(copy.held_ns),
-            safe(copy.call or "?", _NAME_WIDTH),
-            safe(copy.range or "-", _NAME_WIDTH),
-        )
-    return table
+def _blocking_cells(blocking: tuple[HostBlocking, ...]) -> list[Cells]:
+    return [
+        {
+            "process": _id(row.process),
+            "thread": _id(row.thread),
+            "API": safe(row.api, _NAME_WIDTH),
+            "calls": f"{row.calls:,}",
+            "inside": time(row.span_ns),
+            "held": time(row.held_ns),
+        }
+        for row in blocking[:_BLOCKING_ROWS]
+        if row.held_ns
+    ]
+
+
+def _memory(label: str) -> str:
+    return label.upper() if label == "pageable" else label
 
 
 def _health(audit: Audit) -> list[RenderableType]:
     warnings = list(audit.trace.health)
     lines = Text()
     for warning in warnings[:_HEALTH_ROWS]:
-        portion = f" ({100 * warning.share:.2g} %)" if warning.share is not None else ""
+        portion = f" ({100 * warning.share:.3g} %)" if warning.share is not None else ""
         lines.append(f"{warning.severity}: ", style=_SEVERITY_STYLE[warning.severity])
         lines.append(f"{warning.count:,}{portion} {safe(warning.message)}\n")
     if len(warnings) > _HEALTH_ROWS:
