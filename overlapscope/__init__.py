@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from overlapscope.model.trace import Trace
     from overlapscope.plot.timeline import draw_timeline, save_timeline
     from overlapscope.read.opening import open_trace
-    from overlapscope.report.content import Audit, audit
+    from overlapscope.report.content import audit
+    from overlapscope.report.data import Audit
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Audit": "overlapscope.report.content",
+    "Audit": "overlapscope.report.data",
     "OverlapscopeError": "overlapscope.errors",
     "Trace": "overlapscope.model.trace",
     "Window": "overlapscope.measure.windows",

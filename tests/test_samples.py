@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from overlapscope.read.opening import open_trace
-from overlapscope.report.content import Audit, audit
+from overlapscope.report.content import audit
+from overlapscope.report.data import Audit
 from overlapscope.workloads.gemm_copy import Variant, variants
 from tests.conftest import CASES, SAMPLES
 

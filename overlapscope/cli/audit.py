@@ -14,8 +14,8 @@ import typer
 
 from overlapscope.errors import OutputError, OverlapscopeError
 from overlapscope.read.opening import open_trace
-from overlapscope.report.content import Audit, audit
-from overlapscope.report.json_form import SCHEMA
+from overlapscope.report.content import audit
+from overlapscope.report.data import SCHEMA, Audit
 from overlapscope.words import safe
 
 

@@ -1,4 +1,4 @@
-"""The audit of one trace as plain data: everything that any rendering of it says."""
+"""Make the audit of one trace: everything that any rendering of it says."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 
 from overlapscope.measure.copies import CopyFacts, copy_facts
-from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys
-from overlapscope.measure.gaps import GapCauses, idle_causes, kernel_gap_causes
+from overlapscope.measure.devices import DeviceKey, activity, device_keys
+from overlapscope.measure.gaps import idle_causes, kernel_gap_causes
 from overlapscope.measure.groups import CopyGroup, group_copies
-from overlapscope.measure.host import DEFAULT, HostBlocking, HostConfig, host_blocking
-from overlapscope.measure.launches import LaunchFigures, launch_figures
+from overlapscope.measure.host import DEFAULT, HostConfig, host_blocking
+from overlapscope.measure.launches import launch_figures
 from overlapscope.measure.spans import contains
-from overlapscope.measure.staging import Staging, StagingConfig, staging
+from overlapscope.measure.staging import StagingConfig, staging
 from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
+from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, StreamCounts
 from overlapscope.report.verdict import verdict
 
 
@@ -33,72 +34,6 @@ class AuditConfig:
     costly_copies: int = 10
     host: HostConfig = DEFAULT
     staging: StagingConfig = StagingConfig()
-
-
-@dataclass(frozen=True)
-class StreamCounts:
-    """How many rows of each kind ran on a stream."""
-
-    stream: int
-    kernels: int
-    copies: int
-    memsets: int
-
-
-@dataclass(frozen=True, eq=False)
-class DeviceAudit:
-    """One device of one process within the window."""
-
-    key: DeviceKey
-    name: str
-    activity: Activity
-    idle: GapCauses
-    kernel_gaps: GapCauses
-    launches: LaunchFigures
-    staging: tuple[Staging, ...]
-    directions: tuple[CopyGroup, ...]
-    memory: tuple[CopyGroup, ...]
-    streams: tuple[StreamCounts, ...]
-
-
-@dataclass(frozen=True)
-class CostlyCopy:
-    """A copy that was exposed or held the host, with where it came from; None where the trace does not say."""
-
-    row: int
-    process: int | None
-    device: int | None
-    stream: int | None
-    direction: str
-    memory: str
-    size_bytes: int | None
-    start_ns: int
-    total_ns: int
-    hidden_ns: int
-    exposed_ns: int
-    potential_ns: int | None
-    held_ns: int | None
-    call: str | None
-    range: str | None
-
-
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """What the copies of a trace cost, over a window."""
-
-    trace: Trace
-    window: Window
-    devices: tuple[DeviceAudit, ...]
-    host_blocking: tuple[HostBlocking, ...]
-    costly: tuple[CostlyCopy, ...]
-    counts: dict[str, int]
-    verdict: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The audit as JSON-ready data; the entry of ``traces`` in ``audit --format json``."""
-        from overlapscope.report.json_form import as_json
-
-        return as_json(self)
 
 
 def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditConfig()) -> Audit:  # noqa: A002

@@ -10,7 +10,7 @@ from rich.text import Text
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
 from overlapscope.model.health import Severity
-from overlapscope.report.content import Audit, CostlyCopy, DeviceAudit
+from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit
 from overlapscope.words import safe, share, size, time
 
 Cells = dict[str, str]

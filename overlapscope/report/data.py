@@ -1,0 +1,188 @@
+"""What an audit is: plain data, and its JSON form (schema ``overlapscope.audit/1``).
+
+In JSON, unknown is null, and nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from overlapscope.measure.devices import Activity, DeviceKey, device_keys
+from overlapscope.measure.gaps import GapCauses
+from overlapscope.measure.groups import CopyGroup
+from overlapscope.measure.host import HostBlocking
+from overlapscope.measure.launches import LaunchFigures
+from overlapscope.measure.staging import Staging
+from overlapscope.measure.windows import Window
+from overlapscope.model.columns import NO_ID
+from overlapscope.model.trace import Trace
+
+SCHEMA = "overlapscope.audit/1"
+
+
+@dataclass(frozen=True)
+class StreamCounts:
+    """How many rows of each kind ran on a stream."""
+
+    stream: int
+    kernels: int
+    copies: int
+    memsets: int
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceAudit:
+    """One device of one process within the window."""
+
+    key: DeviceKey
+    name: str
+    activity: Activity
+    idle: GapCauses
+    kernel_gaps: GapCauses
+    launches: LaunchFigures
+    staging: tuple[Staging, ...]
+    directions: tuple[CopyGroup, ...]
+    memory: tuple[CopyGroup, ...]
+    streams: tuple[StreamCounts, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The device as JSON-ready data: an entry of ``devices``."""
+        activity = self.activity
+        return {
+            "process": _known(self.key.process),
+            "device": _known(self.key.device),
+            "name": self.name,
+            "kernel_busy_ns": activity.kernels.total_ns,
+            "copy_busy_ns": activity.copies.total_ns,
+            "memset_busy_ns": activity.memsets.total_ns,
+            "busy_ns": activity.busy.total_ns,
+            "overlap_ns": activity.overlap.total_ns,
+            "idle_ns": activity.idle.total_ns,
+            "span_ns": activity.span_ns,
+            "hidden_fraction": activity.hidden_fraction,
+            "compute_busy_ns": activity.compute.total_ns,
+            "collective_busy_ns": activity.collectives.total_ns,
+            "exposed_collective_ns": activity.exposed_collectives.total_ns,
+            "exposed_copy_ns": activity.copies.total_ns - activity.overlap.total_ns,
+            "kernel_concurrency_ns": activity.kernel_concurrency.total_ns,
+            "copy_concurrency_ns": activity.copy_concurrency.total_ns,
+            "idle_causes": asdict(self.idle),
+            "kernel_gap_causes": asdict(self.kernel_gaps),
+            "launches": asdict(self.launches),
+            "staging": [
+                {
+                    "direction": row.direction,
+                    "count": row.count,
+                    "bytes": row.size_bytes,
+                    "total_ns": row.total_ns,
+                    "compared": row.compared,
+                    "cost_ns": row.cost_ns,
+                }
+                for row in self.staging
+            ],
+            "directions": _directions(self),
+            "streams": [asdict(row) | {"stream": _known(row.stream)} for row in self.streams],
+        }
+
+
+@dataclass(frozen=True)
+class CostlyCopy:
+    """A copy that was exposed or held the host, with where it came from; None where the trace does not say."""
+
+    row: int
+    process: int | None
+    device: int | None
+    stream: int | None
+    direction: str
+    memory: str
+    size_bytes: int | None
+    start_ns: int
+    total_ns: int
+    hidden_ns: int
+    exposed_ns: int
+    potential_ns: int | None
+    held_ns: int | None
+    call: str | None
+    range: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What the copies of a trace cost, over a window."""
+
+    trace: Trace
+    window: Window
+    devices: tuple[DeviceAudit, ...]
+    host_blocking: tuple[HostBlocking, ...]
+    costly: tuple[CostlyCopy, ...]
+    counts: dict[str, int]
+    verdict: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The audit as JSON-ready data: an entry of ``traces`` in ``audit --format json``."""
+        return {
+            "source": _source(self.trace),
+            "health": [asdict(warning) for warning in self.trace.health],
+            "events_read": self.trace.health.events_read,
+            "events_kept": self.trace.health.events_kept,
+            "window": _window(self.window),
+            "devices": [device.to_dict() for device in self.devices],
+            "host_blocking": [
+                asdict(row) | {"process": _known(row.process), "thread": _known(row.thread)}
+                for row in self.host_blocking
+            ],
+            "costly_copies": [asdict(copy) for copy in self.costly],
+            "counts": self.counts,
+            "verdict": self.verdict,
+        }
+
+
+def _source(trace: Trace) -> dict[str, Any]:
+    used = {key.device for key in device_keys(trace)}
+    gpus = [device.name for device in trace.metadata.devices if device.number in used]
+    return {
+        "format": trace.metadata.format,
+        "path": trace.metadata.path,
+        "tool": trace.metadata.tool,
+        "schema_version": trace.metadata.schema_version,
+        "rank": trace.metadata.rank,
+        "gpus": gpus or [device.name for device in trace.metadata.devices],
+    }
+
+
+def _window(window: Window) -> dict[str, Any]:
+    occurrences = [
+        {"start_ns": start, "end_ns": end, "wall_ns": end - start}
+        for start, end in zip(window.start_ns.tolist(), window.end_ns.tolist(), strict=True)
+    ]
+    return {
+        "name": window.name,
+        "start_ns": window.first_ns,
+        "end_ns": window.last_ns,
+        "wall_ns": window.wall_ns,
+        "occurrences": occurrences,
+    }
+
+
+def _directions(device: DeviceAudit) -> dict[str, Any]:
+    result: dict[str, Any] = {group.key["direction"]: {"memory": {}} | _group(group) for group in device.directions}
+    for group in device.memory:
+        result[group.key["direction"]]["memory"][group.key["memory"]] = _group(group)
+    return result
+
+
+def _group(group: CopyGroup) -> dict[str, int]:
+    return {
+        "count": group.count,
+        "bytes": group.size_bytes,
+        "total_ns": group.total_ns,
+        "union_ns": group.union_ns,
+        "hidden_ns": group.hidden_ns,
+        "exposed_ns": group.exposed_ns,
+        "held_ns": group.held_ns,
+    }
+
+
+def _known(value: int) -> int | None:
+    return None if value == NO_ID else value
