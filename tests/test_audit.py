@@ -80,6 +80,29 @@ def test_json_has_the_schema() -> None:
     assert trace["verdict"] == audit(overlapscope.open_trace(PAGEABLE), "gemm_copy").verdict
 
 
+def test_every_occurrence_of_a_range_is_listed(tmp_path: Path) -> None:
+    path = make.write(
+        tmp_path / "t.json",
+        make.annotation("step", 0, 100),
+        make.annotation("step", 200, 100),
+        make.call(10, 1, correlation=1),
+        make.call(210, 1, correlation=2),
+        make.kernel(20, 50, correlation=1),
+        make.kernel(220, 30, correlation=2),
+        make.copy(60, 20),
+    )
+    (trace,) = as_json(path, "--range", "step")["traces"]
+    assert trace["window"]["occurrences"] == [
+        {"start_ns": 0, "end_ns": 100_000, "kernel_busy_ns": 50_000, "copy_busy_ns": 20_000, "overlap_ns": 10_000,
+         "wall_ns": 100_000},
+        {"start_ns": 200_000, "end_ns": 300_000, "kernel_busy_ns": 30_000, "copy_busy_ns": 0, "overlap_ns": 0,
+         "wall_ns": 100_000},
+    ]  # fmt: skip
+    assert trace["window"]["wall_ns"] == 200_000
+    assert trace["devices"][0]["kernel_busy_ns"] == 80_000
+    assert "Occurrences" in run(path, "--range", "step").stdout
+
+
 def test_without_kernels_the_fraction_is_null_and_the_words_are_undefined(tmp_path: Path) -> None:
     path = make.write(tmp_path / "t.json", make.call(0, 1), make.copy(5, 5))
     (trace,) = as_json(path)["traces"]

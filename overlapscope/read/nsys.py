@@ -16,6 +16,7 @@ from urllib.parse import quote
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.model.enums import ApiKind
 from overlapscope.model.metadata import Device, Metadata
+from overlapscope.read.bytestream import Progress
 from overlapscope.read.draft import Draft
 from overlapscope.read.log import HealthLog
 from overlapscope.read.nsys_columns import BUILDERS, Rows, Source, strings_of
@@ -65,7 +66,7 @@ class Export:
         return dict(self._connection.execute(f'SELECT "{key}", "{value}" FROM "{table}"').fetchall())
 
 
-def read_nsys(database: Path, path: Path, log: HealthLog) -> Draft:
+def read_nsys(database: Path, path: Path, log: HealthLog, progress: Progress | None = None) -> Draft:
     """Read ``database`` (unpacked) into a draft; ``path`` is what the user named.
 
     Raises:
@@ -78,7 +79,7 @@ def read_nsys(database: Path, path: Path, log: HealthLog) -> Draft:
         export = Export(connection)
         if not any(name in export.tables for name in _SIGNATURES):
             raise UnknownTraceFormat(f"{path}: a SQLite file, but no Nsight Systems export (no StringIds table)")
-        return _draft(export, path, log)
+        return _draft(export, path, log, progress)
     except sqlite3.DatabaseError as error:
         raise UnusableTrace(
             f"{path}: the SQLite file is damaged ({error}); export it again from the .nsys-rep"
@@ -87,11 +88,13 @@ def read_nsys(database: Path, path: Path, log: HealthLog) -> Draft:
         connection.close()
 
 
-def _draft(export: Export, path: Path, log: HealthLog) -> Draft:
+def _draft(export: Export, path: Path, log: HealthLog, progress: Progress | None) -> Draft:
     draft = Draft(_metadata(export, path), log, process_known=True, syncs_recorded=True)
     strings = strings_of(export.pairs("StringIds", "id", "value"))
     translation = Source(strings, enum_labels(export.pairs), draft.pool, log)
-    for table, source in _CUDA_TABLES.items():
+    for done, (table, source) in enumerate(_CUDA_TABLES.items(), 1):
+        if progress is not None:
+            progress(done, len(_CUDA_TABLES))
         if source not in export.tables:
             continue
         rows = export.rows(source)

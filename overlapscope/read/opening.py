@@ -31,7 +31,7 @@ def open_trace(path: str | Path, *, progress: Progress | None = None) -> Trace:
     Args:
         path: a Kineto (torch.profiler) JSON trace or an Nsight Systems SQLite export, plain or gzip.
             The content decides, whatever the suffix says.
-        progress: called with (bytes read, bytes in all) while reading.
+        progress: called with (done, all) while reading: bytes of the file, or tables of a plain database.
 
     Returns:
         The trace. What was lost or is doubtful is in its ``health``.
@@ -66,7 +66,7 @@ def _open_nsys(path: Path, log: HealthLog, progress: Progress | None) -> Draft:
     with path.open("rb") as file:
         packed = file.read(2) == GZIP_MAGIC
     if not packed:
-        return read_nsys(path, path, log)
+        return read_nsys(path, path, log, progress)
     with tempfile.NamedTemporaryFile(suffix=".sqlite") as unpacked:
         for block in read_blocks(path, log, progress):
             unpacked.write(block)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from overlapscope.measure.copies import CopyFacts, copy_facts
-from overlapscope.measure.devices import DeviceKey, activity, device_keys
+from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys
 from overlapscope.measure.gaps import idle_causes, kernel_gap_causes
 from overlapscope.measure.groups import CopyGroup, group_copies
 from overlapscope.measure.host import DEFAULT, HostConfig, host_blocking
 from overlapscope.measure.launches import launch_figures
-from overlapscope.measure.spans import contains
+from overlapscope.measure.spans import Spans, contains, covered
 from overlapscope.measure.staging import StagingConfig, staging
 from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
-from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, StreamCounts
+from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamCounts
 from overlapscope.report.verdict import verdict
 
 
@@ -57,6 +57,7 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
     return Audit(
         trace=trace,
         window=window,
+        occurrences=_occurrences(window, devices),
         devices=devices,
         host_blocking=blocking,
         costly=_costly(trace, facts, window, config.costly_copies),
@@ -65,6 +66,23 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
             trace, window, [(device.activity, device.directions, device.kernel_gaps) for device in devices]
         ),
     )
+
+
+def _occurrences(window: Window, devices: tuple[DeviceAudit, ...]) -> tuple[Occurrence, ...]:
+    def busy(spans: Callable[[Activity], Spans]) -> list[int]:
+        total = np.zeros(len(window.start_ns), np.int64)
+        for device in devices:
+            total += covered(window.start_ns, window.end_ns, spans(device.activity))
+        return [int(value) for value in total]
+
+    columns = (
+        window.start_ns.tolist(),
+        window.end_ns.tolist(),
+        busy(lambda activity: activity.kernels),
+        busy(lambda activity: activity.copies),
+        busy(lambda activity: activity.overlap),
+    )
+    return tuple(Occurrence(*row) for row in zip(*columns, strict=True))
 
 
 def _device(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window, config: AuditConfig) -> DeviceAudit:

@@ -107,12 +107,29 @@ class CostlyCopy:
     range: str | None
 
 
+@dataclass(frozen=True)
+class Occurrence:
+    """One occurrence of the range; busy times are summed over devices."""
+
+    start_ns: int
+    end_ns: int
+    kernel_busy_ns: int
+    copy_busy_ns: int
+    overlap_ns: int
+
+    @property
+    def wall_ns(self) -> int:
+        """Its length."""
+        return self.end_ns - self.start_ns
+
+
 @dataclass(frozen=True, eq=False)
 class Audit:
     """What the copies of a trace cost, over a window."""
 
     trace: Trace
     window: Window
+    occurrences: tuple[Occurrence, ...]
     devices: tuple[DeviceAudit, ...]
     host_blocking: tuple[HostBlocking, ...]
     costly: tuple[CostlyCopy, ...]
@@ -126,7 +143,7 @@ class Audit:
             "health": [asdict(warning) for warning in self.trace.health],
             "events_read": self.trace.health.events_read,
             "events_kept": self.trace.health.events_kept,
-            "window": _window(self.window),
+            "window": _window(self.window, self.occurrences),
             "devices": [device.to_dict() for device in self.devices],
             "host_blocking": [
                 asdict(row) | {"process": _known(row.process), "thread": _known(row.thread)}
@@ -151,17 +168,13 @@ def _source(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _window(window: Window) -> dict[str, Any]:
-    occurrences = [
-        {"start_ns": start, "end_ns": end, "wall_ns": end - start}
-        for start, end in zip(window.start_ns.tolist(), window.end_ns.tolist(), strict=True)
-    ]
+def _window(window: Window, occurrences: tuple[Occurrence, ...]) -> dict[str, Any]:
     return {
         "name": window.name,
         "start_ns": window.first_ns,
         "end_ns": window.last_ns,
         "wall_ns": window.wall_ns,
-        "occurrences": occurrences,
+        "occurrences": [asdict(entry) | {"wall_ns": entry.wall_ns} for entry in occurrences],
     }
 
 

@@ -16,6 +16,7 @@ from overlapscope.words import safe, share, size, time
 Cells = dict[str, str]
 """A table's row, by column heading."""
 
+_OCCURRENCE_ROWS = 8
 _BLOCKING_ROWS = 5
 _HEALTH_ROWS = 8
 _NAME_WIDTH = 24
@@ -36,6 +37,7 @@ def _parts(audit: Audit, *, wide: bool) -> list[RenderableType]:
     hidden = set() if wide else _ONLY_WIDE - ({"process"} if several else set()) - ({"device"} if devices else set())
     name_width = _NAME_WIDTH if wide else _NAME_WIDTH // 2
     tables = [
+        (_occurrence_title(audit), _occurrence_cells(audit)),
         ("Devices", [_device_cells(device) for device in audit.devices]),
         ("Copies", [_copy_cells(device, group) for device in audit.devices for group in device.memory]),
         ("Most expensive copies", _costly_cells(audit.costly, audit.window.first_ns, name_width)),
@@ -63,6 +65,27 @@ def _table(title: str, rows: list[Cells], hidden: set[str]) -> Table:
     for row in rows:
         table.add_row(*(Text(row[name]) for name in names))
     return table
+
+
+def _occurrence_title(audit: Audit) -> str:
+    count = len(audit.occurrences)
+    return "Occurrences" if count <= _OCCURRENCE_ROWS else f"The {_OCCURRENCE_ROWS} longest of {count:,} occurrences"
+
+
+def _occurrence_cells(audit: Audit) -> list[Cells]:
+    if len(audit.occurrences) < 2:  # noqa: PLR2004 - one is the whole
+        return []
+    longest = sorted(audit.occurrences, key=lambda entry: -entry.wall_ns)[:_OCCURRENCE_ROWS]
+    return [
+        {
+            "at": time(entry.start_ns - audit.window.first_ns),
+            "wall": time(entry.wall_ns),
+            "kernels": time(entry.kernel_busy_ns),
+            "copies": time(entry.copy_busy_ns),
+            "both": time(entry.overlap_ns),
+        }
+        for entry in sorted(longest, key=lambda entry: entry.start_ns)
+    ]
 
 
 def _device_cells(device: DeviceAudit) -> Cells:
