@@ -49,14 +49,14 @@ def overlapping(path: Path) -> Trace:
 
 def test_one_copy_half_hidden(path: Path) -> None:
     trace = overlapping(path)
-    facts = copy_facts(trace, whole(trace).spans)
+    facts = copy_facts(trace, whole(trace))
     assert facts.hidden_ns.tolist() == [50 * US]
     assert facts.exposed_ns.tolist() == [50 * US]
     assert facts.launch_delay_ns.tolist() == [40 * US]
     assert facts.call_span_ns.tolist() == [5 * US]
     assert facts.held_ns.tolist() == [0]
     assert facts.bandwidth_gb_s.tolist() == [0.5]
-    active = activity(trace, KEY, whole(trace).spans)
+    active = activity(trace, KEY, whole(trace))
     assert (active.kernels.total_ns, active.copies.total_ns, active.overlap.total_ns) == (100 * US, 100 * US, 50 * US)
     assert active.hidden_fraction == 0.5
     assert active.span_ns == 150 * US
@@ -64,19 +64,19 @@ def test_one_copy_half_hidden(path: Path) -> None:
 
 def test_touching_is_not_overlapping(path: Path) -> None:
     trace = read(path, make.kernel(0, 10), make.copy(10, 10), make.kernel(20, 10))
-    assert activity(trace, device_keys(trace)[0], whole(trace).spans).overlap.total_ns == 0
+    assert activity(trace, device_keys(trace)[0], whole(trace)).overlap.total_ns == 0
 
 
 def test_kernels_of_another_device_hide_nothing(path: Path) -> None:
     calls = [make.call(0, 1, correlation=number) for number in (1, 2)]
     trace = read(path, *calls, make.kernel(0, 100, device=1, correlation=1), make.copy(10, 50, correlation=2))
-    assert copy_facts(trace, whole(trace).spans).hidden_ns.tolist() == [0]
+    assert copy_facts(trace, whole(trace)).hidden_ns.tolist() == [0]
 
 
 @pytest.mark.parametrize("events", [[make.kernel(0, 5)], [make.copy(0, 5)]])
 def test_copies_alone_and_kernels_alone_have_no_overlap_figure(path: Path, events: list[make.Event]) -> None:
     trace = read(path, *events)
-    assert activity(trace, device_keys(trace)[0], whole(trace).spans).hidden_fraction is None
+    assert activity(trace, device_keys(trace)[0], whole(trace)).hidden_fraction is None
 
 
 def test_potential_is_the_kernel_time_it_could_have_had(path: Path) -> None:
@@ -90,11 +90,11 @@ def test_potential_is_the_kernel_time_it_could_have_had(path: Path) -> None:
         make.call(16, 5, correlation=3),
         make.kernel(150, 10, stream=7, correlation=3),
     )
-    facts = copy_facts(trace, whole(trace).spans)
+    facts = copy_facts(trace, whole(trace))
     assert facts.hidden_ns.tolist() == [0]
     assert facts.potential_ns.tolist() == [50 * US]
     alone = read(path, make.kernel(20, 80), make.copy(100, 50))
-    assert copy_facts(alone, whole(alone).spans).potential_ns.tolist() == [-1], "unknown without its call, not zero"
+    assert copy_facts(alone, whole(alone)).potential_ns.tolist() == [-1], "unknown without its call, not zero"
 
 
 def test_held_is_what_exceeds_a_plain_enqueue(path: Path) -> None:
@@ -108,8 +108,8 @@ def test_held_is_what_exceeds_a_plain_enqueue(path: Path) -> None:
         make.copy(2100, 390, correlation=10),
     )
     assert plain_enqueue_ns(trace) == 6 * US
-    assert copy_facts(trace, whole(trace).spans).held_ns.tolist() == [494 * US, 0]
-    (copies, launched) = host_blocking(trace, whole(trace).spans)
+    assert copy_facts(trace, whole(trace)).held_ns.tolist() == [494 * US, 0]
+    (copies, launched) = host_blocking(trace, whole(trace))
     assert (copies.api, copies.calls, copies.span_ns, copies.held_ns) == (MEMCPY, 2, 507 * US, 494 * US)
     assert (launched.api, launched.calls, launched.held_ns) == ("cudaLaunchKernel", 5, 0)
 
@@ -121,7 +121,7 @@ def test_a_call_inside_another_holds_its_thread_once(path: Path) -> None:
         make.call(10, 480, name="cuMemcpyHtoDAsync_v2", correlation=2),
         make.copy(100, 390, correlation=1),
     )
-    assert sum(row.held_ns for row in host_blocking(trace, whole(trace).spans)) == 495 * US
+    assert sum(row.held_ns for row in host_blocking(trace, whole(trace))) == 495 * US
 
 
 def test_groups_add_up(path: Path) -> None:
@@ -132,7 +132,7 @@ def test_groups_add_up(path: Path) -> None:
         make.copy(15, 10, size=7, kinds="HtoD (Pinned -> Device)", stream=14),
         make.copy(2000, 10, size=11, kinds="DtoH (Device -> Pinned)"),
     )
-    spans = whole(trace).spans
+    spans = whole(trace)
     facts = copy_facts(trace, spans)
     up, down = group_copies(trace, facts, spans, ("direction",))
     assert (up.key, up.count, up.size_bytes) == ({"direction": "HtoD"}, 2, 12)
@@ -156,7 +156,7 @@ def test_groups_by_range_and_step(path: Path) -> None:
         make.copy(20, 10, correlation=1),
         make.copy(160, 10, correlation=2),
     )
-    spans = whole(trace).spans
+    spans = whole(trace)
     groups = group_copies(trace, copy_facts(trace, spans), spans, ("range", "step"))
     assert {tuple(group.key.values()) for group in groups} == {("load", "ProfilerStep#3"), (None, None)}
 
@@ -177,7 +177,7 @@ def test_a_range_lasts_until_its_device_work_is_done(path: Path) -> None:
     assert window.start_ns.tolist() == [0, 1000 * US]
     assert window.end_ns.tolist() == [240 * US, 1050 * US]
     assert window.wall_ns == 290 * US
-    assert activity(trace, KEY, window.spans).kernels.total_ns == 210 * US
+    assert activity(trace, KEY, window).kernels.total_ns == 210 * US
     assert of_range(trace, "st?p").wall_ns == 290 * US
     with pytest.raises(RangeNotFound, match="step"):
         of_range(trace, "stepp")
@@ -186,7 +186,7 @@ def test_a_range_lasts_until_its_device_work_is_done(path: Path) -> None:
 def test_a_window_cuts_copies_at_its_edge(path: Path) -> None:
     trace = read(path, make.annotation("r", 0, 50), make.call(500, 1), make.copy(40, 20, size=9), make.kernel(45, 100))
     window = of_range(trace, "r")
-    (group,) = group_copies(trace, copy_facts(trace, window.spans), window.spans, ("direction",))
+    (group,) = group_copies(trace, copy_facts(trace, window), window, ("direction",))
     assert (group.count, group.size_bytes, group.total_ns, group.hidden_ns) == (1, 9, 10 * US, 5 * US)
 
 
@@ -196,7 +196,7 @@ def test_no_ranges_at_all_says_how_to_get_some(path: Path) -> None:
 
 
 def causes(trace: Trace) -> dict[str, float]:
-    active = activity(trace, KEY, whole(trace).spans)
+    active = activity(trace, KEY, whole(trace))
     found = idle_causes(trace, active)
     assert found.total_ns == active.idle.total_ns
     return {name: value / US for name, value in vars(found).items() if value}
@@ -275,7 +275,7 @@ def test_kernel_gaps_see_what_a_busy_device_hides(path: Path) -> None:
         make.call(308, 4, correlation=2),
         make.kernel(315, 5, correlation=2),
     )
-    active = activity(trace, KEY, whole(trace).spans)
+    active = activity(trace, KEY, whole(trace))
     assert active.idle.total_ns == 10 * US
     assert kernel_gap_causes(trace, active).held_in_copy_ns == 296 * US
     assert kernel_gap_causes(trace, active).total_ns == 305 * US
@@ -288,11 +288,11 @@ def test_queue_depth_and_delays(path: Path) -> None:
     times, depth = queue_depth(trace, KEY)
     assert times.tolist() == [0, 10 * US, 20 * US, 100 * US, 150 * US, 200 * US]
     assert depth.tolist() == [1, 2, 3, 2, 1, 0]
-    figures = launch_figures(trace, KEY, whole(trace).spans)
+    figures = launch_figures(trace, KEY, whole(trace))
     assert (figures.median_delay_ns, figures.worst_delay_ns, figures.most_depth) == (140 * US, 180 * US, 3)
     assert figures.mean_depth == pytest.approx((10 + 20 + 240 + 100 + 50) / 250)
     lost = read(path, make.call(0, 1), make.kernel(5, 5))
-    assert launch_figures(lost, KEY, whole(lost).spans).median_delay_ns is None
+    assert launch_figures(lost, KEY, whole(lost)).median_delay_ns is None
 
 
 def test_staging_compares_with_pinned_copies_of_the_same_size(path: Path) -> None:
@@ -303,11 +303,11 @@ def test_staging_compares_with_pinned_copies_of_the_same_size(path: Path) -> Non
         make.copy(200, 400, size=1500),
         make.copy(900, 77, size=50_000),
     )
-    spans = whole(trace).spans
+    spans = whole(trace)
     (found,) = staging(trace, copy_facts(trace, spans), KEY, spans, StagingConfig())
     assert (found.count, found.compared, found.cost_ns) == (2, 1, 250 * US)
     none = read(path, make.call(0, 1), make.copy(200, 400, size=1500))
-    (found,) = staging(none, copy_facts(none, spans), KEY, whole(none).spans, StagingConfig())
+    (found,) = staging(none, copy_facts(none, whole(none)), KEY, whole(none), StagingConfig())
     assert found.cost_ns is None, "without a pinned copy the trace cannot tell"
 
 
@@ -319,7 +319,7 @@ def test_collectives_are_apart_from_compute(path: Path) -> None:
         make.kernel(50, 100, stream=8),
         make.kernel(140, 20, stream=9),
     )
-    active = activity(trace, KEY, whole(trace).spans)
+    active = activity(trace, KEY, whole(trace))
     assert (active.collectives.total_ns, active.compute.total_ns) == (100 * US, 110 * US)
     assert active.exposed_collectives.total_ns == 50 * US
     assert active.kernel_concurrency.total_ns == 60 * US

@@ -8,9 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from overlapscope.measure.devices import device_keys
-from overlapscope.measure.host import DEFAULT, HostConfig, held_from_ns
+from overlapscope.measure.host import DEFAULT, HostConfig, held_ns
 from overlapscope.measure.places import innermost, step_of
-from overlapscope.measure.spans import Spans, covered, intersect, union
+from overlapscope.measure.spans import covered, intersect, union
+from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, NO_TIME, Float64, Int8, Int32, Int64, Table, column
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Copies
@@ -35,29 +36,30 @@ class CopyFacts(Table):
     )
     launch_delay_ns: Int64 = column("i8", "from the start of its call to its own start", unit="ns", null=NO_TIME)
     call_span_ns: Int64 = column("i8", "time its thread was inside the call", unit="ns", null=NO_ID)
-    held_ns: Int64 = column("i8", "part of that beyond a plain enqueue", unit="ns", null=NO_ID)
+    held_ns: Int64 = column("i8", "part of that beyond a plain enqueue, within the window", unit="ns", null=NO_ID)
     bandwidth_gb_s: Float64 = column("f8", "bytes over device time; NaN where unknown", unit="GB/s")
     host_kind: Int8 = column("i1", "memory on the host side; device for device-to-device copies", enum=MemoryKind)
     range_row: Int32 = column("i4", "innermost range around its call", null=NO_ID)
     step_row: Int32 = column("i4", "profiler step around its call", null=NO_ID)
 
 
-def copy_facts(trace: Trace, within: Spans, config: HostConfig = DEFAULT) -> CopyFacts:
-    """Measure every copy of ``trace``; device times are those within ``within``."""
+def copy_facts(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> CopyFacts:
+    """Measure every copy of ``trace``; times are those within the window, delays and spans whole."""
     copies = trace.copies
-    call = _CallFacts.of(trace, config)
-    hidden = np.zeros(len(copies), np.int64)
+    call = _CallFacts.of(trace, window, config)
+    total, hidden = np.zeros(len(copies), np.int64), np.zeros(len(copies), np.int64)
     potential = np.full(len(copies), NO_ID, np.int64)
     following = _next_in_stream(trace)
     for key in device_keys(trace):
         rows = np.flatnonzero(key.rows(copies))
         mine = key.rows(trace.kernels)
         kernels = union(trace.kernels.start_ns[mine], trace.kernels.end_ns[mine])
+        within = window.of(key.process)
+        total[rows] = covered(copies.start_ns[rows], copies.end_ns[rows], within)
         hidden[rows] = covered(copies.start_ns[rows], copies.end_ns[rows], intersect(kernels, within))
         joined = rows[copies.call[rows] != NO_ID]
         reachable = covered(call.start_ns[joined], following[joined], kernels)
         potential[joined] = np.minimum(reachable, copies.duration_ns[joined])
-    total = covered(copies.start_ns, copies.end_ns, within)
     with np.errstate(divide="ignore", invalid="ignore"):
         bandwidth = np.where(
             (copies.size_bytes != NO_ID) & (copies.duration_ns > 0), copies.size_bytes / copies.duration_ns, np.nan
@@ -88,13 +90,13 @@ class _CallFacts:
     thread: Int64
 
     @classmethod
-    def of(cls, trace: Trace, config: HostConfig) -> _CallFacts:
+    def of(cls, trace: Trace, window: Window, config: HostConfig) -> _CallFacts:
         calls, row = trace.api_calls, trace.copies.call
         unknown = row == NO_ID
         if not len(calls):
             nothing = np.full(len(row), NO_ID, np.int64)
             return cls(np.full(len(row), NO_TIME, np.int64), nothing, nothing.copy(), nothing.copy())
-        held = calls.end_ns - held_from_ns(trace, config)
+        held = held_ns(trace, window, config)
         return cls(
             start_ns=np.where(unknown, NO_TIME, calls.start_ns[row]),
             span_ns=np.where(unknown, NO_ID, calls.duration_ns[row]),

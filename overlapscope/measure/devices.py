@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.measure.spans import Spans, at_depth, gaps, intersect, merge, subtract, union
+from overlapscope.measure.spans import Spans, at_depth, intersect, merge, subtract, union
+from overlapscope.measure.windows import Window
 from overlapscope.model.columns import Bool, Int32
 from overlapscope.model.tables import DeviceWork
 from overlapscope.model.trace import Trace
@@ -30,9 +31,14 @@ class DeviceKey:
 
 @dataclass(frozen=True, eq=False)
 class Activity:
-    """When a device was busy with what; unions over all its streams, clipped to the window."""
+    """When a device was busy with what; unions over all its streams, clipped to the window.
+
+    ``extent`` is the time that counts as busy or idle. Within a range it is the range; over a whole trace
+    it goes from the device's first work to its last, for what lies before and after says nothing of it.
+    """
 
     key: DeviceKey
+    extent: Spans
     kernels: Spans
     compute: Spans
     collectives: Spans
@@ -53,15 +59,13 @@ class Activity:
 
     @property
     def span_ns(self) -> int:
-        """From the device's first work in the window to its last."""
-        busy = self.busy
-        return int(busy.end_ns[-1] - busy.start_ns[0]) if len(busy) else 0
+        """Length of the extent."""
+        return self.extent.total_ns
 
     @property
     def idle(self) -> Spans:
-        """Time within that span with no work on the device."""
-        busy = self.busy
-        return gaps(busy, int(busy.start_ns[0]), int(busy.end_ns[-1])) if len(busy) else busy
+        """Time of the extent with no work on the device."""
+        return subtract(self.extent, self.busy)
 
     @property
     def exposed_collectives(self) -> Spans:
@@ -86,14 +90,18 @@ def device_keys(trace: Trace) -> list[DeviceKey]:
     return [DeviceKey(*pair) for pair in sorted(pairs)]
 
 
-def activity(trace: Trace, key: DeviceKey, within: Spans) -> Activity:
-    """What ``key`` did within ``within``."""
+def activity(trace: Trace, key: DeviceKey, window: Window) -> Activity:
+    """What ``key`` did within ``window``."""
+    within = window.of(key.process)
     kernels = trace.kernels.take(key.rows(trace.kernels))
     copies = trace.copies.take(key.rows(trace.copies))
     memsets = trace.memsets.take(key.rows(trace.memsets))
     collective = is_collective(trace, kernels.name_id)
+    work = (kernels, copies, memsets)
+    busy = merge(*(union(table.start_ns, table.end_ns) for table in work))
     return Activity(
         key=key,
+        extent=within if window.name is not None else intersect(_hull(busy), within),
         kernels=intersect(union(kernels.start_ns, kernels.end_ns), within),
         compute=intersect(union(kernels.start_ns[~collective], kernels.end_ns[~collective]), within),
         collectives=intersect(union(kernels.start_ns[collective], kernels.end_ns[collective]), within),
@@ -102,6 +110,11 @@ def activity(trace: Trace, key: DeviceKey, within: Spans) -> Activity:
         kernel_concurrency=intersect(at_depth(kernels.start_ns, kernels.end_ns, 2), within),
         copy_concurrency=intersect(at_depth(copies.start_ns, copies.end_ns, 2), within),
     )
+
+
+def _hull(spans: Spans) -> Spans:
+    """From the first begin to the last end."""
+    return Spans(spans.start_ns[:1], spans.end_ns[-1:])
 
 
 def is_collective(trace: Trace, name_id: Int32) -> Bool:

@@ -16,13 +16,14 @@ import numpy as np
 
 from overlapscope.measure.devices import Activity, DeviceKey
 from overlapscope.measure.host import DEFAULT, HostConfig, held_from_ns
-from overlapscope.measure.spans import EMPTY, Spans, covered, gaps, intersect, merge, subtract, union
+from overlapscope.measure.spans import EMPTY, Spans, covered, intersect, merge, subtract, union
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind
 from overlapscope.model.tables import DeviceWork
 from overlapscope.model.trace import Trace
 
 _SYNCS = (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, ApiKind.DEVICE_SYNC)
+_NOTHING_FOLLOWS = -2
 _ALLOCATIONS = (ApiKind.DEVICE_ALLOC, ApiKind.DEVICE_FREE, ApiKind.HOST_ALLOC, ApiKind.HOST_FREE)
 
 
@@ -40,6 +41,7 @@ class GapCauses:
         host_absent_ns: nothing of that thread was recorded.
         queued_ns: the work had been issued; the device waited for an event, a stream, or the launch itself.
         unknown_ns: the trace does not say which call issued the next work.
+        no_work_left_ns: no work followed; nothing waited.
     """
 
     held_in_copy_ns: int = 0
@@ -50,6 +52,7 @@ class GapCauses:
     host_absent_ns: int = 0
     queued_ns: int = 0
     unknown_ns: int = 0
+    no_work_left_ns: int = 0
 
     @property
     def total_ns(self) -> int:
@@ -69,19 +72,19 @@ class _Thread:
 
 
 def idle_causes(trace: Trace, activity: Activity, config: HostConfig = DEFAULT) -> GapCauses:
-    """Attribute the time in which nothing at all ran on the device, between its first and last work."""
+    """Attribute the time of the device's extent in which nothing at all ran on it."""
     tables = (trace.kernels, trace.copies, trace.memsets)
     return _causes(trace, activity.key, activity.idle, tables, config)
 
 
 def kernel_gap_causes(trace: Trace, activity: Activity, config: HostConfig = DEFAULT) -> GapCauses:
-    """Attribute the time in which no kernel ran on the device, between its first work and its last kernel.
+    """Attribute the time of the device's extent in which no kernel ran, up to the end of its last kernel.
 
-    Time after the last kernel is not in it: no kernel waited then.
+    Without kernels in the window there is nothing that could have waited, and all causes are zero.
     """
     if not len(activity.kernels):
         return GapCauses()
-    idle = gaps(activity.kernels, int(activity.busy.start_ns[0]), int(activity.kernels.end_ns[-1]))
+    idle = subtract(activity.extent, activity.kernels)
     return _causes(trace, activity.key, idle, (trace.kernels,), config)
 
 
@@ -89,13 +92,17 @@ def _causes(trace: Trace, key: DeviceKey, idle: Spans, tables: tuple[DeviceWork,
     if not len(idle):
         return GapCauses()
     call = _next_calls(key, idle, tables)
-    known = call != NO_ID
-    totals = {"unknown_ns": int((idle.end_ns - idle.start_ns)[~known].sum())}
+    lengths = idle.end_ns - idle.start_ns
+    totals = {
+        "no_work_left_ns": int(lengths[call == _NOTHING_FOLLOWS].sum()),
+        "unknown_ns": int(lengths[call == NO_ID].sum()),
+    }
+    known = call >= 0
     begin, end, call = idle.start_ns[known], idle.end_ns[known], call[known]
     until = np.clip(trace.api_calls.end_ns[call], begin, end) if len(call) else begin
     totals["queued_ns"] = int((end - until).sum())
     process, thread = trace.api_calls.process[call], trace.api_calls.thread[call]
-    for owner in {(int(p), int(t)) for p, t in zip(process, thread, strict=True)}:
+    for owner in set(zip(process.tolist(), thread.tolist(), strict=True)):
         mine = (process == owner[0]) & (thread == owner[1])
         doing = _thread(trace, *owner, config)
         for name, length in _shares(begin[mine], until[mine], doing):
@@ -117,7 +124,10 @@ def _shares(begin: Int64, until: Int64, doing: _Thread) -> list[tuple[str, int]]
 
 
 def _next_calls(key: DeviceKey, idle: Spans, tables: tuple[DeviceWork, ...]) -> Int64:
-    """Row of the call that issued the first work at or after the end of each gap."""
+    """Row of the call that issued the first work at or after the end of each gap.
+
+    `NO_ID` where the trace does not know it, `_NOTHING_FOLLOWS` after the device's last work.
+    """
     starts, calls = [], []
     for table in tables:
         mine = key.rows(table) & (table.end_ns > table.start_ns)
@@ -126,7 +136,9 @@ def _next_calls(key: DeviceKey, idle: Spans, tables: tuple[DeviceWork, ...]) -> 
     start, call = np.concatenate(starts), np.concatenate(calls)
     order = np.argsort(start, kind="stable")
     position = np.searchsorted(start[order], idle.end_ns)
-    return np.where(position < len(order), call[order[np.minimum(position, len(order) - 1)]], NO_ID)
+    if not len(order):
+        return np.full(len(idle), _NOTHING_FOLLOWS, np.int64)
+    return np.where(position < len(order), call[order[np.minimum(position, len(order) - 1)]], _NOTHING_FOLLOWS)
 
 
 def _thread(trace: Trace, process: int, thread: int, config: HostConfig) -> _Thread:

@@ -9,87 +9,119 @@ from typing import Any
 import numpy as np
 
 from overlapscope.measure.copies import CopyFacts
-from overlapscope.measure.spans import Spans, contains, intersect, union
-from overlapscope.model.columns import NO_ID
+from overlapscope.measure.spans import intersect, merge, union
+from overlapscope.measure.windows import Window
+from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.model.tables import Copies
 from overlapscope.model.trace import Trace
 
 
 @dataclass(frozen=True)
 class CopyGroup:
-    """Copies of one group.
+    """Copies of one group that touch the window.
 
-    ``total_ns``, ``hidden_ns`` and ``exposed_ns`` are sums over copies; ``union_ns`` is the time in
-    which at least one of them ran. ``held_ns`` is host time, each call counted once. ``size_bytes``
-    counts copies whose size is known.
+    ``total_ns``, ``hidden_ns`` and ``exposed_ns`` are sums over copies, cut to the window; ``union_ns`` is
+    the time in which at least one of them ran. ``whole_ns`` is the sum of their whole durations, what
+    ``size_bytes`` took. ``size_bytes`` sums the sizes that are known, and is None where none is;
+    ``unsized`` counts the others. ``held_ns`` is host time, each call counted once.
     """
 
     key: dict[str, Any]
     count: int
-    size_bytes: int
+    size_bytes: int | None
+    unsized: int
     total_ns: int
+    whole_ns: int
     union_ns: int
     hidden_ns: int
     exposed_ns: int
     held_ns: int
 
 
-def _range_name(trace: Trace, facts: CopyFacts, row: int) -> str | None:
-    place = int(facts.range_row[row])
+def _range_name(trace: Trace, place: int) -> str | None:
     return trace.names[int(trace.ranges.name_id[place])] if place != NO_ID else None
 
 
-def _step_name(trace: Trace, facts: CopyFacts, row: int) -> str | None:
-    place = int(facts.step_row[row])
-    return trace.names[int(trace.ranges.name_id[place])] if place != NO_ID else None
+def _number(_: Trace, value: int) -> int | None:
+    return None if value == NO_ID else value
 
 
-def _number(name: str) -> Callable[[Trace, CopyFacts, int], int | None]:
-    def read(trace: Trace, _: CopyFacts, row: int) -> int | None:
-        value = int(getattr(trace.copies, name)[row])
-        return None if value == NO_ID else value
-
-    return read
+Codes = Callable[[Trace, CopyFacts], Int64]
+Decode = Callable[[Trace, int], Any]
 
 
-KEYS: dict[str, Callable[[Trace, CopyFacts, int], Any]] = {
-    "process": _number("process"),
-    "device": _number("device"),
-    "stream": _number("stream"),
-    "direction": lambda trace, _, row: Direction(int(trace.copies.direction[row])).label,
-    "memory": lambda _, facts, row: MemoryKind(int(facts.host_kind[row])).label,
-    "range": _range_name,
-    "step": _step_name,
+def _range_codes(rows: Int32, trace: Trace) -> Int64:
+    """One code per range name: a row that stands for all ranges of that name."""
+    result = np.full(len(rows), NO_ID, np.int64)
+    known = rows != NO_ID
+    if known.any():
+        _, first, member = np.unique(trace.ranges.name_id[rows[known]], return_index=True, return_inverse=True)
+        result[known] = rows[known][first][member]
+    return result
+
+
+KEYS: dict[str, tuple[Codes, Decode]] = {
+    "process": (lambda trace, _: trace.copies.process, _number),
+    "device": (lambda trace, _: trace.copies.device.astype(np.int64), _number),
+    "stream": (lambda trace, _: trace.copies.stream, _number),
+    "direction": (
+        lambda trace, _: trace.copies.direction.astype(np.int64),
+        lambda _, value: Direction(value).label,
+    ),
+    "memory": (lambda _, facts: facts.host_kind.astype(np.int64), lambda _, value: MemoryKind(value).label),
+    "range": (lambda trace, facts: _range_codes(facts.range_row, trace), _range_name),
+    "step": (lambda trace, facts: _range_codes(facts.step_row, trace), _range_name),
 }
-"""What copies can be grouped by."""
+"""What copies can be grouped by: ``range`` is the innermost around the copy's call."""
 
 
-def group_copies(trace: Trace, facts: CopyFacts, within: Spans, by: tuple[str, ...]) -> tuple[CopyGroup, ...]:
-    """Sum up the copies that touch ``within``, by any of `KEYS`; the longest group first.
+def group_copies(
+    trace: Trace, facts: CopyFacts, window: Window, by: tuple[str, ...], where: Bool | None = None
+) -> tuple[CopyGroup, ...]:
+    """Sum up the copies that touch the window, by any of `KEYS`; the longest group first.
+
+    Args:
+        trace: the trace.
+        facts: its `copy_facts` over the same window.
+        window: where figures are taken.
+        by: names of keys.
+        where: only these rows of ``trace.copies``.
 
     Raises:
         KeyError: an entry of ``by`` is none of `KEYS`.
     """
-    copies = trace.copies
-    rows_of: dict[tuple[Any, ...], list[int]] = {}
-    for row in np.flatnonzero(contains(within, copies.start_ns, copies.end_ns)).tolist():
-        rows_of.setdefault(tuple(KEYS[name](trace, facts, row) for name in by), []).append(row)
+    touched = window.touches(trace.copies.process, trace.copies.start_ns, trace.copies.end_ns)
+    rows = np.flatnonzero(touched if where is None else touched & where)
+    codes = np.stack([np.zeros(len(rows), np.int64), *(KEYS[name][0](trace, facts)[rows] for name in by)])
+    keys, member = np.unique(codes, axis=1, return_inverse=True)
+    member = member.reshape(-1)
     groups = [
-        _group(dict(zip(by, key, strict=True)), copies, facts, within, np.array(rows)) for key, rows in rows_of.items()
+        _group(
+            {name: KEYS[name][1](trace, int(code)) for name, code in zip(by, key[1:], strict=True)},
+            trace,
+            facts,
+            window,
+            rows[member == number],
+        )
+        for number, key in enumerate(keys.T.tolist())
     ]
     return tuple(sorted(groups, key=lambda group: -group.total_ns))
 
 
-def _group(key: dict[str, Any], copies: Copies, facts: CopyFacts, within: Spans, rows: Any) -> CopyGroup:
+def _group(key: dict[str, Any], trace: Trace, facts: CopyFacts, window: Window, rows: Int64) -> CopyGroup:
+    copies = trace.copies
     sizes = copies.size_bytes[rows]
+    known = sizes[sizes != NO_ID]
     _, first = np.unique(np.where(copies.call[rows] == NO_ID, -2 - rows, copies.call[rows]), return_index=True)
     held = facts.held_ns[rows][first]
+    within = merge(*(window.of(process) for process in np.unique(copies.process[rows]).tolist()))
     return CopyGroup(
         key=key,
         count=len(rows),
-        size_bytes=int(sizes[sizes != NO_ID].sum()),
+        size_bytes=int(known.sum()) if len(known) else None,
+        unsized=len(rows) - len(known),
         total_ns=int(facts.total_ns[rows].sum()),
+        whole_ns=int(copies.duration_ns[rows].sum()),
         union_ns=intersect(union(copies.start_ns[rows], copies.end_ns[rows]), within).total_ns,
         hidden_ns=int(facts.hidden_ns[rows].sum()),
         exposed_ns=int(facts.exposed_ns[rows].sum()),

@@ -8,6 +8,7 @@ import numpy as np
 
 from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.spans import Spans, contains, covered, profile
+from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 
@@ -17,7 +18,7 @@ class LaunchFigures:
     """Launch delay and queue depth of a device; None where no work has a known call.
 
     The delay of an op goes from the start of its call to its own start. The queue holds ops that were
-    issued and have not started; its mean is over the device's span.
+    issued and have not started; its mean is over the window.
     """
 
     median_delay_ns: int | None
@@ -41,8 +42,9 @@ def queue_depth(trace: Trace, key: DeviceKey) -> tuple[Int64, Int64]:
     return profile(*issued_and_started(trace, key))
 
 
-def launch_figures(trace: Trace, key: DeviceKey, within: Spans) -> LaunchFigures:
-    """Launch delays of the ops that start within ``within``, and the depth of the queue there."""
+def launch_figures(trace: Trace, key: DeviceKey, window: Window) -> LaunchFigures:
+    """Launch delays of the ops that start within the window, and the depth of the queue there."""
+    within = window.of(key.process)
     issued, started = issued_and_started(trace, key)
     here = contains(within, started, started)
     if not here.any():

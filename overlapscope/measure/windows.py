@@ -9,24 +9,53 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from overlapscope.errors import RangeNotFound
-from overlapscope.measure.spans import Spans, union
-from overlapscope.model.columns import NO_ID, Int64
-from overlapscope.model.tables import DeviceWork
+from overlapscope.measure.spans import EMPTY, Spans, contains, covered, union
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.tables import DeviceWork, Ranges
 from overlapscope.model.trace import Trace
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Where figures are taken: the union of all occurrences.
+    """Where figures are taken: every occurrence, each for the process it belongs to.
 
-    ``start_ns`` and ``end_ns`` hold each occurrence; they may overlap where one's device work runs into
-    the next. ``name`` is None for the whole trace.
+    ``start_ns``, ``end_ns`` and ``process`` hold one entry per occurrence; occurrences may overlap where
+    one's device work runs into the next. ``name`` is None for a stretch of time that no range names; it
+    then covers every process.
     """
 
     name: str | None
     start_ns: Int64
     end_ns: Int64
-    spans: Spans
+    process: Int64
+
+    @property
+    def spans(self) -> Spans:
+        """The time of all occurrences together."""
+        return union(self.start_ns, self.end_ns)
+
+    def of(self, process: int) -> Spans:
+        """The time that counts for ``process``; nothing when the range is not its own."""
+        if self.name is None or process == NO_ID:
+            return self.spans
+        mine = self.process == process
+        return union(self.start_ns[mine], self.end_ns[mine]) if mine.any() else EMPTY
+
+    def touches(self, process: Int64, start_ns: Int64, end_ns: Int64) -> Bool:
+        """Which intervals of processes touch the time that counts for them."""
+        result = np.zeros(len(process), np.bool_)
+        for owner in np.unique(process).tolist():
+            mine = process == owner
+            result[mine] = contains(self.of(owner), start_ns[mine], end_ns[mine])
+        return result
+
+    def covers(self, process: Int64, start_ns: Int64, end_ns: Int64) -> Int64:
+        """How much of each interval of a process counts for it, in ns."""
+        result = np.zeros(len(process), np.int64)
+        for owner in np.unique(process).tolist():
+            mine = process == owner
+            result[mine] = covered(start_ns[mine], end_ns[mine], self.of(owner))
+        return result
 
     @property
     def first_ns(self) -> int:
@@ -49,32 +78,41 @@ def whole(trace: Trace) -> Window:
     return between(trace.start_ns, trace.end_ns)
 
 
-def between(start_ns: int, end_ns: int, name: str | None = None) -> Window:
+def between(start_ns: int, end_ns: int) -> Window:
     """The window [start_ns, end_ns)."""
     start, end = np.array([start_ns], np.int64), np.array([end_ns], np.int64)
-    return Window(name, start, end, union(start, end))
+    return Window(None, start, end, np.array([NO_ID], np.int64))
 
 
 def of_range(trace: Trace, name: str) -> Window:
     """The window of every host range called ``name`` (or matching it, when it has ``*`` or ``?``).
 
-    An occurrence lasts from its host start to its host end, or to the end of the last device work that
-    its process issued meanwhile, whichever is later.
+    An occurrence lasts from its host start to its host end, or to the end of the last device work that its
+    process issued meanwhile, whichever is later. Work issued by any thread of the process counts: a
+    backward pass launches from a thread of its own.
 
     Raises:
         RangeNotFound: no such range; the message names the nearest ones.
     """
-    rows = _rows_called(trace, name)
-    ranges = trace.ranges.take(rows)
+    ranges = trace.ranges.take(_rows_called(trace, name))
+    return Window(name, ranges.start_ns, ends_with_work(trace, ranges), ranges.process)
+
+
+def ends_with_work(trace: Trace, ranges: Ranges) -> Int64:
+    """When each range is over on the device too: its host end, or that of the last work issued inside it."""
     ends = ranges.end_ns.copy()
     issued, done, process = _issued_work(trace)
-    for owner in np.unique(ranges.process):
+    for owner in np.unique(ranges.process).tolist():
         mine = process == owner
-        issued_here, done_here = issued[mine], done[mine]
-        for row in np.flatnonzero(ranges.process == owner):
-            first, last = np.searchsorted(issued_here, (ranges.start_ns[row], ranges.end_ns[row]))
-            ends[row] = max(ends[row], done_here[first:last].max(initial=ends[row]))
-    return Window(name, ranges.start_ns, ends, union(ranges.start_ns, ends))
+        rows = np.flatnonzero(ranges.process == owner)
+        first, last = (np.searchsorted(issued[mine], edge[rows]) for edge in (ranges.start_ns, ranges.end_ns))
+        some = last > first
+        if some.any():
+            # reduceat takes the maximum between each index and the next; every second one is a range's.
+            edges = np.stack([first[some], last[some]], axis=1).ravel()
+            latest = np.maximum.reduceat(np.append(done[mine], done[mine][-1]), edges)[::2]
+            ends[rows[some]] = np.maximum(ends[rows[some]], latest)
+    return ends
 
 
 def _rows_called(trace: Trace, name: str) -> Int64:

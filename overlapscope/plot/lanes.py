@@ -16,6 +16,7 @@ from overlapscope.measure.copies import host_kind
 from overlapscope.measure.devices import DeviceKey, activity, device_keys, is_collective
 from overlapscope.measure.host import held_from_ns
 from overlapscope.measure.spans import Spans, covered, intersect, subtract, union
+from overlapscope.measure.windows import between
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind
 from overlapscope.model.tables import HostWork, Timed
@@ -233,10 +234,9 @@ def _copy_styles(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
 
 
 def _overlap_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
-    edge = np.array([first], np.int64), np.array([last], np.int64)
     keys = device_keys(trace)
     for key in keys:
-        active = activity(trace, key, union(*edge))
+        active = activity(trace, key, between(first, last))
         bars = [
             *_span_bars(intersect(active.copies, active.kernels), Style.HIDDEN),
             *_span_bars(subtract(active.copies, active.kernels), Style.EXPOSED),

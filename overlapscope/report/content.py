@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +11,15 @@ import numpy as np
 from overlapscope.measure.copies import CopyFacts, copy_facts
 from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys
 from overlapscope.measure.gaps import idle_causes, kernel_gap_causes
-from overlapscope.measure.groups import CopyGroup, group_copies
+from overlapscope.measure.groups import group_copies
 from overlapscope.measure.host import DEFAULT, HostConfig, host_blocking
 from overlapscope.measure.launches import launch_figures
 from overlapscope.measure.spans import Spans, contains, covered
 from overlapscope.measure.staging import StagingConfig, staging
 from overlapscope.measure.windows import Window, of_range, whole
-from overlapscope.model.columns import NO_ID
+from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.tables import Timed
 from overlapscope.model.trace import Trace
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamCounts
 from overlapscope.report.verdict import verdict
@@ -49,10 +50,10 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
         RangeNotFound: the trace has no such range.
     """
     window = whole(trace) if range is None else of_range(trace, range)
-    facts = copy_facts(trace, window.spans, config.host)
+    facts = copy_facts(trace, window, config.host)
     devices = tuple(_device(trace, key, facts, window, config) for key in device_keys(trace))
     devices = tuple(device for device in devices if len(device.activity.busy) or range is None)
-    blocking = host_blocking(trace, window.spans, config.host)
+    blocking = host_blocking(trace, window, config.host)
     counts = _counts(trace, window)
     return Audit(
         trace=trace,
@@ -86,24 +87,18 @@ def _occurrences(window: Window, devices: tuple[DeviceAudit, ...]) -> tuple[Occu
 
 
 def _device(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window, config: AuditConfig) -> DeviceAudit:
-    active = activity(trace, key, window.spans)
-    mine = {"process": None if key.process == NO_ID else key.process}
-    mine["device"] = None if key.device == NO_ID else key.device
-
-    def grouped(*by: str) -> tuple[CopyGroup, ...]:
-        groups = group_copies(trace, facts, window.spans, ("process", "device", *by))
-        return tuple(group for group in groups if {name: group.key[name] for name in mine} == mine)
-
+    active = activity(trace, key, window)
+    mine = key.rows(trace.copies)
     return DeviceAudit(
         key=key,
         name=trace.metadata.device_name(key.device),
         activity=active,
         idle=idle_causes(trace, active, config.host),
         kernel_gaps=kernel_gap_causes(trace, active, config.host),
-        launches=launch_figures(trace, key, window.spans),
-        staging=tuple(staging(trace, facts, key, window.spans, config.staging)),
-        directions=grouped("direction"),
-        memory=grouped("direction", "memory"),
+        launches=launch_figures(trace, key, window),
+        staging=tuple(staging(trace, facts, key, window, config.staging)),
+        directions=group_copies(trace, facts, window, ("direction",), mine),
+        memory=group_copies(trace, facts, window, ("direction", "memory"), mine),
         streams=_streams(trace, key, window),
     )
 
@@ -111,7 +106,7 @@ def _device(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window, conf
 def _streams(trace: Trace, key: DeviceKey, window: Window) -> tuple[StreamCounts, ...]:
     used = []
     for table in (trace.kernels, trace.copies, trace.memsets):
-        rows = key.rows(table) & contains(window.spans, table.start_ns, table.end_ns)
+        rows = key.rows(table) & contains(window.of(key.process), table.start_ns, table.end_ns)
         streams, counts = np.unique(table.stream[rows], return_counts=True)
         used.append(dict(zip(streams.tolist(), counts.tolist(), strict=True)))
     kernels, copies, memsets = used
@@ -122,7 +117,7 @@ def _streams(trace: Trace, key: DeviceKey, window: Window) -> tuple[StreamCounts
 
 
 def _costly(trace: Trace, facts: CopyFacts, window: Window, count: int) -> tuple[CostlyCopy, ...]:
-    here = np.flatnonzero(contains(window.spans, trace.copies.start_ns, trace.copies.end_ns))
+    here = np.flatnonzero(_inside(trace.copies, window))
     cost = np.maximum(facts.exposed_ns, facts.held_ns)[here]
     worst = here[np.argsort(-cost, kind="stable")][:count]
     return tuple(_costly_copy(trace, facts, row) for row in worst.tolist() if cost.max(initial=0) > 0)
@@ -154,20 +149,15 @@ def _costly_copy(trace: Trace, facts: CopyFacts, row: int) -> CostlyCopy:
 
 
 def _counts(trace: Trace, window: Window) -> dict[str, int]:
-    def touching(names: Iterable[str]) -> dict[str, int]:
-        return {
-            name: int(contains(window.spans, table.start_ns, table.end_ns).sum())
-            if window.name is not None
-            else len(table)
-            for name in names
-            for table in (getattr(trace, name),)
-        }
+    """Rows that touch the window of their process."""
+    work = {name: getattr(trace, name) for name in ("kernels", "copies", "memsets")}
+    others = {name: getattr(trace, name) for name in ("api_calls", "syncs", "ranges")}
+    inside = {name: _inside(table, window) for name, table in (work | others).items()}
+    unjoined = sum(int((inside[name] & (table.call == NO_ID)).sum()) for name, table in work.items())
+    return {name: int(rows.sum()) for name, rows in inside.items()} | {"unjoined_device_ops": unjoined}
 
-    counts = touching(("kernels", "copies", "memsets", "api_calls", "syncs", "ranges"))
-    unjoined = 0
-    for table in (trace.kernels, trace.copies, trace.memsets):
-        rows = table.call == NO_ID
-        if window.name is not None:
-            rows = rows & contains(window.spans, table.start_ns, table.end_ns)
-        unjoined += int(rows.sum())
-    return counts | {"unjoined_device_ops": unjoined}
+
+def _inside(table: Timed, window: Window) -> Bool:
+    if window.name is None:
+        return np.ones(len(table), np.bool_)
+    return window.touches(table.process, table.start_ns, table.end_ns)

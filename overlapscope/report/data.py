@@ -185,10 +185,11 @@ def _directions(device: DeviceAudit) -> dict[str, Any]:
     return result
 
 
-def _group(group: CopyGroup) -> dict[str, int]:
+def _group(group: CopyGroup) -> dict[str, int | None]:
     return {
         "count": group.count,
         "bytes": group.size_bytes,
+        "unsized": group.unsized,
         "total_ns": group.total_ns,
         "union_ns": group.union_ns,
         "hidden_ns": group.hidden_ns,

@@ -111,11 +111,11 @@ def _copy_cells(device: DeviceAudit, group: CopyGroup) -> Cells:
         "direction": group.key["direction"],
         "memory": _memory(group.key["memory"]),
         "copies": f"{group.count:,}",
-        "size": size(group.size_bytes),
+        "size": _size(group.size_bytes),
         "time": time(group.total_ns),
         "hidden": "undefined" if undefined else share(group.hidden_ns, group.total_ns),
         "exposed": time(group.exposed_ns),
-        "rate": f"{group.size_bytes / group.total_ns:.3g} GB/s" if group.total_ns else "?",
+        "rate": f"{group.size_bytes / group.whole_ns:.3g} GB/s" if group.size_bytes and group.whole_ns else "?",
         "held host": time(group.held_ns),
     }
 
@@ -129,7 +129,7 @@ def _costly_cells(copies: tuple[CostlyCopy, ...], first_ns: int, name_width: int
             "stream": _id(copy.stream),
             "direction": copy.direction,
             "memory": _memory(copy.memory),
-            "size": size(copy.size_bytes) if copy.size_bytes is not None else "?",
+            "size": _size(copy.size_bytes),
             "exposed": time(copy.exposed_ns),
             "held": time(copy.held_ns),
             "call": safe(copy.call or "?", _NAME_WIDTH),
@@ -152,6 +152,10 @@ def _blocking_cells(blocking: tuple[HostBlocking, ...]) -> list[Cells]:
         for row in blocking[:_BLOCKING_ROWS]
         if row.held_ns
     ]
+
+
+def _size(count: int | None) -> str:
+    return "?" if count is None else size(count)
 
 
 def _memory(label: str) -> str:

@@ -46,7 +46,7 @@ def verdict(trace: Trace, window: Window, devices: Sequence[Part], config: Verdi
         return _nothing(trace, window)
     if not groups:
         return f"No copies{_missing_copies(trace)}: overlap is undefined."
-    moved = f"{_count(sum(group.count for group in groups))} moved {size(sum(group.size_bytes for group in groups))}"
+    moved = f"{_count(sum(group.count for group in groups))} moved {_size(groups)}"
     total = sum(group.total_ns for group in groups)
     if not kernels:
         return f"{moved} in {time(total)} and no kernel ran: overlap is undefined, there was nothing to hide behind."
@@ -72,6 +72,13 @@ def _missing_copies(trace: Trace) -> str:
 
 def _count(number: int) -> str:
     return "1 copy" if number == 1 else f"{number:,} copies"
+
+
+def _size(groups: list[CopyGroup]) -> str:
+    known = [group.size_bytes for group in groups if group.size_bytes is not None]
+    if not known:
+        return "an unknown number of bytes"
+    return size(sum(known)) + (" and more of unknown size" if any(group.unsized for group in groups) else "")
 
 
 def _held(groups: list[CopyGroup], devices: Sequence[Part], window: Window, config: VerdictConfig) -> list[str]:
