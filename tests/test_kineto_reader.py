@@ -330,6 +330,33 @@ def test_two_ranks_in_one_file_stay_apart(file: Path) -> None:
     assert not trace.health.has("ambiguous-correlation")
 
 
+def test_two_processes_on_devices_of_the_same_number(file: Path) -> None:
+    events = []
+    for pid, first in ((100, 1), (200, 1000)):
+        for number in range(10):
+            events.append(make.call(50 * number, 4, correlation=first + number, pid=pid, tid=pid))
+            events.append(make.kernel(50 * number + 5, 3, correlation=first + number))
+    trace = read(file, make.text(*events))
+    assert sorted(set(trace.kernels.process.tolist())) == [100, 200]
+    assert (trace.kernels.call >= 0).all()
+    assert not trace.health.has("guessed-process")
+
+
+def test_a_driver_call_inside_a_runtime_call(file: Path) -> None:
+    """The copy is tied to the driver call; the call that held the thread is the one around it."""
+    for inner in (1, 2):
+        trace = read(
+            file,
+            make.text(
+                make.call(0, 500, name="cudaMemcpyAsync", correlation=1),
+                make.call(5, 490, name="cuMemcpyHtoDAsync_v2", correlation=inner),
+                make.copy(10, 480, correlation=inner),
+            ),
+        )
+        assert trace.copies.call.tolist() == [0]
+        assert not trace.health.has("ambiguous-correlation")
+
+
 def test_lost_device_work_is_damage(file: Path) -> None:
     trace = read(file, make.text(*[make.call(10 * number, 4, correlation=number + 1) for number in range(5)]))
     assert trace.health.has("device-work-lost")

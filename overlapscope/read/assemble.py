@@ -86,7 +86,7 @@ def _finish_calls(draft: Draft) -> None:
     if not draft.process_known:
         columns["kind"] = _api_kinds(draft, columns["name_id"])
     columns["parent"] = _outer(columns)
-    twice = doubled(_calls(columns), columns["name_id"], columns["parent"])
+    twice = doubled(_calls(columns), columns["name_id"])
     if twice.any():
         count = int(twice.sum())
         draft.log.note("doubled-calls", count, "calls recorded twice (wrapper and runtime); counted once", len(twice))
@@ -107,7 +107,7 @@ def _outer(columns: Arrays) -> Int32:
 
 
 def _calls(columns: Arrays) -> Calls:
-    return Calls(columns["start_ns"], columns["end_ns"], columns["process"], columns["correlation"], columns["kind"])
+    return Calls(columns["start_ns"], columns["process"], columns["correlation"], columns["kind"], columns["parent"])
 
 
 def _join(draft: Draft, table: str) -> None:

@@ -12,7 +12,7 @@ from overlapscope.model.columns import NO_ID, Int64, Table
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind, SyncKind
 from overlapscope.model.tables import ApiCalls, Copies, DeviceWork, Syncs
 from overlapscope.read.draft import Draft
-from overlapscope.read.log import HealthLog
+from overlapscope.read.log import UNKNOWN_CATEGORY, HealthLog
 
 _DEVICE_WORK = ("kernels", "copies", "memsets")
 _ISSUING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.MEMSET)
@@ -56,7 +56,15 @@ def _asked_for(table: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 def _check_presence(log: HealthLog, calls: ApiCalls, total: int) -> None:
     issuing = int(np.isin(calls.kind, _ISSUING).sum())
-    if total == 0 and issuing:
+    if total == 0 and issuing and log.has_prefix(UNKNOWN_CATEGORY):
+        log.damage(
+            "device-work-not-understood",
+            issuing,
+            "calls that launch or copy are there, but their device work is of a kind that is not understood "
+            "(see the unknown categories): this accelerator is not supported",
+            issuing,
+        )
+    elif total == 0 and issuing:
         log.damage(
             "device-work-lost",
             issuing,
@@ -78,7 +86,6 @@ def _check_joins(log: HealthLog, work: list[DeviceWork], calls: ApiCalls, total:
     owned = np.zeros(len(calls), np.bool_)
     for table in work:
         owned[table.call[table.call != NO_ID]] = True
-    owned[calls.parent[owned & (calls.parent != NO_ID)]] = True
     issuing = np.isin(calls.kind, _ISSUING) & (calls.parent == NO_ID)
     if total:
         log.note(

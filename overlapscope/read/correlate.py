@@ -14,13 +14,13 @@ Keys = Int64
 
 @dataclass(frozen=True)
 class Calls:
-    """The columns of the API calls that joining needs, sorted by start."""
+    """The columns of the API calls that joining needs, sorted by start; ``outer`` as `outermost` gives it."""
 
     start_ns: Int64
-    end_ns: Int64
     process: Int64
     correlation: Int64
     kind: Int8
+    outer: Int32
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Joined:
 
 
 def join(calls: Calls, process: Int64, correlation: Int64, start_ns: Int64) -> Joined:
-    """Find each op's call.
+    """Find each op's call: the outermost one, where a runtime call makes a driver call that the op is tied to.
 
     One call may own many ops (a graph launch does). Where several calls share an op's key, which only a
     damaged trace or merged ranks show, ops and calls are paired in time order when they are equally
@@ -45,6 +45,10 @@ def join(calls: Calls, process: Int64, correlation: Int64, start_ns: Int64) -> J
     callers = np.flatnonzero((calls.correlation > 0) & (calls.process != NO_ID))
     if not known.any() or not len(callers):
         return Joined(call, 0, 0)
+    # Of a call and those inside it that share its key, the outer one stands for all.
+    inner = calls.outer[callers] != NO_ID
+    inner &= calls.correlation[calls.outer[callers]] == calls.correlation[callers]
+    callers = callers[~inner]
     op_keys, call_keys = _keys(process, correlation, calls.process[callers], calls.correlation[callers])
     order = np.argsort(call_keys, kind="stable")
     sorted_keys = call_keys[order]
@@ -57,6 +61,9 @@ def join(calls: Calls, process: Int64, correlation: Int64, start_ns: Int64) -> J
         candidates = callers[order[first[group[0]] : first[group[0]] + count[group[0]]]]
         call[group] = _pair(calls, np.sort(candidates), start_ns[group])
     released = _release_shared(calls, call, start_ns)
+    nested = np.flatnonzero(call != NO_ID)
+    nested = nested[calls.outer[call[nested]] != NO_ID]
+    call[nested] = calls.outer[call[nested]]
     return Joined(call, len(several), released)
 
 
@@ -113,8 +120,9 @@ def outermost(process: Int64, thread: Int64, start_ns: Int64, end_ns: Int64) -> 
     return outer
 
 
-def doubled(calls: Calls, name_id: Int32, outer: Int32) -> Bool:
+def doubled(calls: Calls, name_id: Int32) -> Bool:
     """Calls recorded twice: inside a call of the same name and correlation on the same thread."""
+    outer = calls.outer
     inner = np.flatnonzero(outer != NO_ID)
     around = outer[inner]
     same = (name_id[inner] == name_id[around]) & (calls.correlation[inner] == calls.correlation[around])

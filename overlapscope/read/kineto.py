@@ -20,7 +20,7 @@ from overlapscope.read.draft import Arrays, Draft, NamePool
 from overlapscope.read.events import AnyEvent, DecodeError, MetaArgs, arguments, decode
 from overlapscope.read.kineto_columns import BUILDERS
 from overlapscope.read.kineto_header import metadata_of
-from overlapscope.read.log import HealthLog
+from overlapscope.read.log import UNKNOWN_CATEGORY, HealthLog
 from overlapscope.read.salvage import Rescue, rescue
 from overlapscope.read.values import NeedsExact, usable_times
 
@@ -198,7 +198,7 @@ def _finish(reader: _Reader, opening: Opening) -> None:
     log.damage("no-time", reader.no_time, "events without a readable time; left out", log.events_read)
     log.damage("negative-duration", reader.backwards, "events that end before they start; left out", log.events_read)
     for category, count in sorted(reader.unknown.items()):
-        code = f"unknown-category:{category}"
+        code = UNKNOWN_CATEGORY + category
         log.note(code, count, f"events of a category that is not understood ({category}); left out", log.events_read)
 
 

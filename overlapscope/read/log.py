@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from overlapscope.model.health import Health, HealthWarning, Severity
 
+UNKNOWN_CATEGORY = "unknown-category:"
+"""Starts the code of a warning about events of a category that is not understood."""
 _ORDER = {Severity.DAMAGE: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
@@ -22,6 +24,10 @@ class HealthLog:
             return
         self._counts[code] = self._counts.get(code, 0) + count
         self._texts[code] = (severity, message, of)
+
+    def has_prefix(self, prefix: str) -> bool:
+        """Whether a warning's code starts like this."""
+        return any(code.startswith(prefix) for code in self._counts)
 
     def damage(self, code: str, count: int, message: str, of: int | None = None) -> None:
         """Data was lost."""

@@ -132,7 +132,7 @@ def _note_absences(export: Export, draft: Draft, log: HealthLog) -> None:
         "record with --cuda-graph-trace=node",
     )
     copies_called = draft.rows("api_calls") and not draft.rows("copies") and _calls_copy(draft)
-    log.warn(
+    log.damage(
         "copies-not-recorded",
         int(copies_called),
         "copy calls are in the file but not the copies they made; nothing can be said about their device time",

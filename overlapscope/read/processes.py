@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.read.draft import Draft
 
 _HOST_TABLES = ("api_calls", "cpu_ops", "ranges", "frames")
-_DEVICE_TABLES = ("kernels", "copies", "memsets", "syncs", "event_records")
+_DEVICE_WORK = ("kernels", "copies", "memsets")
+_FAR = np.iinfo(np.int64).max
 
 
 def assign_processes(draft: Draft) -> None:
     """Fill the process of device rows.
 
-    With one process in the file it is all theirs. With several (merged ranks), the work of each device goes to
-    the process whose calls it matches best: most correlations whose call starts before the work does, and
-    on a tie the shortest median delay.
+    With one process in the file it is all theirs. With several (merged ranks), a row goes to the process
+    with a call of its correlation that starts before it. Where several have one, ranks whose ids collide,
+    the process that explains the most work of that device gets it; where the device is shared, the
+    process whose call came last before it. Such rows are counted as guessed.
     """
     if draft.process_known:
         return
     processes = _calling_processes(draft)
-    for table in _DEVICE_TABLES:
-        if draft.rows(table):
-            fallback = processes[0] if len(processes) == 1 else NO_ID
-            draft.tables[table]["process"] = np.full(draft.rows(table), fallback, np.int64)
+    for table in (*_DEVICE_WORK, "syncs", "event_records"):
+        rows = draft.rows(table)
+        if not rows:
+            continue
+        if len(processes) == 1:
+            draft.tables[table]["process"] = np.full(rows, processes[0], np.int64)
+        else:
+            draft.tables[table]["process"] = np.full(rows, NO_ID, np.int64)
     if len(processes) > 1:
-        _assign_by_votes(draft, processes)
+        _assign_rows(draft, np.array(processes, np.int64))
 
 
 def _calling_processes(draft: Draft) -> list[int]:
@@ -39,33 +45,58 @@ def _calling_processes(draft: Draft) -> list[int]:
     return []
 
 
-def _assign_by_votes(draft: Draft, processes: list[int]) -> None:
-    places: dict[str, Int64] = {table: draft.column(table, "device") for table in _DEVICE_TABLES if draft.rows(table)}
-    work = [table for table in ("kernels", "copies", "memsets") if table in places]
-    for place in sorted({key for keys in places.values() for key in np.unique(keys).tolist()}):
-        rows: dict[str, Bool] = {table: places[table] == place for table in work}
-        scores = [(_score(draft, rows, process), -order) for order, process in enumerate(processes)]
-        best = max(range(len(processes)), key=lambda index: scores[index])
-        if scores[best][0][0] == 0:
-            continue  # nothing matches: stays unknown
-        for table, keys in places.items():
-            draft.tables[table]["process"][keys == place] = processes[best]
+def _assign_rows(draft: Draft, processes: Int64) -> None:
+    tables = [table for table in (*_DEVICE_WORK, "syncs", "event_records") if draft.rows(table)]
+    delays = {table: np.stack([_delays(draft, table, process) for process in processes.tolist()]) for table in tables}
+    owners = _device_owners(draft, delays)
+    guessed = 0
+    for table in tables:
+        delay, device = delays[table], draft.column(table, "device")
+        best = np.argmin(delay, axis=0)
+        for number, owner in owners.items():
+            best[device == number] = owner
+        found = delay[best, np.arange(len(best))] != _FAR
+        draft.tables[table]["process"][found] = processes[best[found]]
+        guessed += int(((delay != _FAR).sum(axis=0) > 1).sum()) if table in _DEVICE_WORK else 0
+    draft.log.note(
+        "guessed-process",
+        guessed,
+        "device ops whose correlation id several processes of the file use; given to the likeliest",
+        sum(draft.rows(table) for table in _DEVICE_WORK),
+    )
 
 
-def _score(draft: Draft, rows: dict[str, Bool], process: int) -> tuple[int, float]:
-    """How many of the rows' correlations are of calls of ``process`` made before them, and how promptly."""
+def _device_owners(draft: Draft, delays: dict[str, Int64]) -> dict[int, int]:
+    """The index of the process that explains all of a device's work, and most promptly, where there is one."""
+    work = [table for table in _DEVICE_WORK if table in delays]
+    device = np.concatenate([draft.column(table, "device") for table in work] or [np.empty(0, np.int64)])
+    delay = np.concatenate([delays[table] for table in work], axis=1) if work else np.empty((0, 0), np.int64)
+    owners = {}
+    for number in np.unique(device).tolist():
+        here = delay[:, device == number]
+        here = here[:, (here != _FAR).any(axis=0)]
+        whole = np.flatnonzero((here != _FAR).all(axis=1))
+        if here.shape[1] and len(whole):
+            owners[number] = int(whole[np.argmin(np.median(here[whole], axis=1))])
+    return owners
+
+
+def _delays(draft: Draft, table: str, process: int) -> Int64:
+    """From the last call of ``process`` with a row's correlation to the row; `_FAR` where none is before it."""
     mine = draft.column("api_calls", "process") == process
-    correlation = draft.column("api_calls", "correlation")[mine]
-    start = draft.column("api_calls", "start_ns")[mine]
-    order = np.argsort(correlation, kind="stable")
-    correlation, start = correlation[order], start[order]
-    delays = [np.empty(0, np.int64)]
-    for table, mask in rows.items():
-        wanted = draft.column(table, "correlation")[mask]
-        position = np.searchsorted(correlation, wanted)
-        found = (position < len(correlation)) & (wanted > 0)
-        found[found] = correlation[position[found]] == wanted[found]
-        delays.append(draft.column(table, "start_ns")[mask][found] - start[position[found]])
-    delay = np.concatenate(delays)
-    plausible = delay[delay >= 0]
-    return len(plausible), -float(np.median(plausible)) if len(plausible) else 0.0
+    correlation = np.concatenate([draft.column("api_calls", "correlation")[mine], draft.column(table, "correlation")])
+    moment = np.concatenate([draft.column("api_calls", "start_ns")[mine], draft.column(table, _time_column(table))])
+    calls = int(mine.sum())
+    is_row = np.arange(len(correlation)) >= calls
+    order = np.lexsort((is_row, moment, correlation))
+    # In that order, the last call up to each place; it counts where it has the same correlation.
+    last = np.maximum.accumulate(np.where(is_row[order], -1, np.arange(len(order))))
+    call = order[np.maximum(last, 0)]
+    fits = (last >= 0) & is_row[order] & (correlation[call] == correlation[order]) & (correlation[order] > 0)
+    result = np.full(len(correlation), _FAR, np.int64)
+    result[order[fits]] = moment[order[fits]] - moment[call[fits]]
+    return result[calls:]
+
+
+def _time_column(table: str) -> str:
+    return "time_ns" if table == "event_records" else "start_ns"

@@ -58,6 +58,8 @@ def verdict(trace: Trace, window: Window, devices: Sequence[Part], config: Verdi
 def _nothing(trace: Trace, window: Window) -> str:
     if trace.health.has("device-work-lost"):
         return "The GPU's records are missing from this trace: overlap is undefined. Record it again."
+    if trace.health.has("device-work-not-understood"):
+        return "This trace's device work is of a kind that is not understood: overlap is undefined."
     where = "this trace" if window.name is None else f"the range {window.name!r}"
     return f"No GPU work in {where}: overlap is undefined."
 
