@@ -138,7 +138,19 @@ def test_errors_are_one_sentence_and_no_traceback(tmp_path: Path) -> None:
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    assert isinstance(run(tmp_path / "nowhere.json", "--debug").exception, overlapscope.OverlapscopeError)
+    result = run(tmp_path / "nowhere.json", "--debug")
+    assert "Traceback" in result.stderr
+    assert "TraceNotFound" in result.stderr
+    assert result.exit_code == 2
+
+
+def test_a_trace_without_gpu_work_says_so_on_stderr(tmp_path: Path) -> None:
+    path = make.write(tmp_path / "cpu.json", make.annotation("host only", 0, 5), make.call(10, 1), make.kernel(12, 5))
+    result = run(path, "--range", "host only", "--format", "json")
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert "host only" in result.stderr
+    assert json.loads(result.stdout)["traces"][0]["devices"] == []
 
 
 def test_output_file_and_unwritable_output(tmp_path: Path) -> None:
@@ -161,7 +173,8 @@ def test_figures(tmp_path: Path, suffix: str) -> None:
 
 
 def test_figures_that_cannot_be(tmp_path: Path) -> None:
-    assert run(PAGEABLE, "--figure", tmp_path / "timeline.bmp").exit_code == 2
+    refused = run(PAGEABLE, "--figure", tmp_path / "timeline.bmp")
+    assert (refused.exit_code, refused.stdout) == (2, "")
     assert run(PAGEABLE, PINNED, "--figure", tmp_path / "timeline.png").exit_code == 2
 
 

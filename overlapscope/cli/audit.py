@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum, StrEnum
@@ -49,28 +50,44 @@ def audit_command(
     Exit status: 0 when every trace was read cleanly, 1 when some of the data was lost or some of the
     traces could not be used, 2 when there was nothing to measure.
     """
-    if figure is not None and len(paths) != 1:
-        _complain("--figure draws one trace: give a single PATH with it")
-        raise typer.Exit(ExitCode.UNUSABLE)
-    audits, failures = [], []
-    for path in paths:
-        try:
-            audits.append(_audit_one(path, range_name))
-        except OverlapscopeError as error:
-            if debug:
-                raise
-            _complain(str(error))
-            failures.append({"path": str(path), "code": error.code, "message": str(error)})
+    audits: list[Audit] = []
+    failures: list[dict[str, str]] = []
     try:
+        if figure is not None:
+            _check_figure(figure, paths)
+        for path in paths:
+            _try_one(path, range_name, audits, failures, debug=debug)
         _write(audits, failures, output_format, output)
         if figure is not None and audits:
             _draw(audits[0], figure)
     except OverlapscopeError as error:
-        if debug:
-            raise
-        _complain(str(error))
+        _complain(error, debug=debug)
         raise typer.Exit(ExitCode.UNUSABLE) from error
     raise typer.Exit(_status(audits, failures))
+
+
+def _check_figure(figure: Path, paths: list[Path]) -> None:
+    """Refuse what cannot be drawn before anything is read."""
+    from overlapscope.plot.timeline import check_suffix
+
+    if len(paths) != 1:
+        raise OutputError("--figure draws one trace: give a single PATH with it")
+    check_suffix(figure)
+
+
+def _try_one(
+    path: Path, range_name: str | None, audits: list[Audit], failures: list[dict[str, str]], *, debug: bool
+) -> None:
+    """Audit one trace; a trace that cannot be used is said and does not stop the others."""
+    try:
+        result = _audit_one(path, range_name)
+    except OverlapscopeError as error:
+        _complain(error, debug=debug)
+        failures.append({"path": str(path), "code": error.code, "message": str(error)})
+        return
+    audits.append(result)
+    if not result.devices:
+        _say(f"{path}: {result.verdict} Profile with the CUDA activity on, around code that uses the GPU.")
 
 
 def _audit_one(path: Path, range_name: str | None) -> Audit:
@@ -134,7 +151,13 @@ def _draw(result: Audit, figure: Path) -> None:
     save_timeline(result.trace, figure, window=(window.first_ns, window.last_ns))
 
 
-def _complain(text: str) -> None:
+def _complain(error: OverlapscopeError, *, debug: bool) -> None:
+    if debug:
+        traceback.print_exception(error)
+    _say(str(error))
+
+
+def _say(text: str) -> None:
     typer.echo(f"overlapscope: {safe(text)}", err=True)
 
 

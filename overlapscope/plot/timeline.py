@@ -68,8 +68,7 @@ def save_timeline(trace: Trace, path: str | Path, window: Window | None = None, 
         OutputError: another suffix, or the file cannot be written.
     """
     path = Path(path)
-    if path.suffix.lower() not in _SUFFIXES:
-        raise OutputError(f"{path}: cannot draw to {path.suffix or 'a file without suffix'}; use .png, .svg or .pdf")
+    check_suffix(path)
     window = window or (trace.start_ns, trace.end_ns)
     shown = lanes(trace, window)
     with mpl.rc_context(RC):
@@ -79,6 +78,12 @@ def save_timeline(trace: Trace, path: str | Path, window: Window | None = None, 
             figure.savefig(path, dpi=_DOTS_PER_IN, metadata=_undated(path))
         except OSError as error:
             raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def check_suffix(path: Path) -> None:
+    """Raise `OutputError` when a timeline cannot be written to a file of this name."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise OutputError(f"{path}: cannot draw to {path.suffix or 'a file without suffix'}; use .png, .svg or .pdf")
 
 
 def _undated(path: Path) -> dict[str, Any] | None:

@@ -90,7 +90,8 @@ def _held(groups: list[CopyGroup], devices: Sequence[Part], window: Window, conf
     least = config.worth_saying * window.wall_ns
     if held <= least:
         return []
-    text = f"Their calls held the host for {time(held)}"
+    whose = "Their calls" if sum(group.count for group in groups) > 1 else "Its call"
+    text = f"{whose} held the host for {time(held)}"
     if waited <= least:
         return [text + ", and no kernel had to wait for that."]
     return [text + f", and kernels were launched late for it: {time(waited)} without one."]
