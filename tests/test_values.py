@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlapscope.model.columns import NO_ID, NO_TIME
-from overlapscope.read.values import NeedsExact, integers, nanoseconds, products, usable_times
+from overlapscope.read.values import NeedsExact, integers, nanoseconds, products, usable_times, whole_numbers
 
 
 @given(st.lists(st.integers(0, 2**43 * 1000 - 1), min_size=1, max_size=20))
@@ -20,7 +20,7 @@ def test_relative_times_are_exact_through_floats(times: list[int]) -> None:
     assert nanoseconds(written).tolist() == times
 
 
-@given(st.lists(st.integers(0, 2**52), min_size=1, max_size=20))
+@given(st.lists(st.integers(0, 4 * 10**15), min_size=1, max_size=20))
 def test_whole_microseconds_are_exact(times: list[int]) -> None:
     assert nanoseconds(times).tolist() == [time * 1000 for time in times]
 
@@ -33,7 +33,28 @@ def test_large_floats_ask_for_their_text() -> None:
     assert nanoseconds([Decimal("1606910596297023.123")]).tolist() == [1_606_910_596_297_023_123]
 
 
-@pytest.mark.parametrize("value", [None, "", "abc", float("nan"), float("inf"), 1e300, [], "0.-660"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "",
+        "abc",
+        float("nan"),
+        float("inf"),
+        1e300,
+        [],
+        "0.-660",
+        -(2**63),
+        2**63,
+        10**30,
+        Decimal("1e999999999"),
+        "1e99999999",
+        "9" * 5000,
+        Decimal("NaN"),
+        {},
+        5 * 10**15,
+    ],
+)
 def test_unreadable_times_are_no_time(value: Any) -> None:
     assert nanoseconds([value, 7]).tolist() == [NO_TIME, 7000]
 
@@ -43,11 +64,18 @@ def test_unreadable_times_are_no_time(value: Any) -> None:
     [
         ("stream 7", 7), ("12", 12), ("0x10", 16), (7.0, 7), (None, NO_ID), ("Spans", NO_ID),
         (float("nan"), NO_ID), (float("inf"), NO_ID), (10**400, 10**400 % 2**64), ([1], NO_ID), (Decimal(5), 5),
-        (10159970886766084423, 10159970886766084423 - 2**64), ({}, NO_ID),
+        (10159970886766084423, 10159970886766084423 - 2**64), ({}, NO_ID), ("x" * 100_000, NO_ID),
+        ("1" * 100_000 + "x", NO_ID), (Decimal("1e99999"), NO_ID), (1e30, NO_ID),
     ],
 )  # fmt: skip
 def test_ids(value: Any, expected: int) -> None:
     assert integers([value, 3]).tolist() == [expected if expected < 2**63 else expected - 2**64, 3]
+
+
+def test_databases_hold_whole_numbers_or_nothing() -> None:
+    assert whole_numbers([5, "7", "1000.5", "12:34", None, b"9", 2.5, " 8 "], NO_TIME).tolist() == [
+        5, 7, NO_TIME, NO_TIME, NO_TIME, NO_TIME, NO_TIME, 8,
+    ]  # fmt: skip
 
 
 def test_ids_all_missing() -> None:

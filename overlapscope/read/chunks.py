@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 CHUNK_BYTES = 1 << 19
-_HEADER_LIMIT = 1 << 26
-_EVENT_KEYS = b"ph|cat|name|pid|tid|ts|dur|id|args|s|bp"
-BOUNDARY = re.compile(rb'\}\s*(,)\s*(?=\{\s*"(?:' + _EVENT_KEYS + rb')"\s*:)')
+_HEADER_LIMIT = 1 << 29
+EVENT_KEYS = b"ph|cat|name|pid|tid|ts|dur|id|args|s|bp"
+"""Keys with which an event starts in some profiler's files, as a pattern."""
+BOUNDARY = re.compile(rb'\}\s*(,)\s*(?=\{\s*"(?:' + EVENT_KEYS + rb')"\s*:)')
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_TAIL_WINDOWS = (1 << 13, 1 << 16)
+_ANY_BOUNDARY = re.compile(rb'\}\s*(,)\s*(?=\{\s*"[^"\\]{1,64}"\s*:)')  # for events that start with another key
+_PATIENCE = 4  # chunks without a boundary, after which any key will do
 _LONGEST_BOUNDARY = 1 << 10  # white space included
 _BOM = b"\xef\xbb\xbf"
 
@@ -70,26 +72,24 @@ def _header(text: bytes) -> dict[str, Any] | None:
 
 def cut(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield chunks of whole events, without the commas between them; the last one holds the trailer too."""
-    carry = first
+    carry = bytearray(first)
     searched = 0  # up to where the carried bytes are known to hold no boundary
-    for block in blocks:
+    for block in chain((b"",), blocks):
         carry += block
-        if len(carry) < CHUNK_BYTES:
-            continue
-        end = _last_boundary(carry, searched)
-        if end is None:
-            searched = max(0, len(carry) - _LONGEST_BOUNDARY)
-            continue
-        yield carry[: end.start(1)]
-        carry, searched = carry[end.end() :], 0
-    yield carry
+        while (end := _boundary(carry, max(searched, CHUNK_BYTES))) is not None:
+            stop, following = end.start(1), end.end()
+            del end  # a match keeps the buffer from shrinking
+            with memoryview(carry) as view:
+                chunk = bytes(view[:stop])
+            yield chunk
+            del carry[:following]
+            searched = 0
+        searched = max(searched, len(carry) - _LONGEST_BOUNDARY)
+    yield bytes(carry)
 
 
-def _last_boundary(buffer: bytes, start: int) -> re.Match[bytes] | None:
-    for window in (*_TAIL_WINDOWS, len(buffer)):
-        found = deque(BOUNDARY.finditer(buffer, max(start, len(buffer) - window)), maxlen=1)
-        if found:
-            return found[0]
-        if len(buffer) - window <= start:
-            break
-    return None
+def _boundary(buffer: bytearray, start: int) -> re.Match[bytes] | None:
+    found = BOUNDARY.search(buffer, start)
+    if found is None and len(buffer) > _PATIENCE * CHUNK_BYTES:
+        found = _ANY_BOUNDARY.search(buffer, start)
+    return found

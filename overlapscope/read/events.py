@@ -6,6 +6,8 @@ rows in one go. The one module that knows msgspec.
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -132,14 +134,16 @@ def _one(kind: type[ArgsT], text: Raw) -> ArgsT:
 
 def convert(loose: dict[str, Any], *, exact: bool) -> AnyEvent:
     """Make an event of a dict that a forgiving parser produced; what does not fit becomes unknown."""
-    event: dict[str, Any] = {key: loose.get(key) for key in ("ph", "cat", "name")}
-    event = {key: value if value is None or isinstance(value, str) else str(value) for key, value in event.items()}
+    event: dict[str, Any] = {key: _text(loose.get(key)) for key in ("ph", "cat", "name")}
     event |= {key: loose.get(key) for key in ("pid", "tid", "ts", "dur")}
     made = ExactEvent(**event) if exact else Event(**event)
     args = loose.get("args")
     if isinstance(args, dict):
-        try:
-            made.args = Raw(msgspec.json.encode(args))
-        except (TypeError, ValueError, OverflowError, RecursionError):
-            made.args = Raw()
+        with suppress(TypeError, ValueError, RecursionError):
+            made.args = Raw(json.dumps(args, default=str).encode())
     return made
+
+
+def _text(value: Any) -> str | None:
+    """Text without lone surrogates, which no encoding can write."""
+    return None if value is None else str(value).encode("utf-8", "replace").decode()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,17 @@ _TABLE_OF_CATEGORY = {
 # Read and left out by design: whole-trace spans, and the device's projections of host annotations.
 _LEFT_OUT = {"trace", "gpu_user_annotation"}
 _TRAILER_LIMIT = 1 << 24
+_CUT_TRAILER = "what follows the events is cut or malformed; versions and devices named there are not known"
 _CARRY_LIMIT = 1 << 23  # no event is this long
+
+
+@dataclass
+class _Dropped:
+    """Events left out, by reason."""
+
+    no_time: int = 0
+    backwards: int = 0
+    no_phase: int = 0
 
 
 @dataclass
@@ -61,8 +71,7 @@ class _Reader:
     exact: bool = False
     carried: bytes = b""
     trailer: bytes | None = None
-    no_time: int = 0
-    backwards: int = 0
+    dropped: _Dropped = field(default_factory=_Dropped)
 
     def read(self, chunk: bytes) -> None:
         """Take in one chunk of the event list."""
@@ -82,10 +91,11 @@ class _Reader:
 
     def _take(self, chunk: bytes, *, final: bool) -> None:
         events, rescued = self._events(chunk, final=final)
+        counted = replace(self.dropped)
         try:
             batches = self._columns(events)
         except NeedsExact:
-            self.exact = True
+            self.exact, self.dropped = True, counted
             events, rescued = self._events(chunk, final=final)
             batches = self._columns(events)
         for table, batch in batches:
@@ -116,6 +126,8 @@ class _Reader:
                 routes[event.cat].append(event)
             elif event.ph == "M":
                 self._note_thread(event)
+            elif event.cat in _TABLE_OF_CATEGORY:
+                self.dropped.no_phase += 1
         result = []
         for table, rows in buckets.items():
             result.append((table, self._checked(BUILDERS[table](rows, self.pool))))
@@ -127,8 +139,8 @@ class _Reader:
         """Drop rows without a usable time and turn durations into ends."""
         start, duration = batch["start_ns"], batch.pop("duration_ns")
         usable, no_time, backwards = usable_times(start, duration)
-        self.no_time += no_time
-        self.backwards += backwards
+        self.dropped.no_time += no_time
+        self.dropped.backwards += backwards
         batch["end_ns"] = np.where(usable, start + np.where(usable, duration, 0), start)
         return batch if usable.all() else {name: values[usable] for name, values in batch.items()}
 
@@ -181,7 +193,7 @@ def read_kineto(path: Path, open_blocks: Callable[[], Iterator[bytes]], log: Hea
     _finish(reader, opening)
     if log.events_read == 0 or (reader.batches == {} and log.health().damaged):
         raise UnusableTrace(f"{path}: a Kineto trace with no readable event in it; record it again")
-    header = opening.header | _trailer_keys(reader.trailer)
+    header = opening.header | _trailer_keys(reader.trailer, opening, log)
     tables = {table: _joined(batches) for table, batches in reader.batches.items()}
     log.events_kept += sum(len(columns["start_ns"]) for columns in tables.values())
     metadata = metadata_of(header, path, reader.thread_names, is_list=opening.is_list)
@@ -195,21 +207,29 @@ def _finish(reader: _Reader, opening: Opening) -> None:
         log.damage("truncated", 1, "the file ends inside its list of events; what came before its end was read")
     if not opening.header_ok:
         log.warn("bad-header", 1, "what stands before the events is no valid JSON; versions and devices are not known")
-    log.damage("no-time", reader.no_time, "events without a readable time; left out", log.events_read)
-    log.damage("negative-duration", reader.backwards, "events that end before they start; left out", log.events_read)
+    for code, count, text in (
+        ("no-phase", reader.dropped.no_phase, "events of a known category that are no complete events; left out"),
+        ("no-time", reader.dropped.no_time, "events without a readable time; left out"),
+        ("negative-duration", reader.dropped.backwards, "events that end before they start; left out"),
+    ):
+        log.damage(code, count, text, log.events_read)
     for category, count in sorted(reader.unknown.items()):
         code = UNKNOWN_CATEGORY + category
         log.note(code, count, f"events of a category that is not understood ({category}); left out", log.events_read)
 
 
-def _trailer_keys(trailer: bytes | None) -> dict[str, Any]:
+def _trailer_keys(trailer: bytes | None, opening: Opening, log: HealthLog) -> dict[str, Any]:
     """The object keys that follow the event list."""
-    text = (trailer or b"").strip().lstrip(b",").strip()
-    if not text.endswith(b"}"):
+    text = (trailer or b"").strip()
+    if b'"traceEvents"' in text:
+        log.damage("second-trace", 1, "the file holds a second list of events, which was not read")
+    if not text or trailer is None:
+        log.damage("truncated", int(trailer is not None and not opening.is_list), _CUT_TRAILER)
         return {}
     try:
-        keys = json.loads(b"{" + text, strict=False)
+        keys = json.loads(b"{" + text.removeprefix(b",").strip(), strict=False)
     except (ValueError, RecursionError):
+        log.damage("bad-trailer", 1, _CUT_TRAILER)
         return {}
     return keys if isinstance(keys, dict) else {}
 

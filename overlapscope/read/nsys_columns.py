@@ -14,7 +14,7 @@ from overlapscope.read.draft import Arrays, NamePool
 from overlapscope.read.labels import api_kind, api_name
 from overlapscope.read.log import HealthLog
 from overlapscope.read.nsys_labels import Labels
-from overlapscope.read.values import first_known, integers
+from overlapscope.read.values import first_known, whole_numbers
 
 Rows = dict[str, list[Any]]
 Strings = dict[int, str]
@@ -47,7 +47,7 @@ def _ints(rows: Rows, name: str, null: int = NO_ID) -> Int64:
     """A column as integers, unknown where it is missing; nsys writes 0xFFFFFFFF for "none"."""
     if name not in rows:
         return np.full(_count(rows), null, np.int64)
-    values = integers(rows[name], null)
+    values = whole_numbers(rows[name], null)
     return np.where(values == _NO_UINT32, null, values)
 
 
@@ -221,7 +221,7 @@ def _overheads(rows: Rows, source: Source) -> Arrays:
 
 
 def _streams(rows: Rows, source: Source) -> Arrays:
-    priority = integers(rows["priority"], 0) if "priority" in rows else np.zeros(_count(rows), np.int64)
+    priority = whole_numbers(rows["priority"], 0) if "priority" in rows else np.zeros(_count(rows), np.int64)
     return {
         "process": first_known(_ints(rows, "processId"), _process(rows)),
         "context": _ints(rows, "contextId"),

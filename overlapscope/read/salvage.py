@@ -1,28 +1,44 @@
 """Read what can be read of a chunk that does not decode: event by event, with a forgiving parser.
 
 Seen in the wild: runs killed while writing, names with unescaped quotes, backslashes or control
-characters, bad UTF-8, ``nan`` and ``inf``, numbers such as ``0.-660``.
+characters, bad UTF-8, ``nan`` and ``inf``, numbers such as ``0.-660``. What cannot be mended costs one
+event: reading goes on where the next one starts.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from overlapscope.read.chunks import BOUNDARY
+from overlapscope.read.chunks import EVENT_KEYS
 from overlapscope.read.events import AnyEvent, DecodeError, convert, decode
 
+_MEND_LIMIT = 1 << 16  # no event worth mending is longer
 _SPACE = ord(" ")
-_JOIN_LIMIT = 8  # pieces that one event with nested lists of objects may have been cut into
-_PARSER = json.JSONDecoder(strict=False, parse_float=Decimal)
+_NEXT_EVENT = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:')
+_PIECE_END = re.compile(r'\}(?=\s*,\s*\{\s*"(?:' + EVENT_KEYS.decode() + r')"\s*:|\s*,?\s*\]\s*(?:\Z|\}|,\s*"))')
+_BETWEEN = re.compile(r"[\s,]*")
+_LIST_END = re.compile(r'\]\s*(?=\Z|\}|,\s*"(?:[^"\\]|\\.)*"\s*:)', re.DOTALL)
+_OBJECT_THEN_LIST_END = re.compile(rb'\}\s*,?\s*(\])\s*(?=\Z|\}|,\s*")')
+_MOST_ENDS = 64  # lists of objects that a trailer may hold
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _BAD_NUMBER = re.compile(r"(?<=[:\[,\s])(?:[-+]?(?:nan|inf(?:inity)?)|[-+]?\d*\.-\d+)(?=\s*[,}\]])", re.IGNORECASE)
-_LOOSE_STRING = re.compile(r'("(?:name|cat|ph)"\s*:\s*")(.*?)("\s*(?:\}|,\s*"[\w ]+"\s*:))', re.DOTALL)
+_LOOSE_STRING = re.compile(r'("(?:name|cat|ph)"\s*:\s*")(.{0,8192}?)("\s*(?:\}|,\s*"[\w ]+"\s*:))', re.DOTALL)
+_MOST_STRINGS = 4  # that an event's own keys can hold
 _LONE_QUOTE = re.compile(r'(?<!\\)"')
+
+
+def _decimal(text: str) -> Decimal | None:
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return None
+
+
+_PARSER = json.JSONDecoder(strict=False, parse_float=_decimal, parse_constant=lambda _: None)
 
 
 @dataclass
@@ -40,84 +56,112 @@ class Rescue:
     cut_off: bytes = b""
 
 
+def split_end(chunk: bytes, *, exact: bool) -> Rescue | None:
+    """Decode a chunk that holds whole events and then the end of their list; None when it is no such chunk."""
+    ends = list(_OBJECT_THEN_LIST_END.finditer(chunk))[-_MOST_ENDS:]
+    for end in reversed(ends):
+        text = chunk[: end.start() + 1]
+        try:
+            return Rescue(decode(text, exact=exact), trailer=chunk[end.end(1) :])
+        except DecodeError:
+            continue
+    return None
+
+
 def rescue(chunk: bytes, *, exact: bool, final: bool = False) -> Rescue:
-    """Decode a chunk one event at a time, repairing what can be repaired.
+    """Read a chunk one event at a time, repairing what can be repaired.
 
     Unless it is the ``final`` one, an event that its end may have cut is given back instead of given up.
     """
+    whole = split_end(chunk, exact=exact)
+    if whole is not None:
+        return whole
     result = Rescue()
-    pieces = _split(chunk)
-    position = 0
-    while position < len(pieces) and result.trailer is None:
-        tail = len(pieces) - position <= _JOIN_LIMIT and not final
-        taken = _take_one(pieces, position, result, exact=exact)
-        if not taken and tail:
-            result.cut_off = b",".join(pieces[position:])
+    text = chunk.decode("utf-8", "replace")
+    position = _after_separator(text, 0)
+    while position < len(text):
+        ended = _LIST_END.match(text, position)
+        if ended:
+            result.trailer = text[position + 1 :].encode("utf-8", "replace")
             break
-        result.lost += not taken
-        position += taken or 1
-    if result.trailer is not None:
-        result.trailer += b",".join([b"", *pieces[position:]])
+        following = _take(text, position, result, exact=exact, final=final)
+        if following is None:
+            result.cut_off = text[position:].encode("utf-8", "replace")
+            break
+        position = _after_separator(text, following)
     return result
 
 
-def _split(chunk: bytes) -> list[bytes]:
-    pieces, start = [], 0
-    for boundary in BOUNDARY.finditer(chunk):
-        pieces.append(chunk[start : boundary.start(1)])
-        start = boundary.end()
-    pieces.append(chunk[start:])
-    return pieces
+def _after_separator(text: str, position: int) -> int:
+    found = _BETWEEN.match(text, position)
+    return found.end() if found else position
 
 
-def _take_one(pieces: list[bytes], position: int, result: Rescue, *, exact: bool) -> int:
-    """Read the event that starts at ``position``; returns how many pieces it took, 0 when it is unreadable."""
-    piece = pieces[position].strip().lstrip(b",").lstrip()
-    if not piece:
-        return 1
-    if piece.startswith(b"]"):
-        result.trailer = piece[1:]
-        return 1
-    joined = [piece]
-    while True:
-        try:
-            result.events += decode(joined[-1], exact=exact)
-        except DecodeError:
-            following = position + len(joined)
-            if following == len(pieces) or len(joined) == _JOIN_LIMIT:
-                break
-            joined.append(joined[-1] + b"," + pieces[following])
-        else:
-            return len(joined)
-    for count, text in enumerate(joined, 1):
-        if _repair(text, result, mend=count == 1, exact=exact):
-            return count
-    return 0
+def _take(text: str, position: int, result: Rescue, *, exact: bool, final: bool) -> int | None:
+    """Read the event at ``position``; returns where to go on, or None when it may go on in the next chunk."""
+    try:
+        loose, end = _PARSER.raw_decode(text, position)
+    except (ValueError, RecursionError) as error:
+        loose, end = None, position
+        if not final and _ran_out(error, text):
+            return None
+    if isinstance(loose, dict) and _ends_well(text, end):
+        _keep(loose, text[position:end], result, exact=exact)
+        return end
+    stop = _piece_end(text, position)
+    mended = _mended(text[position:stop]) if stop - position <= _MEND_LIMIT else None
+    if mended is not None:
+        result.events.append(convert(mended, exact=exact))
+        result.repaired += 1
+        return stop
+    if isinstance(loose, dict) and "ph" in loose:  # whole, but something else than a comma follows
+        _keep(loose, text[position:end], result, exact=exact)
+        return _next_start(text, end, result)
+    result.lost += 1
+    return _next_start(text, position + 1, result=None)
 
 
-def _repair(piece: bytes, result: Rescue, *, mend: bool, exact: bool) -> bool:
-    """Read one event with the forgiving parser, mended where it may be; False when there is none."""
-    text = piece.decode("utf-8", "replace")
-    mended = (_mend_values(text), _mend_quotes(_mend_values(text))) if mend else ()
-    for attempt, variant in enumerate((text, *mended)):
+def _ran_out(error: ValueError | RecursionError, text: str) -> bool:
+    """Whether the parser came to the end of the text."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    return error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+
+
+def _ends_well(text: str, end: int) -> bool:
+    """Whether an event, or the end of the list or of the text, follows."""
+    after = _BETWEEN.match(text, end)
+    place = after.end() if after else end
+    if place == len(text) or _LIST_END.match(text, place):
+        return True
+    return "," in text[end:place] and text.startswith("{", place)
+
+
+def _piece_end(text: str, position: int) -> int:
+    """Where the event at ``position`` ends if its last brace is right: before the next one, or the list's end."""
+    found = _PIECE_END.search(text, position, position + _MEND_LIMIT)
+    return found.end() if found else len(text)
+
+
+def _next_start(text: str, position: int, result: Rescue | None) -> int:
+    """Where the next event starts; the junk before it counts as an event that was lost."""
+    found = _NEXT_EVENT.search(text, position)
+    start = found.start() if found else len(text)
+    if result is not None and text[position:start].strip(" \t\r\n,"):
+        result.lost += 1
+    return start
+
+
+def _mended(piece: str) -> dict[str, Any] | None:
+    values = _BAD_NUMBER.sub("null", _BAD_ESCAPE.sub(r"\\\\", piece))
+    for variant in (values, _mend_quotes(values)):
         try:
             loose, end = _PARSER.raw_decode(variant)
         except (ValueError, RecursionError):
             continue
-        after = variant[end:].strip().lstrip(",").strip()
-        if not isinstance(loose, dict) or (after and not after.startswith("]")):
-            continue
-        result.events.append(convert(_without_nan(loose), exact=exact))
-        if after:
-            result.trailer = after[1:].encode()
-        changed = attempt > 0 or "\ufffd" in text or any(ord(char) < _SPACE and char not in "\n\r\t" for char in text)
-        result.repaired += changed
-        return True
-    return False
-
-
-def _mend_values(text: str) -> str:
-    return _BAD_NUMBER.sub("null", _BAD_ESCAPE.sub(r"\\\\", text))
+        if isinstance(loose, dict) and not variant[end:].strip(" \t\r\n,"):
+            return loose
+    return None
 
 
 def _mend_quotes(text: str) -> str:
@@ -126,11 +170,10 @@ def _mend_quotes(text: str) -> str:
     def mend(found: re.Match[str]) -> str:
         return found[1] + _LONE_QUOTE.sub(r"\"", found[2]) + found[3]
 
-    return _LOOSE_STRING.sub(mend, text)
+    return _LOOSE_STRING.sub(mend, text, count=_MOST_STRINGS)
 
 
-def _without_nan(loose: dict[str, Any]) -> dict[str, Any]:
-    """Python's parser accepts NaN and Infinity; no column of ours can hold them."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in loose.items()
-    }
+def _keep(loose: dict[str, Any], source: str, result: Rescue, *, exact: bool) -> None:
+    result.events.append(convert(loose, exact=exact))
+    odd = "\ufffd" in source or any(ord(char) < _SPACE and char not in "\n\r\t" for char in source)
+    result.repaired += odd

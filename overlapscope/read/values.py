@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal, InvalidOperation
+from array import array
+from contextlib import suppress
+from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int64
+from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Float64, Int64
 
 FLOAT_EXACT_US = float(2**43)
 """Below this, a float of microseconds with three decimals is exact to the nanosecond when split."""
 _INT64 = 2**63
-_MAX_US = _INT64 // 1000 - 1
+_MODULUS = 2**64
+_MAX_US = 4 * 10**15  # the year 2096 on an epoch clock; the difference of two such times in ns fits int64
+_LONGEST_NUMBER = 64  # digits; no id or time is longer
 _TRAILING_INTEGER = re.compile(r"(-?\d+)\s*$")
-_GRID_NDIM, _GRID_AXES = 2, 3
+_GRID_AXES = 3
 _SMALL = 2**20  # as many factors below this as a grid has axes stay within int64
+_WHOLE_NUMBER = re.compile(r"\s*-?\d+\s*\Z")
 _HEX = re.compile(r"\s*0x([0-9a-fA-F]+)\s*$")
 
 
@@ -40,30 +46,33 @@ def integers(values: list[Any], null: int = NO_ID) -> Int64:
         return np.fromiter((_integer(value, null) for value in values), np.int64, len(values))
 
 
-def _array(values: list[Any]) -> npt.NDArray[Any]:
-    """The values as numpy sees them; of dtype object where they are not uniform."""
-    try:
-        return np.array(values)
-    except (ValueError, OverflowError):
-        return np.array([None])
-
-
 def _integer(value: Any, null: int) -> int:
     if isinstance(value, str):
+        value = value[-_LONGEST_NUMBER:]
         if found := _HEX.match(value):
             return _wrap(int(found[1], 16))
         found = _TRAILING_INTEGER.search(value)
         return _wrap(int(found[1])) if found else null
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        return null
-    if not isinstance(value, int) and not math.isfinite(value):
-        return null
-    return _wrap(int(value))
+    if isinstance(value, float | Decimal):
+        return int(value) if math.isfinite(value) and -_INT64 <= value < _INT64 else null
+    return _wrap(value) if isinstance(value, int) and not isinstance(value, bool) else null
 
 
 def _wrap(value: int) -> int:
     """Ids beyond int64 keep their identity as the same 64 bits, signed."""
-    return value if -_INT64 <= value < _INT64 else (value + _INT64) % (2 * _INT64) - _INT64
+    return value if -_INT64 <= value < _INT64 else (value + _INT64) % _MODULUS - _INT64
+
+
+def whole_numbers(values: list[Any], null: int) -> Int64:
+    """Integers that a database holds, as numbers or as their whole text; anything else is ``null``."""
+    if all(type(value) is int for value in values):
+        return integers(values, null)
+    strict = [value if isinstance(value, int) or _is_number(value) else None for value in values]
+    return integers(strict, null)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and len(value) < _LONGEST_NUMBER and _WHOLE_NUMBER.match(value) is not None
 
 
 def nanoseconds(values: list[Any]) -> Int64:
@@ -72,47 +81,55 @@ def nanoseconds(values: list[Any]) -> Int64:
     Raises:
         NeedsExact: a float is too large to hold its nanoseconds.
     """
-    if not values:
-        return np.empty(0, np.int64)
-    array = _array(values)
-    if array.shape == (len(values),):
-        if array.dtype.kind == "i" and _within(array):
-            return array.astype(np.int64) * 1000
-        if array.dtype.kind == "f" and _within(array):
-            if float(np.abs(array).max()) >= FLOAT_EXACT_US:
-                if all(
-                    isinstance(value, int) or (value.is_integer() and abs(value) < FLOAT_EXACT_US) for value in values
-                ):
-                    return np.array([int(value) for value in values], np.int64) * 1000
-                raise NeedsExact
-            whole = np.floor(array)
-            exact: Int64 = (whole * 1000 + np.rint((array - whole) * 1000)).astype(np.int64)
-            return exact
+    with suppress(TypeError, OverflowError):
+        whole = np.frombuffer(array("q", values), np.int64)
+        if _within(whole):
+            return whole * 1000
+    with suppress(TypeError, OverflowError):
+        parts = np.frombuffer(array("d", values), np.float64)
+        if np.isfinite(parts).all() and _within(parts):
+            return _from_floats(parts, values)
     return np.fromiter((_nanosecond(value) for value in values), np.int64, len(values))
 
 
-def _within(array: npt.NDArray[Any]) -> bool:
-    return bool(np.isfinite(array).all() and np.abs(array).max() <= _MAX_US)
+def _from_floats(parts: Float64, values: list[Any]) -> Int64:
+    if len(parts) and float(np.abs(parts).max()) >= FLOAT_EXACT_US:
+        if any(isinstance(value, float) and abs(value) >= FLOAT_EXACT_US for value in values):
+            raise NeedsExact
+        return np.fromiter((_nanosecond(value) for value in values), np.int64, len(values))
+    whole = np.floor(parts)
+    exact: Int64 = (whole * 1000 + np.rint((parts - whole) * 1000)).astype(np.int64)
+    return exact
+
+
+def _within(numbers: npt.NDArray[Any]) -> bool:
+    return not len(numbers) or bool(numbers.min() >= -_MAX_US and numbers.max() <= _MAX_US)
 
 
 def _nanosecond(value: Any) -> int:
     if isinstance(value, float) and FLOAT_EXACT_US <= abs(value) <= _MAX_US:
         raise NeedsExact
+    if isinstance(value, str) and len(value) > _LONGEST_NUMBER:
+        return NO_TIME
     try:
         exact = Decimal(value) if isinstance(value, str | int | Decimal) else Decimal(repr(value))
-        scaled = int((exact * 1000).to_integral_value())
-    except (InvalidOperation, ValueError, OverflowError, TypeError):
+        if not exact.is_finite() or abs(exact) > _MAX_US:
+            return NO_TIME
+        return int((exact * 1000).to_integral_value())
+    except (ArithmeticError, ValueError, TypeError):
         return NO_TIME
-    return scaled if abs(scaled) <= _MAX_US * 1000 else NO_TIME
 
 
 def products(values: list[Any]) -> Int64:
     """The product of each list of integers (a grid or block), `NO_ID` where it is no such list."""
-    array = _array(values)
-    whole = array.dtype.kind == "i" and array.ndim == _GRID_NDIM and array.shape[1] <= _GRID_AXES
-    if whole and array.min() >= 0 and array.max() < _SMALL:
-        result: Int64 = array.astype(np.int64).prod(axis=1)
-        return result
+    if values.count(None) == len(values):
+        return np.full(len(values), NO_ID, np.int64)
+    with suppress(TypeError, OverflowError):
+        if set(map(len, values)) == {_GRID_AXES}:
+            flat = np.frombuffer(array("q", chain.from_iterable(values)), np.int64).reshape(-1, _GRID_AXES)
+            if flat.min() >= 0 and flat.max() < _SMALL:
+                result: Int64 = flat.prod(axis=1)
+                return result
     return np.fromiter((_product(value) for value in values), np.int64, len(values))
 
 
@@ -138,7 +155,7 @@ def usable_times(start: Int64, duration: Int64) -> tuple[Bool, int, int]:
     """Which rows have a time and a duration of at least 0; and how many lack a time, or run backwards."""
     readable = (start != NO_TIME) & (duration != NO_TIME)
     backwards = readable & (duration < 0)
-    # An end beyond int64 is as unusable as no time at all.
-    overflow = readable & ~backwards & (start > np.iinfo(np.int64).max - np.maximum(duration, 0))
+    # An end so late that times could no longer be subtracted is as unusable as no time at all.
+    overflow = readable & ~backwards & (start > _MAX_US * 1000 - np.maximum(duration, 0))
     usable = readable & ~backwards & ~overflow
     return usable, int((~readable | overflow).sum()), int(backwards.sum())
