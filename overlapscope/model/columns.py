@@ -124,7 +124,7 @@ class Table:
         filled = {}
         for spec in cls.columns():
             if spec.name in arrays:
-                filled[spec.name] = np.asarray(arrays[spec.name]).astype(spec.dtype, copy=False)
+                filled[spec.name] = _narrowed(np.asarray(arrays[spec.name]), spec)
             elif spec.null is not None or spec.enum is not None:
                 filled[spec.name] = np.full(rows, spec.null if spec.null is not None else 0, spec.dtype)
             else:
@@ -195,6 +195,16 @@ class Table:
         used, codes = np.unique(values, return_inverse=True)
         words = [spec.enum(value).label for value in used.tolist()] if spec.enum else self.names.decode(used)
         return codes.astype(np.int32), words
+
+
+def _narrowed(values: npt.NDArray[Any], spec: Column) -> npt.NDArray[Any]:
+    """The values in the declared dtype; those that it cannot hold are not known."""
+    if values.dtype.kind == "i" and spec.dtype.kind == "i" and values.dtype.itemsize > spec.dtype.itemsize:
+        limits = np.iinfo(spec.dtype)
+        beyond = (values < limits.min) | (values > limits.max)
+        if beyond.any():
+            values = np.where(beyond, 0 if spec.null is None else spec.null, values)
+    return values.astype(spec.dtype, copy=False)
 
 
 def _public_name(spec: Column) -> str:

@@ -21,7 +21,8 @@ with suppress(ImportError):  # igzip unpacks about three times as fast; there is
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 19
 _PACKED_BLOCK_BYTES = 1 << 16
-_UNPACKED_BLOCK_BYTES = 1 << 17  # also how much before a damaged place may be lost
+_UNPACKED_BLOCK_BYTES = 1 << 17
+_SMALL_STEP_BYTES = 256
 _INFLATE_ERRORS: tuple[type[Exception], ...] = (zlib.error, inflate_library.error)
 
 Progress = Callable[[int, int], None]
@@ -32,16 +33,19 @@ def read_blocks(path: Path, log: HealthLog, progress: Progress | None = None) ->
     """Yield the file's content in blocks, unpacked when it is gzip by content.
 
     Raises:
-        TraceNotFound: the file cannot be opened.
+        TraceNotFound: the path names no regular file, or one that cannot be opened.
     """
     try:
+        if not path.is_file():
+            what = "is a directory; name the trace file inside it" if path.is_dir() else "no such file"
+            raise TraceNotFound(f"{path}: {what if not path.exists() or path.is_dir() else 'is no regular file'}")
         with path.open("rb") as file:
             head = file.read(len(GZIP_MAGIC))
-    except OSError as error:
-        raise TraceNotFound(f"{path}: cannot be read ({error.strerror or error})") from error
-    if head == GZIP_MAGIC:
-        return _gunzip(_raw_blocks(path, _PACKED_BLOCK_BYTES, progress), log)
-    return _raw_blocks(path, BLOCK_BYTES, progress)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        raise TraceNotFound(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if head != GZIP_MAGIC:
+        return _raw_blocks(path, BLOCK_BYTES, progress)
+    return _gunzip_all(path, log, progress)
 
 
 def _raw_blocks(path: Path, size: int, progress: Progress | None) -> Generator[bytes]:
@@ -54,7 +58,27 @@ def _raw_blocks(path: Path, size: int, progress: Progress | None) -> Generator[b
             yield block
 
 
-def _gunzip(blocks: Iterator[bytes], log: HealthLog) -> Generator[bytes]:
+class _Damaged(Exception):
+    """The compressed data cannot be unpacked further."""
+
+
+def _gunzip_all(path: Path, log: HealthLog, progress: Progress | None) -> Generator[bytes]:
+    """Unpack a file; where it is damaged, go over it again in small steps to get at all that precedes that."""
+    given = 0
+    try:
+        for data in _gunzip(_raw_blocks(path, _PACKED_BLOCK_BYTES, progress), log, _UNPACKED_BLOCK_BYTES):
+            given += len(data)
+            yield data
+    except _Damaged as damage:
+        log.damage("corrupt-gzip", 1, f"the compressed data is damaged ({damage}); what came before that was read")
+        with suppress(_Damaged):
+            for data in _gunzip(_raw_blocks(path, _PACKED_BLOCK_BYTES, None), HealthLog(), _SMALL_STEP_BYTES):
+                given, fresh = max(0, given - len(data)), data[given:]
+                if fresh:
+                    yield fresh
+
+
+def _gunzip(blocks: Iterator[bytes], log: HealthLog, step: int) -> Generator[bytes]:
     """Unpack one or more gzip members; stop at the first byte that is not gzip."""
     member: Any = None
     pending = b""
@@ -70,10 +94,9 @@ def _gunzip(blocks: Iterator[bytes], log: HealthLog) -> Generator[bytes]:
                     return
                 member = inflate_library.decompressobj(wbits=31)
             try:
-                data = member.decompress(pending, _UNPACKED_BLOCK_BYTES)
+                data = member.decompress(pending, step)
             except _INFLATE_ERRORS as error:
-                log.damage("corrupt-gzip", 1, f"the compressed data is damaged ({error}); the rest was not read")
-                return
+                raise _Damaged(str(error)) from error
             if data:
                 yield data
             pending = member.unused_data if member.eof else member.unconsumed_tail

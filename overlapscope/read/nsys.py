@@ -23,6 +23,7 @@ from overlapscope.read.nsys_columns import BUILDERS, Rows, Source, strings_of
 from overlapscope.read.nsys_labels import enum_labels
 from overlapscope.read.values import integers
 
+_SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 _SIGNATURES = ("StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA")
 _CUDA_TABLES = {
     "kernels": "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -38,10 +39,11 @@ _CUDA_TABLES = {
 
 
 class Export:
-    """The tables of one file, read whole columns at a time."""
+    """The tables of one file, read whole columns at a time; what cannot be read of a table is logged."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, log: HealthLog) -> None:
         self._connection = connection
+        self._log = log
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         self.tables = {str(name) for (name,) in names}
 
@@ -52,10 +54,7 @@ class Export:
     def rows(self, table: str) -> Rows:
         """Every column of ``table`` as a list."""
         columns = self.columns(table)
-        if not columns:
-            return {}
-        selected = ", ".join(f'"{column}"' for column in columns)
-        values = self._connection.execute(f'SELECT {selected} FROM "{table}"').fetchall()
+        values = self._select(table, columns)
         lists = zip(*values, strict=True) if values else ((),) * len(columns)
         return {column: list(part) for column, part in zip(columns, lists, strict=True)}
 
@@ -63,7 +62,21 @@ class Export:
         """A two-column table as a dict; empty where it or a column is missing."""
         if not {key, value} <= set(self.columns(table)):
             return {}
-        return dict(self._connection.execute(f'SELECT "{key}", "{value}" FROM "{table}"').fetchall())
+        return dict(self._select(table, [key, value]))
+
+    def _select(self, table: str, columns: list[str]) -> list[tuple[Any, ...]]:
+        if not columns:
+            return []
+        selected = ", ".join(f'"{column}"' for column in columns)
+        read: list[tuple[Any, ...]] = []
+        try:
+            for row in self._connection.execute(f'SELECT {selected} FROM "{table}"'):
+                read.append(row)  # noqa: PERF402 - what was read before an error is kept
+        except _SQLITE_ERRORS as error:
+            self._log.damage(
+                f"damaged-table:{table}", 1, f"the table {table} cannot be read whole ({error}); {len(read)} rows were"
+            )
+        return read
 
 
 def read_nsys(database: Path, path: Path, log: HealthLog, progress: Progress | None = None) -> Draft:
@@ -76,11 +89,11 @@ def read_nsys(database: Path, path: Path, log: HealthLog, progress: Progress | N
     connection = sqlite3.connect(f"file:{quote(str(database.resolve()))}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
-        export = Export(connection)
+        export = Export(connection, log)
         if not any(name in export.tables for name in _SIGNATURES):
             raise UnknownTraceFormat(f"{path}: a SQLite file, but no Nsight Systems export (no StringIds table)")
         return _draft(export, path, log, progress)
-    except sqlite3.DatabaseError as error:
+    except _SQLITE_ERRORS as error:
         raise UnusableTrace(
             f"{path}: the SQLite file is damaged ({error}); export it again from the .nsys-rep"
         ) from error
@@ -150,7 +163,7 @@ def _metadata(export: Export, path: Path) -> Metadata:
     threads = export.rows("ThreadNames")
     thread_names = {
         _process_and_thread(key): names.get(name, "")
-        for key, name in zip(threads.get("globalTid", ()), threads.get("nameId", ()), strict=True)
+        for key, name in zip(threads.get("globalTid", ()), threads.get("nameId", ()), strict=False)
         if isinstance(key, int)
     }
     return Metadata(
@@ -175,15 +188,22 @@ def _devices(export: Export) -> list[Device]:
     result = []
     for index, gpu in enumerate(rows.get("id", [])):
         row = {name: values[index] for name, values in rows.items()}
+        number = _integer(mapped.get(gpu, row.get("cuDevice", gpu)))
+        if number is None:
+            continue
         major, minor = row.get("computeMajor"), row.get("computeMinor")
         result.append(
             Device(
-                number=int(mapped.get(gpu, row.get("cuDevice", gpu))),
+                number=number,
                 name=str(row.get("name", "")),
-                memory_bytes=row.get("totalMemory"),
-                multiprocessors=row.get("smCount"),
+                memory_bytes=_integer(row.get("totalMemory")),
+                multiprocessors=_integer(row.get("smCount")),
                 compute_capability=f"{major}.{minor}" if major is not None else None,
-                copy_engines=row.get("asyncEngines"),
+                copy_engines=_integer(row.get("asyncEngines")),
             )
         )
     return sorted(result, key=lambda device: device.number)
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) else None

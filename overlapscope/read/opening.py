@@ -6,7 +6,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from overlapscope.errors import TraceNotFound, UnknownTraceFormat
+from overlapscope.errors import UnknownTraceFormat
 from overlapscope.model.trace import Trace
 from overlapscope.read.assemble import assemble
 from overlapscope.read.bytestream import GZIP_MAGIC, Progress, read_blocks
@@ -42,12 +42,11 @@ def open_trace(path: str | Path, *, progress: Progress | None = None) -> Trace:
         UnusableTrace: it is one, but nothing in it can be read.
     """
     path = Path(path)
-    if path.is_dir():
-        raise TraceNotFound(f"{path}: is a directory; name the trace file inside it")
     log = HealthLog()
     head = _first_bytes(path)
     if not head:
-        raise UnknownTraceFormat(f"{path}: is empty")
+        empty = path.stat().st_size == 0
+        raise UnknownTraceFormat(f"{path}: {'is empty' if empty else 'is gzip that cannot be unpacked; copy it again'}")
     if head.startswith(_SQLITE_MAGIC):
         return assemble(_open_nsys(path, log, progress))
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()

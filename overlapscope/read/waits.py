@@ -9,6 +9,8 @@ on. Where the timing does not tell and more than one stream is possible, the str
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,18 +48,22 @@ def resolve(syncs: Arrays, records: Arrays, calls: Arrays, ops: DeviceOps) -> No
 
 
 def _by_event_id(syncs: Arrays, records: Arrays, calls: Arrays, waits: Int64) -> Int64:
-    """Match waits to records of the same event; returns the waits that stay open."""
+    """Match waits to records of the same event; returns the waits that stay open.
+
+    The profiler's own pairing of a wait with a record goes first, else the last record before the wait.
+    """
     if not len(waits) or not len(records["event"]):
         return waits
-    rows_of: dict[tuple[int, int], list[int]] = {}
     issued = np.where(records["call"] == NO_ID, _NEVER, calls["start_ns"][records["call"]])
-    for row in np.argsort(issued, kind="stable").tolist():
-        rows_of.setdefault((int(records["process"][row]), int(records["event"][row])), []).append(row)
+    paired, rows_of = _records_by_event(records, issued)
     still_open = []
     for wait in waits.tolist():
-        event = int(syncs["event"][wait])
-        candidates = rows_of.get((int(syncs["process"][wait]), event), []) if event != NO_ID else []
-        row = _record_of(syncs, records, issued, wait, candidates)
+        event = (int(syncs["process"][wait]), int(syncs["event"][wait]))
+        row = paired.get((*event, int(syncs["event_sync"][wait])))
+        if row is None and event[1] != NO_ID:
+            rows = rows_of.get(event, [])
+            before = bisect_right(rows, syncs["start_ns"][wait], key=lambda candidate: issued[candidate])
+            row = rows[before - 1] if before else None
         if row is None:
             still_open.append(wait)
             continue
@@ -66,14 +72,17 @@ def _by_event_id(syncs: Arrays, records: Arrays, calls: Arrays, waits: Int64) ->
     return np.array(still_open, np.int64)
 
 
-def _record_of(syncs: Arrays, records: Arrays, issued: Int64, wait: int, candidates: list[int]) -> int | None:
-    """The record that a wait means: by the profiler's own pairing, else the last one before the wait."""
-    pairing = int(syncs["event_sync"][wait])
-    for row in candidates:
-        if pairing != NO_ID and records["event_sync"][row] == pairing:
-            return row
-    before = [row for row in candidates if issued[row] <= syncs["start_ns"][wait]]
-    return before[-1] if before else None
+def _records_by_event(
+    records: Arrays, issued: Int64
+) -> tuple[dict[tuple[int, int, int], int], dict[tuple[int, int], list[int]]]:
+    """Rows by (process, event, pairing), and by (process, event) in the order of issue."""
+    paired, rows_of = {}, defaultdict(list)
+    for row in np.argsort(issued, kind="stable").tolist():
+        event = (int(records["process"][row]), int(records["event"][row]))
+        rows_of[event].append(row)
+        if records["event_sync"][row] != NO_ID:
+            paired[*event, int(records["event_sync"][row])] = row
+    return paired, rows_of
 
 
 def _by_latest_record(syncs: Arrays, calls: Arrays, waits: Int64) -> None:
