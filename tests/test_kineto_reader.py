@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,98 @@ def test_impossible_numbers(file: Path, number: str) -> None:
     assert len(trace.kernels) == 20
     assert trace.health.has("no-time")
     assert trace.health.damaged
+
+
+def test_quotes_brackets_and_braces_in_a_name_do_not_end_the_list(file: Path) -> None:
+    for name in ('f<"a"}], int>', '"}], ', '"}]', "]}"):
+        events = [*many(10), make.kernel(5000, 7, name="BROKEN"), *many(10)]
+        trace = read(file, make.text(*events).replace("BROKEN", name))
+        assert len(trace.kernels) >= 20, name
+
+
+SEPARATORS = {
+    "no comma": "}\n{",
+    "stray bracket": "}],\n{",
+    "no brace": "},\n",
+    "two commas": "},,\n{",
+    "junk": "}, @@ \n{",
+}
+
+
+@pytest.mark.parametrize("separator", SEPARATORS.values(), ids=SEPARATORS)
+def test_a_damaged_separator_costs_at_most_one_event(file: Path, separator: str) -> None:
+    texts = [json.dumps(event) for event in many(30)]
+    joined = ",\n".join(texts[:20])[:-1] + separator + texts[20][1:] + ",\n" + ",\n".join(texts[21:])
+    trace = read(file, '{"traceEvents": [' + joined + "]}")
+    rows = len(trace.kernels) + len(trace.api_calls)
+    assert rows >= 59
+    assert rows == 60 or trace.health.damaged
+
+
+def test_many_objects_among_the_arguments(file: Path) -> None:
+    trace = read(file, make.text(*many(3, inputs=[{"name": number} for number in range(500)])))
+    assert len(trace.kernels) == 3
+    assert not trace.health.damaged
+
+
+def test_events_that_start_with_another_key(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 200)
+    monkeypatch.setattr(bytestream, "BLOCK_BYTES", 100)
+    events = [{"sf": 1} | event for event in many(100)]
+    trace = read(file, make.text(*events))
+    assert len(trace.kernels) == 100
+    assert not trace.health.damaged
+
+
+@pytest.mark.parametrize("follows", [', "deviceProperties": [{"id": 0, "na', "", ", 5"])
+def test_a_file_cut_behind_its_events_says_so(file: Path, follows: str) -> None:
+    trace = read(file, '{"traceEvents": [' + ",".join(json.dumps(event) for event in many(5)) + "]" + follows)
+    assert len(trace.kernels) == 5
+    assert trace.health.damaged
+
+
+def test_two_traces_in_one_file_say_so(file: Path) -> None:
+    trace = read(file, make.text(*many(5)) + make.text(*many(5)))
+    assert len(trace.kernels) == 5
+    assert trace.health.has("second-trace")
+    assert trace.health.damaged
+
+
+def test_events_without_their_phase_are_counted(file: Path) -> None:
+    events = many(5)
+    events[1] = events[1] | {"ph": "Q"}
+    trace = read(file, make.text(*events))
+    assert len(trace.kernels) == 4
+    assert trace.health.has("no-phase")
+    assert trace.health.damaged
+
+
+def test_numbers_too_large_for_their_column_are_not_known(file: Path) -> None:
+    trace = read(file, make.text(make.call(0, 1), make.kernel(5, 5, device=2**32), make.kernel(5, 5, device=2**31)))
+    assert trace.kernels.device.tolist() == [-1, -1]
+    assert trace.health.has("no-device")
+
+
+@pytest.mark.parametrize("pid", ["1" * 100_000 + "x", "a" * 1_000_000])
+def test_absurd_strings_cost_no_time(file: Path, pid: str) -> None:
+    assert len(read(file, make.text(*many(200), make.kernel(1, 1) | {"pid": pid, "args": {}})).kernels) == 201
+
+
+def test_lone_surrogates_stay_printable(file: Path) -> None:
+    text = make.text(*many(3)).replace('"k"', '"a\\ud800b"', 1).replace('"cbid"', '"\\ud800"', 1)
+    trace = read(file, text)
+    assert len(trace.kernels) == 3
+    "".join(trace.names.values).encode("utf-8")
+
+
+def test_fifos_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(TraceNotFound, match="no regular file"):
+        open_trace(tmp_path / "fifo")
+    with pytest.raises(TraceNotFound):
+        open_trace(tmp_path / ("x" * 300))
+    with pytest.raises(TraceNotFound):
+        open_trace("a\0b")
 
 
 def test_an_unreadable_event_is_lost_alone(file: Path) -> None:

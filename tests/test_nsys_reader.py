@@ -213,3 +213,23 @@ def test_times_are_taken_as_they_are(file: Path) -> None:
     trace = open_trace(make.write(file, {KERNEL: [make.work(start, start + 3)]}, STRINGS))
     assert trace.kernels.start_ns.dtype == np.int64
     assert trace.kernels.start_ns.tolist() == [start]
+
+
+def test_times_that_are_no_numbers_are_no_times(file: Path) -> None:
+    rows = [make.work(100, 200), make.work("1000.5", 2000), make.work("12:34", 99), make.work(None, 5)]  # type: ignore[arg-type]
+    trace = open_trace(make.write(file, {KERNEL: rows}, STRINGS))
+    assert trace.kernels.start_ns.tolist() == [100]
+    assert trace.health.damaged
+
+
+def test_metadata_of_wrong_types_is_not_known(file: Path) -> None:
+    tables = {
+        "TARGET_INFO_GPU": [
+            {"id": 0, "name": None, "cuDevice": "x", "smCount": b"1"},
+            {"id": 1, "name": "G", "cuDevice": 1},
+        ],
+        "ThreadNames": [{"globalTid": "x"}],
+        KERNEL: [make.work(1, 2)],
+    }
+    trace = open_trace(make.write(file, tables, STRINGS))
+    assert [device.number for device in trace.metadata.devices] == [1]

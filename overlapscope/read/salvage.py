@@ -20,6 +20,7 @@ _MEND_LIMIT = 1 << 16  # no event worth mending is longer
 _SPACE = ord(" ")
 _NEXT_EVENT = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:')
 _PIECE_END = re.compile(r'\}(?=\s*,\s*\{\s*"(?:' + EVENT_KEYS.decode() + r')"\s*:|\s*,?\s*\]\s*(?:\Z|\}|,\s*"))')
+_PHASE = re.compile(r'"ph"\s*:\s*"[A-Za-z]"')
 _BETWEEN = re.compile(r"[\s,]*")
 _LIST_END = re.compile(r'\]\s*(?=\Z|\}|,\s*"(?:[^"\\]|\\.)*"\s*:)', re.DOTALL)
 _OBJECT_THEN_LIST_END = re.compile(rb'\}\s*,?\s*(\])\s*(?=\Z|\}|,\s*")')
@@ -60,9 +61,11 @@ def split_end(chunk: bytes, *, exact: bool) -> Rescue | None:
     """Decode a chunk that holds whole events and then the end of their list; None when it is no such chunk."""
     ends = list(_OBJECT_THEN_LIST_END.finditer(chunk))[-_MOST_ENDS:]
     for end in reversed(ends):
-        text = chunk[: end.start() + 1]
+        text, trailer = chunk[: end.start() + 1], chunk[end.end(1) :]
+        if _more_events(trailer.decode("utf-8", "replace"), 0):
+            continue
         try:
-            return Rescue(decode(text, exact=exact), trailer=chunk[end.end(1) :])
+            return Rescue(decode(text, exact=exact), trailer=trailer)
         except DecodeError:
             continue
     return None
@@ -80,8 +83,7 @@ def rescue(chunk: bytes, *, exact: bool, final: bool = False) -> Rescue:
     text = chunk.decode("utf-8", "replace")
     position = _after_separator(text, 0)
     while position < len(text):
-        ended = _LIST_END.match(text, position)
-        if ended:
+        if _LIST_END.match(text, position) and not _more_events(text, position):
             result.trailer = text[position + 1 :].encode("utf-8", "replace")
             break
         following = _take(text, position, result, exact=exact, final=final)
@@ -90,6 +92,12 @@ def rescue(chunk: bytes, *, exact: bool, final: bool = False) -> Rescue:
             break
         position = _after_separator(text, following)
     return result
+
+
+def _more_events(text: str, position: int) -> bool:
+    """Whether events of the same list follow a closing bracket, which then was none of the list's own."""
+    found = _PHASE.search(text, position)
+    return found is not None and '"traceEvents"' not in text[position : found.start()]
 
 
 def _after_separator(text: str, position: int) -> int:
