@@ -16,6 +16,7 @@ from overlapscope.measure.groups import group_copies
 from overlapscope.measure.host import host_blocking, plain_enqueue_ns
 from overlapscope.measure.launches import launch_figures, queue_depth
 from overlapscope.measure.places import innermost
+from overlapscope.measure.ranges import figures_by_range
 from overlapscope.measure.staging import StagingConfig, staging
 from overlapscope.measure.windows import of_range, whole
 from overlapscope.model.trace import Trace
@@ -188,6 +189,94 @@ def test_a_window_cuts_copies_at_its_edge(path: Path) -> None:
     window = of_range(trace, "r")
     (group,) = group_copies(trace, copy_facts(trace, window), window, ("direction",))
     assert (group.count, group.size_bytes, group.total_ns, group.hidden_ns) == (1, 9, 10 * US, 5 * US)
+
+
+def test_figures_by_range(path: Path) -> None:
+    trace = read(
+        path,
+        make.annotation("outer", 0, 300),
+        make.annotation("inner", 0, 100),
+        make.annotation("inner", 150, 50),
+        make.annotation("elsewhere", 0, 50, pid=2, tid=2),
+        make.call(10, 1, correlation=1),
+        make.call(160, 1, name=MEMCPY, correlation=2),
+        make.kernel(20, 100, correlation=1),
+        make.copy(165, 100, correlation=2),
+    )
+    figures = {entry.name: entry for entry in figures_by_range(trace)}
+    inner = figures["inner"]
+    assert (inner.occurrences, inner.wall_ns) == (2, (120 + 115) * US)
+    assert (inner.kernel_busy_ns, inner.copy_busy_ns, inner.overlap_ns) == (100 * US, 100 * US, 0)
+    assert inner.idle_ns == (20 + 15) * US
+    assert (figures["outer"].kernel_busy_ns, figures["outer"].copy_busy_ns) == (100 * US, 100 * US)
+    assert figures["elsewhere"].kernel_busy_ns == 0, "another process's range has no share in this one's device"
+    assert [entry.name for entry in figures_by_range(trace)] == ["outer", "inner", "elsewhere"]
+
+
+def test_idle_within_a_range_is_all_its_time_without_work(path: Path) -> None:
+    """Two occurrences of 100 us with 30 us of kernels each; the 800 us between them are no part of it."""
+    trace = read(
+        path,
+        make.annotation("step", 0, 100),
+        make.annotation("step", 900, 100),
+        make.call(20, 5, correlation=1),
+        make.call(920, 5, correlation=2),
+        make.kernel(30, 30, correlation=1),
+        make.kernel(930, 30, correlation=2),
+    )
+    active = activity(trace, KEY, of_range(trace, "step"))
+    assert (active.span_ns, active.idle.total_ns) == (200 * US, 140 * US)
+    found = idle_causes(trace, active)
+    assert found.total_ns == 140 * US
+    assert found.no_work_left_ns == 40 * US
+    assert kernel_gap_causes(trace, active).total_ns == 140 * US
+
+
+def test_a_range_is_its_own_process_s(path: Path) -> None:
+    trace = read(
+        path,
+        make.annotation("r", 0, 100, pid=1),
+        make.call(10, 1, correlation=1, pid=1),
+        make.call(10, 1, correlation=101, pid=2, tid=2),
+        make.kernel(20, 30, correlation=1),
+        make.kernel(20, 70, device=1, correlation=101),
+    )
+    window = of_range(trace, "r")
+    assert activity(trace, DeviceKey(1, 0), window).kernels.total_ns == 30 * US
+    assert activity(trace, DeviceKey(2, 1), window).kernels.total_ns == 0
+
+
+def test_held_time_is_cut_to_the_window(path: Path) -> None:
+    trace = read(
+        path,
+        make.annotation("r", 900, 200),
+        make.call(0, 1000, name=MEMCPY, correlation=1),
+        make.copy(5, 990, correlation=1, size=10_000_000),
+        make.call(1050, 5, correlation=2),
+        make.kernel(1060, 5, correlation=2),
+    )
+    window = of_range(trace, "r")
+    assert copy_facts(trace, window).held_ns.tolist() == [100 * US]
+    (group,) = group_copies(trace, copy_facts(trace, window), window, ("memory",))
+    assert (group.total_ns, group.whole_ns, group.held_ns) == (95 * US, 990 * US, 100 * US)
+
+
+def test_held_is_found_where_every_launch_waits(path: Path) -> None:
+    """CUDA_LAUNCH_BLOCKING: no launch of the trace is a plain one."""
+    events = [make.call(100_000 * number, 5000, correlation=number + 1) for number in range(5)]
+    trace = read(
+        path, *events, make.call(50_000, 6000, name=MEMCPY, correlation=9), make.copy(50_010, 5980, correlation=9)
+    )
+    assert plain_enqueue_ns(trace) == 20 * US
+    assert copy_facts(trace, whole(trace)).held_ns.tolist() == [5980 * US]
+
+
+def test_unknown_sizes_are_unknown(path: Path) -> None:
+    event = make.copy(5, 5)
+    del event["args"]["bytes"]
+    trace = read(path, event)
+    (group,) = group_copies(trace, copy_facts(trace, whole(trace)), whole(trace), ("direction",))
+    assert (group.size_bytes, group.unsized) == (None, 1)
 
 
 def test_no_ranges_at_all_says_how_to_get_some(path: Path) -> None:

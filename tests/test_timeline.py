@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 
-from overlapscope.plot.lanes import Bars, Lane, LaneKind, Style, binned, for_pixels, lanes
+from overlapscope.plot.lanes import Bars, Lane, LaneKind, Style, binned, for_pixels, lanes, work_window
 from overlapscope.plot.style import LOOKS
 from overlapscope.plot.timeline import draw_timeline, save_timeline
 from overlapscope.read.opening import open_trace
@@ -88,8 +88,39 @@ def test_short_copies_neither_vanish_nor_look_long() -> None:
 def test_the_overlap_strip_shows_what_fills_most_of_a_pixel() -> None:
     start = np.arange(100, dtype=np.int64) * 10
     hidden, exposed = Bars(Style.HIDDEN, start, start + 7), Bars(Style.EXPOSED, start + 7, start + 10)
-    shown = binned(Lane(LaneKind.OVERLAP, "", "", (hidden, exposed)), 0, 1000, 20)
-    assert [bars.style for bars in shown.bars] == [Style.HIDDEN]
+    main, minor = binned(Lane(LaneKind.OVERLAP, "", "", (hidden, exposed)), 0, 1000, 20)
+    assert [bars.style for bars in main.bars] == [Style.HIDDEN]
+    assert [bars.style for bars in minor.bars] == [Style.EXPOSED]
+
+
+def test_copy_lanes_are_kept_and_missing_ones_are_named(tmp_path: Path) -> None:
+    events = []
+    for device in range(8):
+        events += [make.kernel(0, 100, device=device, stream=stream) for stream in (7, 8, 9)]
+        events.append(make.copy(10, 5, device=device, stream=20))
+    found = lanes(open_trace(make.write(tmp_path / "t.json", *events)))
+    copies = [lane for lane in found if lane.title.endswith("stream 20")]
+    assert len(copies) == 8
+    assert "16 streams not shown" in [lane.title for lane in found if lane.kind is LaneKind.NOTE]
+
+
+def test_thin_pageable_copies_are_drawn_in_their_colour(tmp_path: Path) -> None:
+    """No white edge or hatch on bars too thin to show one."""
+    events = [make.kernel(0, 10_000), *[make.copy(1000 * number, 20) for number in range(10)]]
+    axes = draw_timeline(open_trace(make.write(tmp_path / "t.json", *events)))
+    color = mpl.colors.to_rgba(LOOKS[Style.HTOD_PAGEABLE].color)
+    thin = [item for item in axes.collections if tuple(item.get_facecolor()[0]) == color]
+    assert sum(len(item.get_paths()) for item in thin) == 10
+    assert all(not item.get_hatch() and not item.get_linewidth()[0] for item in thin)
+    mpl.pyplot.close(axes.figure)
+
+
+def test_the_default_window_is_that_of_device_work(tmp_path: Path) -> None:
+    trace = open_trace(
+        make.write(tmp_path / "t.json", make.cpu_op("setup", 0, 9000), make.call(5000, 2, correlation=1),
+                   make.kernel(5010, 90, correlation=1))
+    )  # fmt: skip
+    assert work_window(trace) == (5000 * US, 5100 * US)
 
 
 def test_drawing_returns_axes_with_everything_on_them() -> None:

@@ -148,7 +148,7 @@ def _draw(result: Audit, figure: Path) -> None:
     from overlapscope.plot.timeline import save_timeline
 
     window = result.window
-    save_timeline(result.trace, figure, window=(window.first_ns, window.last_ns))
+    save_timeline(result.trace, figure, (window.first_ns, window.last_ns) if window.name is not None else None)
 
 
 def _complain(error: OverlapscopeError, *, debug: bool) -> None:

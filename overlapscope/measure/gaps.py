@@ -78,7 +78,7 @@ def idle_causes(trace: Trace, activity: Activity, config: HostConfig = DEFAULT) 
 
 
 def kernel_gap_causes(trace: Trace, activity: Activity, config: HostConfig = DEFAULT) -> GapCauses:
-    """Attribute the time of the device's extent in which no kernel ran, up to the end of its last kernel.
+    """Attribute the time of the device's extent in which no kernel ran.
 
     Without kernels in the window there is nothing that could have waited, and all causes are zero.
     """

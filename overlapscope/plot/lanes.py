@@ -45,6 +45,17 @@ class Style(StrEnum):
     KERNELS_ONLY = "kernels only"
 
 
+_COPIES = frozenset(
+    (
+        Style.HTOD_PAGEABLE,
+        Style.HTOD_PINNED,
+        Style.DTOH_PAGEABLE,
+        Style.DTOH_PINNED,
+        Style.COPY_ON_DEVICE,
+        Style.COPY_OTHER,
+    )
+)
+_HELD = frozenset((Style.HELD_COPY,))
 _SYNCS = (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, ApiKind.DEVICE_SYNC)
 
 
@@ -55,6 +66,7 @@ class LaneKind(StrEnum):
     THREAD = "thread"
     STREAM = "stream"
     OVERLAP = "overlap"
+    NOTE = "note"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,42 +88,64 @@ class Lane:
     group: str
     bars: tuple[Bars, ...]
 
-    @property
-    def busy_ns(self) -> int:
-        """Time covered by its bars."""
-        return sum(int((bars.end_ns - bars.start_ns).sum()) for bars in self.bars)
+    def busy_ns(self, styles: frozenset[Style] | None = None) -> int:
+        """Time covered by its bars, or by those of some styles."""
+        wanted = [bars for bars in self.bars if styles is None or bars.style in styles]
+        return sum(int((bars.end_ns - bars.start_ns).sum()) for bars in wanted)
 
 
 @dataclass(frozen=True)
 class LaneConfig:
-    """How many lanes a figure may have.
+    """How many lanes a figure may have; one with more cannot be read.
 
-    ``range_depth``: rows of nested ranges per thread, outermost first. ``most_streams`` and
-    ``most_threads``: lanes of each kind, the busiest; a figure with more cannot be read.
+    ``range_depth``: rows of nested ranges per thread, outermost first. ``most_range_threads``: threads
+    whose ranges are shown. ``most_streams``: lanes of streams, those with copies first. ``most_threads``:
+    lanes of host threads, those that were held longest first.
     """
 
     range_depth: int = 3
+    most_range_threads: int = 2
     most_streams: int = 16
     most_threads: int = 6
 
 
 def lanes(trace: Trace, window: tuple[int, int] | None = None, config: LaneConfig = LaneConfig()) -> list[Lane]:
     """The lanes of ``trace`` in [start, end) of ``window``, in ns; of all of it without one."""
-    first, last = window if window is not None else (trace.start_ns, trace.end_ns)
-    threads = _busiest([lane for lane in _thread_lanes(trace, first, last) if lane.bars], config.most_threads)
-    streams = _busiest([lane for lane in _stream_lanes(trace, first, last) if lane.bars], config.most_streams)
+    first, last = window if window is not None else work_window(trace)
+    threads = [lane for lane in _thread_lanes(trace, first, last) if lane.bars]
+    streams = [lane for lane in _stream_lanes(trace, first, last) if lane.bars]
     return [
-        *_range_lanes(trace, first, last, config.range_depth),
-        *threads,
-        *streams,
+        *_range_lanes(trace, first, last, config),
+        *_first_lanes(threads, config.most_threads, _HELD, "threads"),
+        *_first_lanes(streams, config.most_streams, _COPIES, "streams"),
         *_overlap_lanes(trace, first, last),
     ]
 
 
-def _busiest(found: list[Lane], most: int) -> list[Lane]:
-    """The busiest lanes, in the order in which they were found."""
-    keep = sorted(range(len(found)), key=lambda index: -found[index].busy_ns)[:most]
-    return [found[index] for index in sorted(keep)]
+def work_window(trace: Trace) -> tuple[int, int]:
+    """From the first call that issued device work, or that work, to the last work; everything without any."""
+    tables = [table for table in (trace.kernels, trace.copies, trace.memsets) if len(table)]
+    if not tables:
+        return trace.start_ns, trace.end_ns
+    first = min(int(table.start_ns.min()) for table in tables)
+    for table in tables:
+        calls = table.call[table.call != NO_ID]
+        first = min(first, int(trace.api_calls.start_ns[calls].min())) if len(calls) else first
+    return first, max(int(table.end_ns.max()) for table in tables)
+
+
+def _first_lanes(found: list[Lane], most: int, wanted: frozenset[Style], what: str) -> list[Lane]:
+    """Those with most of the wanted styles, then the busiest, in their order; and a note of those left out."""
+
+    def rank(index: int) -> tuple[int, int]:
+        return -found[index].busy_ns(wanted), -found[index].busy_ns()
+
+    keep = sorted(sorted(range(len(found)), key=rank)[:most])
+    shown = [found[index] for index in keep]
+    left_out = len(found) - len(shown)
+    if left_out:
+        shown.append(Lane(LaneKind.NOTE, f"{left_out} {what} not shown", shown[-1].group, ()))
+    return shown
 
 
 def _bars(table: Timed, rows: Bool, style: Style, first: int, last: int, labels: list[str] | None = None) -> list[Bars]:
@@ -128,15 +162,16 @@ def _span_bars(spans: Spans, style: Style) -> list[Bars]:
     return [Bars(style, spans.start_ns, spans.end_ns)] if len(spans) else []
 
 
-def _range_lanes(trace: Trace, first: int, last: int, depth: int) -> Iterator[Lane]:
+def _range_lanes(trace: Trace, first: int, last: int, config: LaneConfig) -> Iterator[Lane]:
     shown = (trace.ranges.end_ns > first) & (trace.ranges.start_ns < last)
     table = trace.ranges.take(shown)
     names = trace.names.decode(table.name_id)
     places = _places(table)
-    for process, thread in places:
+    counts = {place: int(((table.process == place[0]) & (table.thread == place[1])).sum()) for place in places}
+    for process, thread in sorted(sorted(places, key=lambda place: -counts[place])[: config.most_range_threads]):
         mine = (table.process == process) & (table.thread == thread)
         levels = _levels(table.start_ns[mine], table.end_ns[mine])
-        for level in range(min(depth, int(levels.max(initial=-1)) + 1)):
+        for level in range(min(config.range_depth, int(levels.max(initial=-1)) + 1)):
             rows = np.zeros(len(table), np.bool_)
             rows[np.flatnonzero(mine)[levels == level]] = True
             bars = _bars(table, rows, Style.RANGE, first, last, names)
@@ -275,8 +310,8 @@ def for_pixels(bars: Bars, first: int, last: int, pixels: int) -> tuple[Bars, Ba
     )
 
 
-def binned(lane: Lane, first: int, last: int, bins: int) -> Lane:
-    """A lane whose bars exclude each other, for a picture: each of ``bins`` shows what fills most of it.
+def binned(lane: Lane, first: int, last: int, bins: int) -> tuple[Lane, Lane]:
+    """A lane whose bars exclude each other, for a picture: what fills most of each bin, and what else is in it.
 
     Without this, thousands of slivers drawn a pixel wide would cover each other and show a false share.
     """
@@ -284,8 +319,9 @@ def binned(lane: Lane, first: int, last: int, bins: int) -> Lane:
     filled = np.stack([covered(edges[:-1], edges[1:], union(bars.start_ns, bars.end_ns)) for bars in lane.bars])
     empty = (edges[1:] - edges[:-1]) - filled.sum(axis=0)
     most = np.argmax(np.vstack([empty, filled]), axis=0) - 1
-    shown = []
+    main, minor = [], []
     for number, bars in enumerate(lane.bars):
-        mine = most == number
-        shown += _span_bars(union(edges[:-1][mine], edges[1:][mine]), bars.style)
-    return Lane(lane.kind, lane.title, lane.group, tuple(shown))
+        main += _span_bars(union(edges[:-1][most == number], edges[1:][most == number]), bars.style)
+        less = (most != number) & (filled[number] > 0)
+        minor += _span_bars(union(edges[:-1][less], edges[1:][less]), bars.style)
+    return Lane(lane.kind, lane.title, lane.group, tuple(main)), Lane(lane.kind, lane.title, lane.group, tuple(minor))

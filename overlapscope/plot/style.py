@@ -15,7 +15,7 @@ Width = Literal["column", "page"]
 
 @dataclass(frozen=True)
 class Look:
-    """Fill and hatch of a bar."""
+    """Fill and hatch of a bar. A hatch is drawn in white, and only where a bar is wide enough to show it."""
 
     color: str
     hatch: str = ""
@@ -24,13 +24,13 @@ class Look:
 
 LOOKS: dict[Style, Look] = {
     Style.RANGE: Look("#DFE5ED"),
-    Style.CALL: Look("#9AA3AF"),
+    Style.CALL: Look("#C3CAD4"),
     Style.HELD_COPY: Look("#7A1F3D"),
     Style.HELD_SYNC: Look("#E9D8A6"),
-    Style.HELD_OTHER: Look("#6B7280"),
-    Style.KERNEL: Look("#A9B4C2"),
-    Style.COLLECTIVE: Look("#4B5563"),
-    Style.MEMSET: Look("#111827", height=0.5),
+    Style.HELD_OTHER: Look("#A67C52"),
+    Style.KERNEL: Look("#9DA9BA"),
+    Style.COLLECTIVE: Look("#3B4A63"),
+    Style.MEMSET: Look("#5E548E", height=0.5),
     Style.HTOD_PAGEABLE: Look("#D55E00", "//////"),
     Style.HTOD_PINNED: Look("#0072B2"),
     Style.DTOH_PAGEABLE: Look("#E69F00", "\\\\\\\\\\\\"),
@@ -38,8 +38,8 @@ LOOKS: dict[Style, Look] = {
     Style.COPY_ON_DEVICE: Look("#CC79A7"),
     Style.COPY_OTHER: Look("#F0E442"),
     Style.HIDDEN: Look("#009E73", height=1.0),
-    Style.EXPOSED: Look("#D55E00", height=1.0),
-    Style.KERNELS_ONLY: Look("#D6DCE4", height=1.0),
+    Style.EXPOSED: Look("#111111", height=1.0),
+    Style.KERNELS_ONLY: Look("#DDE1E7", height=1.0),
 }
 
 WIDTHS_IN: dict[Width, float] = {"column": 3.5, "page": 7.16}

@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from overlapscope.errors import OutputError
+from overlapscope.model.columns import Bool
 from overlapscope.model.trace import Trace
-from overlapscope.plot.lanes import Bars, Lane, LaneKind, Style, binned, for_pixels, lanes
+from overlapscope.plot.lanes import Bars, Lane, LaneKind, Style, binned, for_pixels, lanes, work_window
 from overlapscope.plot.style import LOOKS, RC, WIDTHS_IN, Width
 from overlapscope.words import safe
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Window = tuple[int, int]
+Place = tuple[float, float]
+"""Centre and height of bars on the y axis."""
 
 _DOTS_PER_IN = 300  # of pixel files; nothing finer is drawn in vector files either
 _LANE_IN = 0.17
@@ -31,7 +34,15 @@ _GROUP_GAP = 0.45  # lanes of free space between groups
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 _SUFFIXES = (".png", ".svg", ".pdf")
 _CHAR_IN = 0.062  # width of a character of the small font
-_HEIGHTS = {LaneKind.RANGES: 0.85, LaneKind.THREAD: 1.0, LaneKind.STREAM: 1.0, LaneKind.OVERLAP: 0.75}
+_HEIGHTS = {
+    LaneKind.RANGES: 0.85,
+    LaneKind.THREAD: 1.0,
+    LaneKind.STREAM: 1.0,
+    LaneKind.OVERLAP: 0.75,
+    LaneKind.NOTE: 0.8,
+}
+_HATCH_IN = 0.04  # width from which on a bar can show a hatch
+_SHORTEST_NAME = 4  # characters of a name that still say something
 _SLIGHT = 0.4  # height, of its lane, of a mark for bars too thin to draw
 
 
@@ -42,14 +53,15 @@ def draw_timeline(
 
     Args:
         trace: any trace.
-        window: (start, end) in ns on the trace's clock; all of it without one.
+        window: (start, end) in ns on the trace's clock; without one, from the first call that issues device
+            work to the end of that work.
         ax: axes to draw into; made, in a figure of the right size, without one.
         width: ``"column"`` (3.5 in) or ``"page"`` (7.16 in) of a two-column paper, for a figure made here.
 
     Returns:
         The axes. The time axis starts at 0 at the window's start.
     """
-    window = window or (trace.start_ns, trace.end_ns)
+    window = window or work_window(trace)
     shown = lanes(trace, window)
     with mpl.rc_context(RC):
         if ax is None:
@@ -69,7 +81,7 @@ def save_timeline(trace: Trace, path: str | Path, window: Window | None = None, 
     """
     path = Path(path)
     check_suffix(path)
-    window = window or (trace.start_ns, trace.end_ns)
+    window = window or work_window(trace)
     shown = lanes(trace, window)
     with mpl.rc_context(RC):
         figure = Figure(figsize=_size(shown, width), layout="constrained")
@@ -129,11 +141,13 @@ def _draw(ax: Axes, shown: Sequence[Lane], window: Window) -> None:
     for lane, height in _rows(shown):
         own = _HEIGHTS[lane.kind]
         centre = top - (height - own) - own / 2
-        visible = binned(lane, first, last, pixels) if lane.kind is LaneKind.OVERLAP else lane
-        for bars in visible.bars:
-            full, slight = for_pixels(bars, first, last, pixels)
-            _draw_bars(ax, full, centre, own, first, scale)
-            _draw_bars(ax, slight, centre - own * _SLIGHT / 2, own * _SLIGHT, first, scale)
+        if lane.kind is LaneKind.OVERLAP:
+            _draw_strip(ax, lane, (centre, own), window, scale, pixels)
+        else:
+            for bars in lane.bars:
+                full, slight = for_pixels(bars, first, last, pixels)
+                _draw_bars(ax, full, (centre, own), window, scale)
+                _draw_bars(ax, slight, (centre - own * _SLIGHT / 2, own * _SLIGHT), window, scale)
         if lane.kind is LaneKind.RANGES:
             _label_ranges(ax, lane, centre, window, scale)
         ticks.append((centre, lane))
@@ -148,24 +162,44 @@ def _draw(ax: Axes, shown: Sequence[Lane], window: Window) -> None:
     _legend(ax, shown)
 
 
-def _draw_bars(ax: Axes, bars: Bars, centre: float, lane_height: float, first: int, scale: float) -> None:
+def _draw_strip(ax: Axes, lane: Lane, place: Place, window: Window, scale: float, pixels: int) -> None:
+    """The overlap strip: each pixel by what fills most of it, and copies that fill less of it as low marks."""
+    centre, height = place
+    main, minor = binned(lane, *window, pixels)
+    for bars in main.bars:
+        _draw_bars(ax, bars, place, window, scale)
+    for bars in minor.bars:
+        if bars.style is not Style.KERNELS_ONLY:
+            _draw_bars(ax, bars, (centre - height * (1 - _SLIGHT) / 2, height * _SLIGHT), window, scale)
+
+
+def _draw_bars(ax: Axes, bars: Bars, place: Place, window: Window, scale: float) -> None:
     if not len(bars.start_ns):
         return
     look = LOOKS[bars.style]
-    left, right = (bars.start_ns - first) / scale, (bars.end_ns - first) / scale
-    half = look.height * lane_height / 2
-    low, high = np.full(len(left), centre - half), np.full(len(left), centre + half)
-    corners = np.stack([left, low, left, high, right, high, right, low], axis=1).reshape(-1, 4, 2)
+    wide_ns = _HATCH_IN * (window[1] - window[0]) / (ax.get_window_extent().width / ax.figure.dpi)
+    wide = bars.end_ns - bars.start_ns >= wide_ns
     framed = bars.style is Style.RANGE or bool(look.hatch)
-    ax.add_collection(
-        PolyCollection(
-            list(corners),
-            facecolor=look.color,
-            edgecolor="white" if framed else "none",
-            linewidth=0.3 if framed else 0.0,
-            hatch=look.hatch or None,
-        )
-    )
+    # White edges and hatches would erase what is thinner than they are.
+    for rows, frame in ((wide, framed), (~wide, False)):
+        if rows.any():
+            corners = _corners(bars, rows, place, look.height, window[0], scale)
+            ax.add_collection(
+                PolyCollection(
+                    corners,
+                    facecolor=look.color,
+                    edgecolor="white" if frame else "none",
+                    linewidth=0.3 if frame else 0.0,
+                    hatch=look.hatch if frame and look.hatch else None,
+                )
+            )
+
+
+def _corners(bars: Bars, rows: Bool, place: Place, share: float, first: int, scale: float) -> list[Any]:
+    centre, height = place
+    left, right = (bars.start_ns[rows] - first) / scale, (bars.end_ns[rows] - first) / scale
+    low, high = np.full(len(left), centre - share * height / 2), np.full(len(left), centre + share * height / 2)
+    return list(np.stack([left, low, left, high, right, high, right, low], axis=1).reshape(-1, 4, 2))
 
 
 def _label_ranges(ax: Axes, lane: Lane, centre: float, window: Window, scale: float) -> None:
@@ -175,8 +209,8 @@ def _label_ranges(ax: Axes, lane: Lane, centre: float, window: Window, scale: fl
     for bars in lane.bars:
         for start, end, name in zip(bars.start_ns.tolist(), bars.end_ns.tolist(), bars.labels, strict=False):
             room = int((end - start) * per_ns / _CHAR_IN)
-            text = safe(name)
-            if len(text) <= room:
+            text = safe(name, room) if room >= _SHORTEST_NAME else ""
+            if text:
                 middle = ((start + end) / 2 - window[0]) / scale
                 ax.text(middle, centre, text, ha="center", va="center", fontsize=5.5, clip_on=True, parse_math=False)
 

@@ -14,6 +14,7 @@ from overlapscope.measure.gaps import idle_causes, kernel_gap_causes
 from overlapscope.measure.groups import group_copies
 from overlapscope.measure.host import DEFAULT, HostConfig, host_blocking
 from overlapscope.measure.launches import launch_figures
+from overlapscope.measure.ranges import figures_by_range
 from overlapscope.measure.spans import Spans, contains, covered
 from overlapscope.measure.staging import StagingConfig, staging
 from overlapscope.measure.windows import Window, of_range, whole
@@ -30,9 +31,11 @@ class AuditConfig:
     """How much is listed, and the thresholds of what is measured.
 
     ``costly_copies``: how many of the most expensive copies are listed; a screen holds about ten.
+    ``longest_ranges``: how many range names are listed; programs that name every operator have thousands.
     """
 
     costly_copies: int = 10
+    longest_ranges: int = 50
     host: HostConfig = DEFAULT
     staging: StagingConfig = StagingConfig()
 
@@ -61,6 +64,7 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
         occurrences=_occurrences(window, devices),
         devices=devices,
         host_blocking=blocking,
+        ranges=figures_by_range(trace, trace.ranges.take(_inside(trace.ranges, window)))[: config.longest_ranges],
         costly=_costly(trace, facts, window, config.costly_copies),
         counts=counts,
         verdict=verdict(

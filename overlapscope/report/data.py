@@ -13,6 +13,7 @@ from overlapscope.measure.gaps import GapCauses
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
 from overlapscope.measure.launches import LaunchFigures
+from overlapscope.measure.ranges import RangeFigures
 from overlapscope.measure.staging import Staging
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID
@@ -132,6 +133,7 @@ class Audit:
     occurrences: tuple[Occurrence, ...]
     devices: tuple[DeviceAudit, ...]
     host_blocking: tuple[HostBlocking, ...]
+    ranges: tuple[RangeFigures, ...]
     costly: tuple[CostlyCopy, ...]
     counts: dict[str, int]
     verdict: str
@@ -149,6 +151,7 @@ class Audit:
                 asdict(row) | {"process": _known(row.process), "thread": _known(row.thread)}
                 for row in self.host_blocking
             ],
+            "ranges": [asdict(entry) for entry in self.ranges],
             "costly_copies": [asdict(copy) for copy in self.costly],
             "counts": self.counts,
             "verdict": self.verdict,
