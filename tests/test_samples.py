@@ -15,7 +15,6 @@ from overlapscope.workloads.gemm_copy import Variant, variants
 from tests.conftest import CASES, SAMPLES
 
 ALL = list(variants())
-BOTH = [variant for variant in ALL if not variant.blocking]
 TRUTH = json.loads((SAMPLES / "truth.json").read_text())["unprofiled_wall"]
 
 
@@ -48,7 +47,7 @@ def test_the_recorded_wall_is_near_the_unprofiled_one(variant: Variant) -> None:
     assert audited(variant).window.wall_ns / 1e6 == pytest.approx(truth["median_ms"], rel=0.15)
 
 
-@pytest.mark.parametrize("variant", BOTH, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", ALL, ids=lambda variant: variant.name)
 def test_both_profilers_tell_the_same_story(variant: Variant) -> None:
     kineto, nsys = audited(variant), audited(variant, "sqlite.gz")
     for result in (kineto, nsys):
@@ -60,15 +59,17 @@ def test_both_profilers_tell_the_same_story(variant: Variant) -> None:
     ]
     assert story[0] == story[1]
     assert [vars(row) for row in one.streams] == [vars(row) for row in other.streams]
-    first, second = (device.activity.hidden_fraction for device in (one, other))
-    assert first == pytest.approx(second, abs=0.06), "one run against another"
+    # A pageable copy's speed scatters from run to run, and with it the hidden share; the time that a copy and
+    # a kernel run at once is set by the kernels.
+    first, second = (device.activity.overlap.total_ns for device in (one, other))
+    assert first == pytest.approx(second, rel=0.05), "one run against another"
     names = [{trace.names[number] for number in trace.ranges.name_id} for trace in (kineto.trace, nsys.trace)]
     assert {"gemm_copy", "round", "copy", "matmul"} <= names[0] & names[1]
 
 
 def test_held_host_time_follows_the_memory_kind() -> None:
     """Pageable copies hold the host for as long as they take; pinned ones do not."""
-    for variant in BOTH:
+    for variant in ALL:
         (device,) = audited(variant).devices
         (group,) = device.directions
         if variant.memory == "pageable":
