@@ -82,11 +82,11 @@ class Activity:
 
 def device_keys(trace: Trace) -> list[DeviceKey]:
     """Every device with work on it, in order."""
-    pairs = {
-        (int(process), int(device))
-        for table in (trace.kernels, trace.copies, trace.memsets)
-        for process, device in np.unique(np.stack([table.process, table.device.astype(np.int64)]), axis=1).T.tolist()
-    }
+    pairs = set()
+    for table in (trace.kernels, trace.copies, trace.memsets):
+        for process in np.unique(table.process).tolist():
+            devices = np.unique(table.device[table.process == process])
+            pairs.update((process, device) for device in devices.tolist())
     return [DeviceKey(*pair) for pair in sorted(pairs)]
 
 

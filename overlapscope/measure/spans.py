@@ -78,16 +78,25 @@ def profile(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
 
 def intersect(one: Spans, other: Spans) -> Spans:
     """The time in both."""
-    starts, ends = np.concatenate([one.start_ns, other.start_ns]), np.concatenate([one.end_ns, other.end_ns])
-    return at_depth(starts, ends, 2)
+    first = np.searchsorted(other.end_ns, one.start_ns, "right")
+    count = np.maximum(np.searchsorted(other.start_ns, one.end_ns, "left") - first, 0)
+    # Every pair that meets: a row of one, repeated, beside a run of rows of the other.
+    mine = np.repeat(np.arange(len(one)), count)
+    run = np.arange(len(mine)) - np.repeat(np.cumsum(count) - count, count)
+    theirs = first[mine] + run
+    return Spans(
+        np.maximum(one.start_ns[mine], other.start_ns[theirs]), np.minimum(one.end_ns[mine], other.end_ns[theirs])
+    )
 
 
 def subtract(one: Spans, other: Spans) -> Spans:
     """The time in ``one`` and not in ``other``."""
     if not len(one) or not len(other):
         return one
-    edges = np.concatenate([[one.start_ns[0]], other.end_ns]), np.concatenate([other.start_ns, [one.end_ns[-1]]])
-    return intersect(one, union(*edges))
+    start = np.concatenate([one.start_ns[:1], other.end_ns])
+    end = np.concatenate([other.start_ns, one.end_ns[-1:]])
+    free = end > start
+    return intersect(one, Spans(start[free], end[free]))
 
 
 def covered(start_ns: Int64, end_ns: Int64, spans: Spans) -> Int64:
