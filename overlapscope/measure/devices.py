@@ -82,7 +82,7 @@ class Activity:
 
 def device_keys(trace: Trace) -> list[DeviceKey]:
     """Every device with work on it, in order."""
-    pairs = set()
+    pairs: set[tuple[int, int]] = set()
     for table in (trace.kernels, trace.copies, trace.memsets):
         for process in np.unique(table.process).tolist():
             devices = np.unique(table.device[table.process == process])
