@@ -73,6 +73,9 @@ def test_json_has_the_schema() -> None:
     assert set(direction) >= {"memory", "count", "bytes", "total_ns", "hidden_ns", "exposed_ns"}
     assert direction["memory"]["pageable"]["bytes"] == direction["bytes"] == 6 * 64 * 2**20
     assert {row["stream"]: (row["kernels"], row["copies"]) for row in device["streams"]} == {7: (12, 0), 13: (0, 6)}
+    (computing, copying) = device["streams"]
+    assert (computing["kernel_busy_ns"], computing["copy_total_ns"]) == (device["kernel_busy_ns"], 0)
+    assert copying["hidden_ns"] + copying["exposed_ns"] == copying["copy_total_ns"] == direction["total_ns"]
     assert set(trace["host_blocking"][0]) >= {"process", "thread", "api", "calls", "span_ns", "held_ns"}
     assert set(trace["counts"]) >= {
         "kernels", "copies", "memsets", "api_calls", "syncs", "ranges", "unjoined_device_ops",

@@ -15,14 +15,14 @@ from overlapscope.measure.groups import group_copies
 from overlapscope.measure.host import DEFAULT, HostConfig, host_blocking
 from overlapscope.measure.launches import launch_figures
 from overlapscope.measure.ranges import figures_by_range
-from overlapscope.measure.spans import Spans, contains, covered
+from overlapscope.measure.spans import Spans, covered, intersect, union
 from overlapscope.measure.staging import StagingConfig, staging
 from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Timed
 from overlapscope.model.trace import Trace
-from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamCounts
+from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamFigures
 from overlapscope.report.verdict import verdict
 
 
@@ -103,20 +103,31 @@ def _device(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window, conf
         staging=tuple(staging(trace, facts, key, window, config.staging)),
         directions=group_copies(trace, facts, window, ("direction",), mine),
         memory=group_copies(trace, facts, window, ("direction", "memory"), mine),
-        streams=_streams(trace, key, window),
+        streams=_streams(trace, key, facts, window),
     )
 
 
-def _streams(trace: Trace, key: DeviceKey, window: Window) -> tuple[StreamCounts, ...]:
-    used = []
-    for table in (trace.kernels, trace.copies, trace.memsets):
-        rows = key.rows(table) & contains(window.of(key.process), table.start_ns, table.end_ns)
-        streams, counts = np.unique(table.stream[rows], return_counts=True)
-        used.append(dict(zip(streams.tolist(), counts.tolist(), strict=True)))
-    kernels, copies, memsets = used
-    return tuple(
-        StreamCounts(stream, kernels.get(stream, 0), copies.get(stream, 0), memsets.get(stream, 0))
-        for stream in sorted({*kernels, *copies, *memsets})
+def _streams(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window) -> tuple[StreamFigures, ...]:
+    here = {
+        name: key.rows(table) & _inside(table, window)
+        for name, table in (("kernels", trace.kernels), ("copies", trace.copies), ("memsets", trace.memsets))
+    }
+    used = np.unique(np.concatenate([getattr(trace, name).stream[rows] for name, rows in here.items()]))
+    return tuple(_stream(trace, stream, here, facts, window.of(key.process)) for stream in used.tolist())
+
+
+def _stream(trace: Trace, stream: int, here: dict[str, Bool], facts: CopyFacts, within: Spans) -> StreamFigures:
+    rows = {name: mine & (getattr(trace, name).stream == stream) for name, mine in here.items()}
+    kernels = trace.kernels.take(rows["kernels"])
+    return StreamFigures(
+        stream=stream,
+        kernels=len(kernels),
+        copies=int(rows["copies"].sum()),
+        memsets=int(rows["memsets"].sum()),
+        kernel_busy_ns=intersect(union(kernels.start_ns, kernels.end_ns), within).total_ns,
+        copy_total_ns=int(facts.total_ns[rows["copies"]].sum()),
+        hidden_ns=int(facts.hidden_ns[rows["copies"]].sum()),
+        exposed_ns=int(facts.exposed_ns[rows["copies"]].sum()),
     )
 
 

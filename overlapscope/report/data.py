@@ -23,13 +23,17 @@ SCHEMA = "overlapscope.audit/1"
 
 
 @dataclass(frozen=True)
-class StreamCounts:
-    """How many rows of each kind ran on a stream."""
+class StreamFigures:
+    """How many rows of each kind ran on a stream, and what its kernels and copies amounted to."""
 
     stream: int
     kernels: int
     copies: int
     memsets: int
+    kernel_busy_ns: int
+    copy_total_ns: int
+    hidden_ns: int
+    exposed_ns: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +49,7 @@ class DeviceAudit:
     staging: tuple[Staging, ...]
     directions: tuple[CopyGroup, ...]
     memory: tuple[CopyGroup, ...]
-    streams: tuple[StreamCounts, ...]
+    streams: tuple[StreamFigures, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The device as JSON-ready data: an entry of ``devices``."""
