@@ -5,6 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,6 +56,36 @@ def test_annotate_closes_its_range_on_errors(tmp_path: Path) -> None:
     assert ranges.end_ns[0] <= ranges.start_ns[1]
 
 
+def test_annotate_refuses_what_leaves_its_range_open() -> None:
+    async def coroutine() -> None: ...
+
+    def generator() -> Iterator[int]:
+        yield 1
+
+    for function in (coroutine, generator):
+        with pytest.raises(TypeError, match="with annotate"):
+            annotate("x")(function)
+
+
+def test_one_annotation_serves_several_threads() -> None:
+    shared, barrier = annotate("shared"), threading.Barrier(2)
+
+    def work() -> None:
+        with shared:
+            barrier.wait()
+            assert len(shared._stack()) == 1
+
+    with ThreadPoolExecutor(2) as pool:
+        for future in [pool.submit(work) for _ in range(2)]:
+            future.result()
+
+
+def test_without_nvtx_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    with pytest.raises(CaptureError, match="capture"), annotate("x"):
+        pass
+
+
 def test_sixteen_variants_with_names_of_their_own() -> None:
     assert len({variant.name for variant in variants()}) == 16
 
@@ -77,7 +111,7 @@ def test_measure_counts_only_what_it_says() -> None:
 
 
 def test_the_command_prints_json(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["--device", "cpu", "--width", "8", "--copy-mib", "1", "--repeats", "2"])
+    result = CliRunner().invoke(app, ["--device", "cpu", "--repeats", "2"])
     assert result.exit_code == 0
     assert json.loads(result.stdout)["variant"] == "pageable-copy-first-non-blocking-side"
 

@@ -71,3 +71,21 @@ def test_no_guess_where_the_timing_does_not_tell(tmp_path: Path) -> None:
         make.call(500, 2, correlation=6), make.kernel(503, 10, stream=5, correlation=6),
     ]  # fmt: skip
     assert waits(open_trace(make.write(tmp_path / "t.json", *events))) == [(5, -1)]
+
+
+def test_several_waits_before_one_op_are_not_told_apart(tmp_path: Path) -> None:
+    """Copies on streams 8 and 9, each recorded and waited for; the op's start tells only of the later one."""
+    events = [
+        make.call(0, 1, correlation=1), make.copy(2, 98, stream=8, correlation=1),
+        make.call(3, 1, name="cudaEventRecord", correlation=2),
+        make.call(5, 1, name="cudaStreamWaitEvent", correlation=3),
+        make.sync("Stream Wait Event", 5, 1, stream=5, correlation=3, wait_on_stream=-1),
+        make.call(7, 1, correlation=4), make.copy(100, 200, stream=9, correlation=4),
+        make.call(10, 1, name="cudaEventRecord", correlation=5),
+        make.call(12, 1, name="cudaStreamWaitEvent", correlation=6),
+        make.sync("Stream Wait Event", 12, 1, stream=5, correlation=6, wait_on_stream=-1),
+        make.call(15, 1, correlation=7), make.kernel(302, 10, stream=5, correlation=7),
+    ]  # fmt: skip
+    trace = open_trace(make.write(tmp_path / "t.json", *events))
+    # Before the first record only stream 8 had work, so that one is known; the second could be either.
+    assert waits(trace) == [(5, 8), (5, -1)]

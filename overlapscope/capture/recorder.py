@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from overlapscope.errors import CaptureError
@@ -27,8 +28,15 @@ def record_pass(run: Callable[[], None], path: str | Path | None = None) -> None
         _profiled(run, Path(path))
 
 
+def require_torch() -> None:
+    """Raise `CaptureError` where torch is not installed."""
+    if find_spec("torch") is None:
+        raise CaptureError("this needs torch: pip install 'overlapscope[capture]'")
+
+
 def require_cuda() -> None:
-    """Raise `CaptureError` where torch sees no CUDA device."""
+    """Raise `CaptureError` where torch is missing or sees no CUDA device."""
+    require_torch()
     import torch
 
     if not torch.cuda.is_available():

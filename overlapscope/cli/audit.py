@@ -87,7 +87,8 @@ def _try_one(
         return
     audits.append(result)
     if not result.devices:
-        _say(f"{path}: {result.verdict} Profile with the CUDA activity on, around code that uses the GPU.")
+        advice = " Profile with the GPU's activity on." if result.trace.health.has("no-device-work") else ""
+        _say(f"{path}: {result.verdict}{advice}")
 
 
 def _audit_one(path: Path, range_name: str | None) -> Audit:

@@ -13,7 +13,7 @@ from overlapscope.measure.places import innermost, step_of
 from overlapscope.measure.spans import covered, intersect, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, NO_TIME, Float64, Int8, Int32, Int64, Table, column
-from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.enums import ApiKind, Direction, MemoryKind
 from overlapscope.model.tables import Copies
 from overlapscope.model.trace import Trace
 
@@ -36,7 +36,9 @@ class CopyFacts(Table):
     )
     launch_delay_ns: Int64 = column("i8", "from the start of its call to its own start", unit="ns", null=NO_TIME)
     call_span_ns: Int64 = column("i8", "time its thread was inside the call", unit="ns", null=NO_ID)
-    held_ns: Int64 = column("i8", "part of that beyond a plain enqueue, within the window", unit="ns", null=NO_ID)
+    held_ns: Int64 = column(
+        "i8", "part of that beyond a plain enqueue, within the window; 0 in a graph launch", unit="ns", null=NO_ID
+    )
     bandwidth_gb_s: Float64 = column("f8", "bytes over device time; NaN where unknown", unit="GB/s")
     host_kind: Int8 = column("i1", "memory on the host side; device for device-to-device copies", enum=MemoryKind)
     range_row: Int32 = column("i4", "innermost range around its call", null=NO_ID)
@@ -96,13 +98,20 @@ class _CallFacts:
         if not len(calls):
             nothing = np.full(len(row), NO_ID, np.int64)
             return cls(np.full(len(row), NO_TIME, np.int64), nothing, nothing.copy(), nothing.copy())
-        held = held_ns(trace, window, config)
+        held = np.where(calls.kind == ApiKind.COPY, held_ns(trace, window, config), 0)
         return cls(
             start_ns=np.where(unknown, NO_TIME, calls.start_ns[row]),
             span_ns=np.where(unknown, NO_ID, calls.duration_ns[row]),
             held_ns=np.where(unknown, NO_ID, held[row]),
             thread=np.where(unknown, NO_ID, calls.thread[row]),
         )
+
+
+def held_by_calls(trace: Trace, facts: CopyFacts, rows: Int64) -> int:
+    """Host time that the calls of some copies held, each call counted once, in ns."""
+    calls = trace.copies.call[rows]
+    _, first = np.unique(calls[calls != NO_ID], return_index=True)
+    return int(facts.held_ns[rows][calls != NO_ID][first].sum())
 
 
 def host_kind(copies: Copies) -> Int8:

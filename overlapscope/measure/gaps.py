@@ -32,11 +32,11 @@ class GapCauses:
     """A device's gaps by cause, in ns; the causes add up to the whole.
 
     Attributes:
-        held_in_copy_ns: the thread was inside a copy call, or inside another call that waited for a copy
+        held_in_copy_ns: the thread was held by a copy call, or inside another call that waited for a copy
             call of another thread of its process.
         synchronising_ns: it was inside a stream, event or device synchronisation.
         allocating_ns: it was allocating or freeing memory.
-        calling_ns: it was inside another call, launches above all.
+        calling_ns: it was inside another call, or a call that only enqueued.
         host_working_ns: it was running operators, Python or a named range: it launched late.
         host_absent_ns: nothing of that thread was recorded.
         queued_ns: the work had been issued; the device waited for an event, a stream, or the launch itself.
@@ -144,10 +144,11 @@ def _next_calls(key: DeviceKey, idle: Spans, tables: tuple[DeviceWork, ...]) -> 
 def _thread(trace: Trace, process: int, thread: int, config: HostConfig) -> _Thread:
     calls = trace.api_calls
     mine = (calls.process == process) & (calls.thread == thread) & (calls.parent == NO_ID)
-    in_copy = _calls_of(trace, mine & (calls.kind == ApiKind.COPY))
+    copying = mine & (calls.kind == ApiKind.COPY)
+    in_copy = union(held_from_ns(trace, config)[copying], calls.end_ns[copying])
     in_sync = _calls_of(trace, mine & np.isin(calls.kind, _SYNCS))
     in_allocation = _calls_of(trace, mine & np.isin(calls.kind, _ALLOCATIONS))
-    others = mine & ~np.isin(calls.kind, (ApiKind.COPY, *_SYNCS, *_ALLOCATIONS))
+    others = mine & ~np.isin(calls.kind, (*_SYNCS, *_ALLOCATIONS))
     behind_copy = _behind_copies(trace, others, process, thread, config)
     in_copy = merge(in_copy, behind_copy)
     in_other_call = subtract(_calls_of(trace, others), in_copy)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from overlapscope.measure.copies import CopyFacts
+from overlapscope.measure.copies import CopyFacts, held_by_calls
 from overlapscope.measure.spans import intersect, merge, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
@@ -112,8 +112,6 @@ def _group(key: dict[str, Any], trace: Trace, facts: CopyFacts, window: Window, 
     copies = trace.copies
     sizes = copies.size_bytes[rows]
     known = sizes[sizes != NO_ID]
-    _, first = np.unique(np.where(copies.call[rows] == NO_ID, -2 - rows, copies.call[rows]), return_index=True)
-    held = facts.held_ns[rows][first]
     within = merge(*(window.of(process) for process in np.unique(copies.process[rows]).tolist()))
     return CopyGroup(
         key=key,
@@ -125,5 +123,5 @@ def _group(key: dict[str, Any], trace: Trace, facts: CopyFacts, window: Window, 
         union_ns=intersect(union(copies.start_ns[rows], copies.end_ns[rows]), within).total_ns,
         hidden_ns=int(facts.hidden_ns[rows].sum()),
         exposed_ns=int(facts.exposed_ns[rows].sum()),
-        held_ns=int(held[held != NO_ID].sum()),
+        held_ns=held_by_calls(trace, facts, rows),
     )

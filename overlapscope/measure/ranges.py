@@ -6,29 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.measure.devices import activity, device_keys
-from overlapscope.measure.host import sums_by
-from overlapscope.measure.spans import covered
+from overlapscope.measure.devices import Activity, activity, device_keys
+from overlapscope.measure.spans import Spans, intersect, union
 from overlapscope.measure.windows import ends_with_work, whole
 from overlapscope.model.columns import Int64
 from overlapscope.model.tables import Ranges
 from overlapscope.model.trace import Trace
 
 
-@dataclass(frozen=True, eq=False)
-class RangeTimes:
-    """One entry per range: its end on the device too, and the busy times in it, summed over devices, in ns."""
-
-    end_ns: Int64
-    kernel_busy_ns: Int64
-    copy_busy_ns: Int64
-    overlap_ns: Int64
-    idle_ns: Int64
-
-
 @dataclass(frozen=True)
 class RangeFigures:
-    """All ranges of one name; sums over its occurrences."""
+    """All ranges of one name, each to the end of its device work.
+
+    ``wall_ns`` is the union of the occurrences; busy times are summed over the devices of their process.
+    """
 
     name: str
     occurrences: int
@@ -36,41 +27,43 @@ class RangeFigures:
     kernel_busy_ns: int
     copy_busy_ns: int
     overlap_ns: int
-    idle_ns: int
 
 
-def range_times(trace: Trace, ranges: Ranges) -> RangeTimes:
-    """Busy times of the devices of each range's process, from its begin to the end of its device work."""
-    ends = ends_with_work(trace, ranges)
-    kernels, copies, both, idle = (np.zeros(len(ranges), np.int64) for _ in range(4))
-    window = whole(trace)
-    for key in device_keys(trace):
-        mine = np.flatnonzero(ranges.process == key.process)
-        begin, end = ranges.start_ns[mine], ends[mine]
-        active = activity(trace, key, window)
-        kernels[mine] += covered(begin, end, active.kernels)
-        copies[mine] += covered(begin, end, active.copies)
-        both[mine] += covered(begin, end, active.overlap)
-        idle[mine] += end - begin - covered(begin, end, active.busy)
-    return RangeTimes(ends, kernels, copies, both, idle)
-
-
-def figures_by_range(trace: Trace, ranges: Ranges | None = None) -> tuple[RangeFigures, ...]:
-    """Figures of every range name (of ``ranges`` only, when given), the longest first.
+def figures_by_range(trace: Trace, ranges: Ranges | None = None, most: int | None = None) -> tuple[RangeFigures, ...]:
+    """Figures of every range name, the longest first.
 
     Ranges nest, so the figures of different names do not add up.
+
+    Args:
+        trace: the trace.
+        ranges: only these of its ranges.
+        most: only so many names, those with the longest occurrences in sum.
     """
     ranges = trace.ranges if ranges is None else ranges
-    times = range_times(trace, ranges)
+    ends = ends_with_work(trace, ranges)
     names, member = np.unique(ranges.name_id, return_inverse=True)
-    columns = (
-        np.ones(len(ranges), np.int64),
-        times.end_ns - ranges.start_ns,
-        times.kernel_busy_ns,
-        times.copy_busy_ns,
-        times.overlap_ns,
-        times.idle_ns,
-    )
-    sums = [sums_by(member, values, len(names)).tolist() for values in columns]
-    figures = [RangeFigures(trace.names[name], *row) for name, *row in zip(names.tolist(), *sums, strict=True)]
+    summed = np.bincount(member, weights=ends - ranges.start_ns, minlength=len(names))
+    active = [activity(trace, key, whole(trace)) for key in device_keys(trace)]
+    figures = [
+        _figures(trace.names[int(names[index])], ranges, ends, np.flatnonzero(member == index), active)
+        for index in np.argsort(-summed, kind="stable")[:most].tolist()
+    ]
     return tuple(sorted(figures, key=lambda entry: (-entry.wall_ns, entry.name)))
+
+
+def _figures(name: str, ranges: Ranges, ends: Int64, rows: Int64, active: list[Activity]) -> RangeFigures:
+    wall, kernels, copies, overlap = 0, 0, 0, 0
+    for process in np.unique(ranges.process[rows]).tolist():
+        mine = rows[ranges.process[rows] == process]
+        spans = union(ranges.start_ns[mine], ends[mine])
+        wall += spans.total_ns
+        for device in active:
+            if device.key.process == process:
+                kernels += _length(device.kernels, spans)
+                copies += _length(device.copies, spans)
+                overlap += _length(device.overlap, spans)
+    return RangeFigures(name, len(rows), wall, kernels, copies, overlap)
+
+
+def _length(busy: Spans, within: Spans) -> int:
+    return intersect(busy, within).total_ns

@@ -56,7 +56,9 @@ def staging(trace: Trace, facts: CopyFacts, key: DeviceKey, window: Window, conf
         if not pageable.any():
             continue
         pinned = timed & way & (facts.host_kind == MemoryKind.PINNED)
-        cost = _costs(copies.size_bytes, copies.duration_ns, pageable & timed, pinned, config.size_factor)
+        costly = pageable & timed
+        cost = _costs(copies.size_bytes, copies.duration_ns, costly, pinned, config.size_factor)
+        cost *= facts.total_ns[costly] / copies.duration_ns[costly]  # as much of it as lies in the window
         compared = np.isfinite(cost)
         sizes = copies.size_bytes[pageable]
         result.append(

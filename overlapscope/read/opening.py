@@ -16,6 +16,7 @@ from overlapscope.read.log import HealthLog
 from overlapscope.read.nsys import read_nsys
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
+_NSYS_REPORTS = {".nsys-rep", ".qdrep", ".qdstrm"}
 _KNOWN_OTHERS = (
     (b"version https://git-lfs", "a Git LFS pointer, not the trace itself: run `git lfs pull`"),
     (b"PK\x03\x04", "a zip archive: unpack it first"),
@@ -52,7 +53,7 @@ def open_trace(path: str | Path, *, progress: Progress | None = None) -> Trace:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in (b"{", b"["):
         return assemble(read_kineto(path, lambda: read_blocks(path, log, progress), log))
-    raise UnknownTraceFormat(f"{path}: {_what_else(head)}")
+    raise UnknownTraceFormat(f"{path}: {_what_else(path, head)}")
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -73,10 +74,10 @@ def _open_nsys(path: Path, log: HealthLog, progress: Progress | None) -> Draft:
         return read_nsys(Path(unpacked.name), path, log)
 
 
-def _what_else(head: bytes) -> str:
+def _what_else(path: Path, head: bytes) -> str:
     for magic, meaning in _KNOWN_OTHERS:
         if head.lstrip()[: len(magic)].lower() == magic.lower():
             return meaning
-    if head.startswith((b"QDSTRM", b"\x1f\x9d")) or b"NVIDIA" in head[:256]:
+    if path.suffix in _NSYS_REPORTS:  # what else it is has just been ruled out by its content
         return "an Nsight Systems report: export it with `nsys export --type sqlite`"
     return "not a trace: expected torch.profiler JSON or an Nsight Systems SQLite export"

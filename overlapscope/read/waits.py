@@ -4,7 +4,8 @@ Some profilers say so: by the recording call's correlation, or by event ids that
 event. Kineto on CUDA 12.9 and later leaves the source open. Then it is inferred, and marked: a
 ``cudaStreamWaitEvent`` waits for the latest ``cudaEventRecord`` that its thread issued before (PyTorch
 records, then waits), and the stream of that record is the one whose completion lets the waiting stream go
-on. Where the timing does not tell and more than one stream is possible, the stream stays unknown.
+on. Where the timing does not tell (the event was over before, or several waits precede one op) and more than one
+stream is possible, the stream stays unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, SyncKind
 from overlapscope.read.draft import Arrays
 
@@ -134,22 +135,26 @@ def _most_likely(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64, str
     waiting = syncs["stream"][waits]
     wait_ns = np.where(syncs["call"][waits] == NO_ID, syncs["start_ns"][waits], calls["start_ns"][syncs["call"][waits]])
     record_ns = calls["start_ns"][syncs["record_call"][waits]]
-    resumed, ready = _resumption(ops, waiting, wait_ns, streams)
+    resumed, ready, alone = _resumption(ops, waiting, wait_ns, streams)
     ends = np.stack([_last_end(ops, rows, record_ns) for rows in streams.values()])
     names = np.array(list(streams), np.int64)
     possible = (ends != _NEVER) & (names[:, None] != waiting)
     # A stream releases the wait when its work ends before the waiting stream goes on, and no sooner than
     # that stream would have been ready anyway.
-    releases = possible & (ends <= resumed) & (ends >= ready)
+    releases = possible & (ends <= resumed) & (ends >= ready) & alone
     best = names[np.argmax(np.where(releases, ends, _NEVER), axis=0)]
     only = names[np.argmax(possible, axis=0)]
     return np.where(releases.any(axis=0), best, np.where(possible.sum(axis=0) == 1, only, NO_ID))
 
 
-def _resumption(ops: DeviceOps, waiting: Int64, wait_ns: Int64, streams: dict[int, Int64]) -> tuple[Int64, Int64]:
-    """When each waiting stream's next op starts, and when it could have started without the wait."""
+def _resumption(ops: DeviceOps, waiting: Int64, wait_ns: Int64, streams: dict[int, Int64]) -> tuple[Int64, Int64, Bool]:
+    """When each waiting stream's next op starts, when it could have without the wait, and whether it has no other.
+
+    Of several waits before one op, its start tells only of the last to be released.
+    """
     resumed = np.full(len(waiting), _NEVER, np.int64)
     ready = np.full(len(waiting), _LATEST, np.int64)
+    alone = np.zeros(len(waiting), np.bool_)
     for stream, rows in streams.items():
         mine = np.flatnonzero(waiting == stream)
         following = np.searchsorted(ops.issued_ns[rows], wait_ns[mine])
@@ -158,7 +163,9 @@ def _resumption(ops: DeviceOps, waiting: Int64, wait_ns: Int64, streams: dict[in
         resumed[mine] = ops.start_ns[rows[following]]
         before = np.where(following > 0, ops.end_ns[rows[np.maximum(following - 1, 0)]], _NEVER)
         ready[mine] = np.maximum(before, ops.issued_ns[rows[following]])
-    return resumed, ready
+        _, which, count = np.unique(following, return_inverse=True, return_counts=True)
+        alone[mine] = count[which] == 1
+    return resumed, ready, alone
 
 
 def _last_end(ops: DeviceOps, rows: Int64, moment_ns: Int64) -> Int64:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from overlapscope.measure.copies import CopyFacts, copy_facts
+from overlapscope.measure.copies import CopyFacts, copy_facts, held_by_calls
 from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys
 from overlapscope.measure.gaps import idle_causes, kernel_gap_causes
 from overlapscope.measure.groups import group_copies
@@ -20,7 +20,7 @@ from overlapscope.measure.staging import StagingConfig, staging
 from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.model.tables import Timed
+from overlapscope.model.tables import Ranges, Timed
 from overlapscope.model.trace import Trace
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamFigures
 from overlapscope.report.verdict import verdict
@@ -64,11 +64,14 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
         occurrences=_occurrences(window, devices),
         devices=devices,
         host_blocking=blocking,
-        ranges=figures_by_range(trace, trace.ranges.take(_inside(trace.ranges, window)))[: config.longest_ranges],
+        ranges=figures_by_range(trace, _ranges_within(trace.ranges, window), config.longest_ranges),
         costly=_costly(trace, facts, window, config.costly_copies),
         counts=counts,
         verdict=verdict(
-            trace, window, [(device.activity, device.directions, device.kernel_gaps) for device in devices]
+            trace,
+            window,
+            [(device.activity, device.directions, device.kernel_gaps) for device in devices],
+            held_by_calls(trace, facts, np.flatnonzero(_inside(trace.copies, window))),
         ),
     )
 
@@ -170,6 +173,11 @@ def _counts(trace: Trace, window: Window) -> dict[str, int]:
     inside = {name: _inside(table, window) for name, table in (work | others).items()}
     unjoined = sum(int((inside[name] & (table.call == NO_ID)).sum()) for name, table in work.items())
     return {name: int(rows.sum()) for name, rows in inside.items()} | {"unjoined_device_ops": unjoined}
+
+
+def _ranges_within(ranges: Ranges, window: Window) -> Ranges:
+    """The ranges that lie wholly in the window."""
+    return ranges.take(window.covers(ranges.process, ranges.start_ns, ranges.end_ns) == ranges.duration_ns)
 
 
 def _inside(table: Timed, window: Window) -> Bool:

@@ -38,8 +38,13 @@ _CAUSES = {
 Part = tuple[Activity, tuple[CopyGroup, ...], GapCauses]
 
 
-def verdict(trace: Trace, window: Window, devices: Sequence[Part], config: VerdictConfig = VerdictConfig()) -> str:
-    """What the copies cost in this window, in words; "undefined" where overlap has no meaning."""
+def verdict(
+    trace: Trace, window: Window, devices: Sequence[Part], held_ns: int, config: VerdictConfig = VerdictConfig()
+) -> str:
+    """What the copies cost in this window, in words; "undefined" where overlap has no meaning.
+
+    ``held_ns`` is the host time that their calls held, each call counted once.
+    """
     groups = [group for _, copies, _ in devices for group in copies]
     kernels = sum(activity.kernels.total_ns for activity, _, _ in devices)
     if not devices or not (groups or kernels):
@@ -52,7 +57,7 @@ def verdict(trace: Trace, window: Window, devices: Sequence[Part], config: Verdi
         return f"{moved} in {time(total)} and no kernel ran: overlap is undefined, there was nothing to hide behind."
     hidden, exposed = sum(group.hidden_ns for group in groups), sum(group.exposed_ns for group in groups)
     first = f"{moved} in {time(total)}: {share(hidden, total)} under kernels, {time(exposed)} exposed."
-    return " ".join([first, *_held(groups, devices, window, config), *_main_gap(devices, window, config)])
+    return " ".join([first, *_held(groups, devices, window, held_ns, config), *_main_gap(devices, window, config)])
 
 
 def _nothing(trace: Trace, window: Window) -> str:
@@ -83,9 +88,10 @@ def _size(groups: list[CopyGroup]) -> str:
     return size(sum(known)) + (" and more of unknown size" if any(group.unsized for group in groups) else "")
 
 
-def _held(groups: list[CopyGroup], devices: Sequence[Part], window: Window, config: VerdictConfig) -> list[str]:
+def _held(
+    groups: list[CopyGroup], devices: Sequence[Part], window: Window, held: int, config: VerdictConfig
+) -> list[str]:
     """The trap: copies that look hidden while their calls hold the host and kernels wait for it."""
-    held = sum(group.held_ns for group in groups)
     waited = sum(gaps.held_in_copy_ns for _, _, gaps in devices)
     least = config.worth_saying * window.wall_ns
     if held <= least:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from overlapscope.capture.annotate import annotate
-from overlapscope.capture.recorder import record_pass, require_cuda
+from overlapscope.capture.recorder import record_pass, require_cuda, require_torch
 from overlapscope.errors import OverlapscopeError
 
 if TYPE_CHECKING:
@@ -71,12 +71,16 @@ class Variant:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much work a pass is made of."""
+    """How much work a pass is made of: for a data-centre GPU, unless made smaller."""
 
     rounds: int = 6
     matmuls: int = 2  # per round
     width: int = 4096  # of the square float32 matrices
     copy_mib: int = 64  # per round, in MiB
+
+
+ON_CPU = Sizes(width=256, copy_mib=1)
+"""Enough to try the program without a GPU; nothing there overlaps, and all memory is pageable."""
 
 
 def variants() -> Iterator[Variant]:
@@ -91,6 +95,7 @@ def build(variant: Variant, sizes: Sizes, device: str = "cuda") -> Callable[[], 
     Raises `CaptureError` when ``device`` is a GPU and there is none. A pass ends with
     a device synchronisation, so the wall time of a call is the time of its work.
     """
+    require_torch()
     import torch
 
     on_gpu = torch.device(device).type == "cuda"
@@ -98,10 +103,7 @@ def build(variant: Variant, sizes: Sizes, device: str = "cuda") -> Callable[[], 
         require_cuda()
     a, b = (torch.randn(sizes.width, sizes.width, device=device) for _ in range(2))
     product_out = torch.empty_like(a)
-    pin = on_gpu and variant.memory is Memory.PINNED
-    shape = (sizes.rounds, sizes.copy_mib * 2**20 // 4)
-    sources = list(torch.ones(shape, pin_memory=pin))  # rows of one pinned block stay plain pinned copies
-    targets = list(torch.empty(shape, device=device))
+    sources, targets = _buffers(sizes, device, pin=on_gpu and variant.memory is Memory.PINNED)
     own_stream = on_gpu and variant.stream is CopyStream.SIDE
     side = torch.cuda.Stream() if own_stream else None  # type: ignore[no-untyped-call]
 
@@ -127,6 +129,14 @@ def build(variant: Variant, sizes: Sizes, device: str = "cuda") -> Callable[[], 
                 torch.cuda.synchronize()
 
     return one_pass
+
+
+def _buffers(sizes: Sizes, device: str, *, pin: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """A source and a target per round. Rows of one pinned block stay plain pinned copies."""
+    import torch
+
+    shape = (sizes.rounds, sizes.copy_mib * 2**20 // 4)
+    return list(torch.ones(shape, pin_memory=pin)), list(torch.empty(shape, device=device))
 
 
 def _on(stream: torch.cuda.Stream | None) -> AbstractContextManager[object]:
@@ -165,8 +175,8 @@ def main(  # noqa: PLR0913, PLR0917 - one parameter per option
     device: Annotated[str, typer.Option(help="cuda, or cpu to try the program without a GPU.")] = "cuda",
     rounds: Annotated[int, typer.Option(min=1)] = 6,
     matmuls: Annotated[int, typer.Option(min=1, help="Matrix products per round.")] = 2,
-    width: Annotated[int, typer.Option(min=1, help="Width of the square float32 matrices.")] = 4096,
-    copy_mib: Annotated[int, typer.Option(min=1, help="MiB copied per round.")] = 64,
+    width: Annotated[int | None, typer.Option(min=1, help="Width of the float32 matrices: 4096, 256 on a cpu.")] = None,
+    copy_mib: Annotated[int | None, typer.Option(min=1, help="MiB copied per round: 64, 1 on a cpu.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Unprofiled passes to time.")] = 9,
     trace: Annotated[Path | None, typer.Option(help="Write a Kineto trace of one pass here.")] = None,
     bracket: Annotated[bool, typer.Option(help="Bracket one pass for nsys profile -c cudaProfilerApi.")] = False,
@@ -174,7 +184,9 @@ def main(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Time one variant without a profiler, print the result as JSON, and record a pass if asked to."""
     variant = Variant(memory, order, blocking, stream)
     try:
-        one_pass = build(variant, Sizes(rounds, matmuls, width, copy_mib), device)
+        usual = ON_CPU if device == "cpu" else Sizes()
+        sizes = Sizes(rounds, matmuls, width or usual.width, copy_mib or usual.copy_mib)
+        one_pass = build(variant, sizes, device)
         typer.echo(json.dumps({"variant": variant.name, "device": device, **measure(one_pass, repeats)}))
         if trace is not None or bracket:
             record_pass(one_pass, trace)
