@@ -71,7 +71,7 @@ def _header(text: bytes) -> dict[str, Any] | None:
 
 
 def cut(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield chunks of whole events, without the commas between them; the last one holds the trailer too."""
+    """Yield chunks of whole events, each as the text of a JSON list; the last one holds the trailer too."""
     carry = bytearray(first)
     searched = 0  # up to where the carried bytes are known to hold no boundary
     for block in chain((b"",), blocks):
@@ -79,13 +79,13 @@ def cut(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
         while (end := _boundary(carry, max(searched, CHUNK_BYTES))) is not None:
             stop, following = end.start(1), end.end()
             del end  # a match keeps the buffer from shrinking
-            with memoryview(carry) as view:
-                chunk = bytes(view[:stop])
+            with memoryview(carry) as view, view[:stop] as events:
+                chunk = b"".join((b"[", events, b"]"))  # the one copy that is made of them
             yield chunk
             del carry[:following]
             searched = 0
         searched = max(searched, len(carry) - _LONGEST_BOUNDARY)
-    yield bytes(carry)
+    yield b"[" + carry + b"]"
 
 
 def _boundary(buffer: bytearray, start: int) -> re.Match[bytes] | None:

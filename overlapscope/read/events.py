@@ -109,11 +109,11 @@ _EVENTS = {exact: msgspec.json.Decoder(list[ExactEvent] if exact else list[Event
 
 
 def decode(chunk: bytes, *, exact: bool) -> list[AnyEvent]:
-    """Decode comma-separated events.
+    """Decode a JSON list of events.
 
     Raises one of `DecodeError` when any of them is malformed.
     """
-    return _EVENTS[exact].decode(b"[" + chunk + b"]")  # type: ignore[return-value]
+    return _EVENTS[exact].decode(chunk)  # type: ignore[return-value]
 
 
 def arguments(kind: type[ArgsT], rows: list[AnyEvent]) -> list[ArgsT]:

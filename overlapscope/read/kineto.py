@@ -74,19 +74,19 @@ class _Reader:
     dropped: _Dropped = field(default_factory=_Dropped)
 
     def read(self, chunk: bytes) -> None:
-        """Take in one chunk of the event list."""
+        """Take in one chunk of the event list, as `cut` gives it."""
         if self.trailer is not None:
             if len(self.trailer) < _TRAILER_LIMIT:
-                self.trailer += b"," + chunk
+                self.trailer += b"," + chunk[1:-1]
             return
         if self.carried:
-            chunk, self.carried = self.carried + b"," + chunk, b""
+            chunk, self.carried = b"[" + self.carried + b"," + chunk[1:], b""
         self._take(chunk, final=False)
 
     def finish(self) -> None:
         """Read what the last chunk left over."""
         if self.carried:
-            chunk, self.carried = self.carried, b""
+            chunk, self.carried = b"[" + self.carried + b"]", b""
             self._take(chunk, final=True)
 
     def _take(self, chunk: bytes, *, final: bool) -> None:
@@ -108,7 +108,7 @@ class _Reader:
         try:
             return decode(chunk, exact=self.exact), None
         except DecodeError:
-            rescued = rescue(chunk, exact=self.exact, final=final or len(chunk) > _CARRY_LIMIT)
+            rescued = rescue(chunk[1:-1], exact=self.exact, final=final or len(chunk) > _CARRY_LIMIT)
             return rescued.events, rescued
 
     def _note(self, rescued: Rescue) -> None:

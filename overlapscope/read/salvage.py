@@ -65,7 +65,7 @@ def split_end(chunk: bytes, *, exact: bool) -> Rescue | None:
         if _more_events(trailer.decode("utf-8", "replace"), 0):
             continue
         try:
-            return Rescue(decode(text, exact=exact), trailer=trailer)
+            return Rescue(decode(b"[" + text + b"]", exact=exact), trailer=trailer)
         except DecodeError:
             continue
     return None
