@@ -1,4 +1,4 @@
-"""Kineto traces of every shape, whole and damaged."""
+"""Kineto traces of every shape, whole and damaged. Long on purpose: one place for every kind of damage."""
 
 from __future__ import annotations
 

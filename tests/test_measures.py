@@ -1,4 +1,4 @@
-"""What the measures say of traces small enough to work out by hand."""
+"""What the measures say of traces small enough to work out by hand; long on purpose, one place for them all."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_nothing_private_in_what_is_published(path: Path) -> None:
     import gzip
 
     data = gzip.decompress(path.read_bytes())
-    assert not re.search(rb"/home/|/root/|/work/|/tmp/|hostname|HOSTNAME|TOKEN|PASSWORD|@[a-z]+\.(com|org)", data)
+    assert not re.search(rb"/(?:home|root|tmp|work)/|hostname|HOSTNAME|TOKEN|PASSWORD|@[a-z]+\.(com|org)", data)
 
 
 def test_samples_are_small() -> None:

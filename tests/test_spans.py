@@ -61,11 +61,6 @@ def test_depth(one: Arrays, depth: int) -> None:
         assert all(counts.get(cell, 0) == value for cell in range(moment, following))
 
 
-@given(intervals, st.integers(-50, 50), st.integers(-50, 50))
-def test_gaps(one: Arrays, first: int, last: int) -> None:
-    assert of(algebra.gaps(algebra.union(*one), first, last)) == set(range(first, last)) - cells(one)
-
-
 def test_exact_at_epoch_nanoseconds() -> None:
     base = 1_790_857_026_000_000_001  # beyond what a float can hold to the nanosecond
     start = np.array([base, base + 2], np.int64)

@@ -127,10 +127,3 @@ def contains(spans: Spans, start_ns: Int64, end_ns: Int64) -> Bool:
     inside = index < len(spans)
     begin = spans.start_ns[np.minimum(index, len(spans) - 1)] if len(spans) else start_ns
     return inside & ((begin < end_ns) | (begin <= start_ns))
-
-
-def gaps(spans: Spans, start_ns: int, end_ns: int) -> Spans:
-    """The time of [start, end) that ``spans`` leave free."""
-    if end_ns <= start_ns:
-        return EMPTY
-    return subtract(Spans(np.array([start_ns], np.int64), np.array([end_ns], np.int64)), spans)
