@@ -17,6 +17,7 @@ from overlapscope.model.health import Severity
 from overlapscope.model.trace import Trace
 from overlapscope.read import bytestream, chunks
 from overlapscope.read.opening import open_trace
+from overlapscope.report.content import audit
 from tests import kineto_maker as make
 
 PAIR = [
@@ -478,7 +479,10 @@ def test_sync_kinds_by_the_call(file: Path) -> None:
 def test_device_clock_far_off_is_said(file: Path) -> None:
     events = [make.call(10 * number, 4, correlation=number + 1) for number in range(5)]
     kernels = [make.kernel(1e11 + 10 * number, 4, correlation=number + 1) for number in range(5)]
-    assert read(file, make.text(*events, *kernels)).health.has("far-from-host")
+    far = read(file, make.text(*events, *kernels, make.copy(5, 5)))
+    assert far.health.has("far-from-host")
+    assert far.health.damaged
+    assert "another clock" in audit(far).verdict
     early = [make.kernel(10 * number - 3, 2, correlation=number + 1) for number in range(1, 5)]
     assert read(file, make.text(*events, *early)).health.has("starts-before-launch")
 

@@ -118,7 +118,7 @@ def _check_clocks(
     first = min(int(table.start_ns.min()) for table in host)  # type: ignore[attr-defined]
     last = max(int(table.end_ns.max()) for table in host)  # type: ignore[attr-defined]
     far = sum(_outside(table.start_ns, first, last, limits.clock_distance_ns) for table in work)
-    log.warn(
+    log.damage(
         "far-from-host",
         far,
         "device ops lie over an hour from every host event: their clock is wrong, so wall and idle times are too",

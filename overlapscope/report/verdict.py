@@ -57,6 +57,8 @@ def verdict(
         return f"{moved} in {time(total)} and no kernel ran: overlap is undefined, there was nothing to hide behind."
     hidden, exposed = sum(group.hidden_ns for group in groups), sum(group.exposed_ns for group in groups)
     first = f"{moved} in {time(total)}: {share(hidden, total)} under kernels, {time(exposed)} exposed."
+    if trace.health.has("far-from-host"):
+        return f"{first} Some device times are of another clock: what waited for what cannot be told."
     return " ".join([first, *_held(groups, devices, window, held_ns, config), *_main_gap(devices, window, config)])
 
 
