@@ -65,8 +65,7 @@ def their_overlap(trace: Trace, definition: Definition, *, last_step: bool = Fal
     """
     if definition not in ("hta", "tracelens"):
         raise ValueError(f"unknown definition {definition!r}: 'hta' or 'tracelens'")
-    work = (trace.kernels, trace.copies, trace.memsets)
-    processes = np.unique(np.concatenate([table.process for table in work]))
+    processes = np.unique(np.concatenate([table.process for table in trace.device_work]))
     figures = _hta if definition == "hta" else _tracelens
     return tuple(figures(trace, int(process), last_step) for process in processes)
 

@@ -83,7 +83,7 @@ class Activity:
 def device_keys(trace: Trace) -> list[DeviceKey]:
     """Every device with work on it, in order."""
     pairs: set[tuple[int, int]] = set()
-    for table in (trace.kernels, trace.copies, trace.memsets):
+    for table in trace.device_work:
         for process in np.unique(table.process).tolist():
             devices = np.unique(table.device[table.process == process])
             pairs.update((process, device) for device in devices.tolist())

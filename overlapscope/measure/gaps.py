@@ -18,11 +18,10 @@ from overlapscope.measure.devices import Activity, DeviceKey
 from overlapscope.measure.host import DEFAULT, HostConfig, held_from_ns
 from overlapscope.measure.spans import EMPTY, Spans, covered, intersect, merge, subtract, union
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.enums import ApiKind
+from overlapscope.model.enums import SYNC_CALLS, ApiKind
 from overlapscope.model.tables import DeviceWork
 from overlapscope.model.trace import Trace
 
-_SYNCS = (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, ApiKind.DEVICE_SYNC)
 _NOTHING_FOLLOWS = -2
 _ALLOCATIONS = (ApiKind.DEVICE_ALLOC, ApiKind.DEVICE_FREE, ApiKind.HOST_ALLOC, ApiKind.HOST_FREE)
 
@@ -73,8 +72,7 @@ class _Thread:
 
 def idle_causes(trace: Trace, activity: Activity, config: HostConfig = DEFAULT) -> GapCauses:
     """Attribute the time of the device's extent in which nothing at all ran on it."""
-    tables = (trace.kernels, trace.copies, trace.memsets)
-    return _causes(trace, activity.key, activity.idle, tables, config)
+    return _causes(trace, activity.key, activity.idle, trace.device_work, config)
 
 
 def kernel_gap_causes(trace: Trace, activity: Activity, config: HostConfig = DEFAULT) -> GapCauses:
@@ -102,9 +100,10 @@ def _causes(trace: Trace, key: DeviceKey, idle: Spans, tables: tuple[DeviceWork,
     until = np.clip(trace.api_calls.end_ns[call], begin, end) if len(call) else begin
     totals["queued_ns"] = int((end - until).sum())
     process, thread = trace.api_calls.process[call], trace.api_calls.thread[call]
+    holding = held_from_ns(trace, config)
     for owner in set(zip(process.tolist(), thread.tolist(), strict=True)):
         mine = (process == owner[0]) & (thread == owner[1])
-        doing = _thread(trace, *owner, config)
+        doing = _thread(trace, *owner, holding)
         for name, length in _shares(begin[mine], until[mine], doing):
             totals[name] = totals.get(name, 0) + length
     return GapCauses(**totals)
@@ -141,15 +140,15 @@ def _next_calls(key: DeviceKey, idle: Spans, tables: tuple[DeviceWork, ...]) -> 
     return np.where(position < len(order), call[order[np.minimum(position, len(order) - 1)]], _NOTHING_FOLLOWS)
 
 
-def _thread(trace: Trace, process: int, thread: int, config: HostConfig) -> _Thread:
+def _thread(trace: Trace, process: int, thread: int, holding: Int64) -> _Thread:
     calls = trace.api_calls
     mine = (calls.process == process) & (calls.thread == thread) & (calls.parent == NO_ID)
     copying = mine & (calls.kind == ApiKind.COPY)
-    in_copy = union(held_from_ns(trace, config)[copying], calls.end_ns[copying])
-    in_sync = _calls_of(trace, mine & np.isin(calls.kind, _SYNCS))
+    in_copy = union(holding[copying], calls.end_ns[copying])
+    in_sync = _calls_of(trace, mine & np.isin(calls.kind, SYNC_CALLS))
     in_allocation = _calls_of(trace, mine & np.isin(calls.kind, _ALLOCATIONS))
-    others = mine & ~np.isin(calls.kind, (*_SYNCS, *_ALLOCATIONS))
-    behind_copy = _behind_copies(trace, others, process, thread, config)
+    others = mine & ~np.isin(calls.kind, (*SYNC_CALLS, *_ALLOCATIONS))
+    behind_copy = _behind_copies(trace, others, process, thread, holding)
     in_copy = merge(in_copy, behind_copy)
     in_other_call = subtract(_calls_of(trace, others), in_copy)
     in_calls = merge(in_copy, in_sync, in_allocation, in_other_call)
@@ -170,10 +169,9 @@ def _calls_of(trace: Trace, rows: Bool) -> Spans:
     return union(trace.api_calls.start_ns[rows], trace.api_calls.end_ns[rows])
 
 
-def _behind_copies(trace: Trace, others: Bool, process: int, thread: int, config: HostConfig) -> Spans:
+def _behind_copies(trace: Trace, others: Bool, process: int, thread: int, holding: Int64) -> Spans:
     """Held time of calls under a copy call of another thread: the driver lets one of them in at a time."""
     calls = trace.api_calls
-    holding = held_from_ns(trace, config)
     elsewhere = (calls.process == process) & (calls.thread != thread) & (calls.kind == ApiKind.COPY)
     held = union(holding[others], calls.end_ns[others])
     return intersect(held, union(holding[elsewhere], calls.end_ns[elsewhere]))

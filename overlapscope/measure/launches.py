@@ -30,7 +30,7 @@ class LaunchFigures:
 def issued_and_started(trace: Trace, key: DeviceKey) -> tuple[Int64, Int64]:
     """When each op of the device with a known call was issued, and when it started."""
     issued, started = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for table in (trace.kernels, trace.copies, trace.memsets):
+    for table in trace.device_work:
         rows = np.flatnonzero(key.rows(table) & (table.call != NO_ID))
         issued.append(trace.api_calls.start_ns[table.call[rows]])
         started.append(table.start_ns[rows])

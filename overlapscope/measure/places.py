@@ -19,7 +19,7 @@ def innermost(ranges: HostWork, process: Int64, thread: Int64, moment_ns: Int64)
     The innermost is the one that began last among those that have not ended.
     """
     result = np.full(len(moment_ns), NO_ID, np.int32)
-    for place in {(int(p), int(t)) for p, t in zip(process, thread, strict=True)}:
+    for place in set(zip(process.tolist(), thread.tolist(), strict=True)):
         rows = np.flatnonzero((ranges.process == place[0]) & (ranges.thread == place[1]))
         if not len(rows):
             continue

@@ -8,7 +8,6 @@ import numpy as np
 
 from overlapscope.measure.copies import CopyFacts
 from overlapscope.measure.devices import DeviceKey
-from overlapscope.measure.spans import contains
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
@@ -47,7 +46,7 @@ class Staging:
 def staging(trace: Trace, facts: CopyFacts, key: DeviceKey, window: Window, config: StagingConfig) -> list[Staging]:
     """Pageable copies of a device within the window, by direction."""
     copies = trace.copies
-    here = key.rows(copies) & contains(window.of(key.process), copies.start_ns, copies.end_ns)
+    here = key.rows(copies) & window.touches(copies.process, copies.start_ns, copies.end_ns)
     timed = key.rows(copies) & (copies.size_bytes > 0) & (copies.duration_ns > 0)
     result = []
     for direction in (Direction.HTOD, Direction.DTOH):

@@ -11,7 +11,7 @@ import numpy as np
 from overlapscope.errors import RangeNotFound
 from overlapscope.measure.spans import EMPTY, Spans, contains, covered, union
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.tables import DeviceWork, Ranges
+from overlapscope.model.tables import Ranges
 from overlapscope.model.trace import Trace
 
 
@@ -137,8 +137,7 @@ def _rows_called(trace: Trace, name: str) -> Int64:
 
 def _issued_work(trace: Trace) -> tuple[Int64, Int64, Int64]:
     """When each joined device op was issued and done, and by which process, in the order of issue."""
-    work: tuple[DeviceWork, ...] = (trace.kernels, trace.copies, trace.memsets)
-    joined = [table.take(table.call != NO_ID) for table in work]
+    joined = [table.take(table.call != NO_ID) for table in trace.device_work]
     issued = np.concatenate([trace.api_calls.start_ns[table.call] for table in joined])
     done = np.concatenate([table.end_ns for table in joined])
     process = np.concatenate([table.process for table in joined])

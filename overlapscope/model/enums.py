@@ -70,6 +70,10 @@ class ApiKind(Labelled):
     HOST_FREE = 14, "page-locked free"
 
 
+SYNC_CALLS = (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, ApiKind.DEVICE_SYNC)
+"""Calls in which a thread waits for the device."""
+
+
 class SyncKind(Labelled):
     """What a synchronisation record stands for. A query asks and does not wait."""
 

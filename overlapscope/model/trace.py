@@ -12,6 +12,7 @@ from overlapscope.model.tables import (
     ApiCalls,
     Copies,
     CpuOps,
+    DeviceWork,
     EventRecords,
     Frames,
     Kernels,
@@ -49,6 +50,11 @@ class Trace:
             yield name, getattr(self, name)
 
     @property
+    def device_work(self) -> tuple[DeviceWork, ...]:
+        """The tables of what ran on devices: kernels, copies and memsets."""
+        return self.kernels, self.copies, self.memsets
+
+    @property
     def start_ns(self) -> int:
         """Begin of the first row of any table; 0 for a trace without rows."""
         return min((int(table.start_ns.min()) for table in self._timed()), default=0)
@@ -82,3 +88,6 @@ TABLES: dict[str, type[Table]] = {
     "streams": Streams,
 }
 """Attribute name and class of every table of a `Trace`, in the order in which they are listed."""
+
+DEVICE_WORK = tuple(name for name, kind in TABLES.items() if issubclass(kind, DeviceWork))
+"""Those of them that hold work of a device."""

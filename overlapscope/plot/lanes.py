@@ -18,7 +18,7 @@ from overlapscope.measure.host import held_from_ns
 from overlapscope.measure.spans import Spans, covered, intersect, subtract, union
 from overlapscope.measure.windows import between
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.enums import ApiKind, Direction, MemoryKind
+from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.model.tables import HostWork, Timed
 from overlapscope.model.trace import Trace
 
@@ -56,7 +56,6 @@ _COPIES = frozenset(
     )
 )
 _HELD = frozenset((Style.HELD_COPY,))
-_SYNCS = (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, ApiKind.DEVICE_SYNC)
 
 
 class LaneKind(StrEnum):
@@ -110,7 +109,7 @@ class LaneConfig:
 
 
 def lanes(trace: Trace, window: tuple[int, int] | None = None, config: LaneConfig = LaneConfig()) -> list[Lane]:
-    """The lanes of ``trace`` in [start, end) of ``window``, in ns; of all of it without one."""
+    """The lanes of ``trace`` in [start, end) of ``window``, in ns; in `work_window` without one."""
     first, last = window if window is not None else work_window(trace)
     threads = [lane for lane in _thread_lanes(trace, first, last) if lane.bars]
     streams = [lane for lane in _stream_lanes(trace, first, last) if lane.bars]
@@ -124,7 +123,7 @@ def lanes(trace: Trace, window: tuple[int, int] | None = None, config: LaneConfi
 
 def work_window(trace: Trace) -> tuple[int, int]:
     """From the first call that issued device work, or that work, to the last work; everything without any."""
-    tables = [table for table in (trace.kernels, trace.copies, trace.memsets) if len(table)]
+    tables = [table for table in trace.device_work if len(table)]
     if not tables:
         return trace.start_ns, trace.end_ns
     first = min(int(table.start_ns.min()) for table in tables)
@@ -193,7 +192,7 @@ def _levels(start_ns: Int64, end_ns: Int64) -> Int64:
 
 
 def _places(table: HostWork) -> list[tuple[int, int]]:
-    return sorted({(int(p), int(t)) for p, t in zip(table.process.tolist(), table.thread.tolist(), strict=True)})
+    return sorted(set(zip(table.process.tolist(), table.thread.tolist(), strict=True)))
 
 
 def _title(word: str, process: int, thread: int, places: list[tuple[int, int]]) -> str:
@@ -208,7 +207,7 @@ def _thread_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
     calls = trace.api_calls
     holding = held_from_ns(trace)
     holds = holding < calls.end_ns
-    copying, syncing = calls.kind == ApiKind.COPY, np.isin(calls.kind, _SYNCS)
+    copying, syncing = calls.kind == ApiKind.COPY, np.isin(calls.kind, SYNC_CALLS)
     places = _places(calls)
     for process, thread in places:
         mine = (calls.process == process) & (calls.thread == thread) & (calls.parent == NO_ID)
@@ -222,10 +221,11 @@ def _thread_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
 
 
 def _stream_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
-    several = len({key.process for key in device_keys(trace)}) > 1
+    keys = device_keys(trace)
+    several = len({key.process for key in keys}) > 1
     collective = is_collective(trace, trace.kernels.name_id)
     styles = _copy_styles(trace)
-    for key in device_keys(trace):
+    for key in keys:
         rows = {name: key.rows(getattr(trace, name)) for name in ("kernels", "copies", "memsets")}
         used = np.unique(np.concatenate([getattr(trace, name).stream[mine] for name, mine in rows.items()]))
         for stream in used.tolist():

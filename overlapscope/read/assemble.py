@@ -7,14 +7,13 @@ import numpy as np
 from overlapscope.model.columns import NO_ID, Int32, Names
 from overlapscope.model.enums import ApiKind
 from overlapscope.model.tables import Timed
-from overlapscope.model.trace import TABLES, Trace
+from overlapscope.model.trace import DEVICE_WORK, TABLES, Trace
 from overlapscope.read import checks, waits
 from overlapscope.read.correlate import Calls, doubled, join, outermost
 from overlapscope.read.draft import Arrays, Draft
 from overlapscope.read.labels import api_kind, sync_kind
 from overlapscope.read.processes import assign_processes
 
-_DEVICE_WORK = ("kernels", "copies", "memsets")
 _EPOCH_NS = 10**17  # 1973: a clock past this counts from the Unix epoch
 
 
@@ -25,7 +24,7 @@ def assemble(draft: Draft) -> Trace:
     assign_processes(draft)
     _sort(draft)
     _finish_calls(draft)
-    for table in (*_DEVICE_WORK, "syncs", "event_records"):
+    for table in (*DEVICE_WORK, "syncs", "event_records"):
         _join(draft, table)
     _finish_syncs(draft)
     names = Names(tuple(draft.pool))
@@ -115,9 +114,9 @@ def _join(draft: Draft, table: str) -> None:
     moment = columns["time_ns" if table == "event_records" else "start_ns"]
     joined = join(_calls(draft.tables["api_calls"]), columns["process"], columns["correlation"], moment)
     columns["call"] = joined.call
-    if table not in _DEVICE_WORK:
+    if table not in DEVICE_WORK:
         return
-    total = sum(draft.rows(name) for name in _DEVICE_WORK)
+    total = sum(draft.rows(name) for name in DEVICE_WORK)
     draft.log.warn(
         "ambiguous-correlation",
         joined.ambiguous,
@@ -146,7 +145,7 @@ def _finish_syncs(draft: Draft) -> None:
 
 def _device_ops(draft: Draft) -> waits.DeviceOps:
     def every(column: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        return np.concatenate([draft.column(table, column).astype(np.int64) for table in _DEVICE_WORK])
+        return np.concatenate([draft.column(table, column).astype(np.int64) for table in DEVICE_WORK])
 
     call = every("call")
     has_call = np.flatnonzero(call != NO_ID)

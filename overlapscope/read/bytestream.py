@@ -26,7 +26,7 @@ _SMALL_STEP_BYTES = 256
 _INFLATE_ERRORS: tuple[type[Exception], ...] = (zlib.error, inflate_library.error)
 
 Progress = Callable[[int, int], None]
-"""Called with (bytes of the file read so far, bytes of the file)."""
+"""Called with (read so far, all there is): bytes of a file, or tables of a database."""
 
 
 def read_blocks(path: Path, log: HealthLog, progress: Progress | None = None) -> Generator[bytes]:
@@ -36,9 +36,10 @@ def read_blocks(path: Path, log: HealthLog, progress: Progress | None = None) ->
         TraceNotFound: the path names no regular file, or one that cannot be opened.
     """
     try:
+        if path.is_dir():
+            raise TraceNotFound(f"{path}: is a directory; name the trace file inside it")
         if not path.is_file():
-            what = "is a directory; name the trace file inside it" if path.is_dir() else "no such file"
-            raise TraceNotFound(f"{path}: {what if not path.exists() or path.is_dir() else 'is no regular file'}")
+            raise TraceNotFound(f"{path}: {'is no regular file' if path.exists() else 'no such file'}")
         with path.open("rb") as file:
             head = file.read(len(GZIP_MAGIC))
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path

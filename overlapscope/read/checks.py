@@ -11,10 +11,10 @@ import numpy as np
 from overlapscope.model.columns import NO_ID, Int64, Table
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind, SyncKind
 from overlapscope.model.tables import ApiCalls, Copies, DeviceWork, Syncs
+from overlapscope.model.trace import DEVICE_WORK
 from overlapscope.read.draft import Draft
 from overlapscope.read.log import UNKNOWN_CATEGORY, HealthLog
 
-_DEVICE_WORK = ("kernels", "copies", "memsets")
 _ISSUING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.MEMSET)
 _ASKED_FOR = (Direction.HTOD, Direction.DTOH, Direction.HTOH)
 
@@ -34,7 +34,7 @@ def check(draft: Draft, tables: Mapping[str, Table], limits: Limits | None = Non
     """Log what is doubtful about the finished tables."""
     limits = limits or Limits()
     log = draft.log
-    work = [cast(DeviceWork, tables[name]) for name in _DEVICE_WORK]
+    work = [cast(DeviceWork, tables[name]) for name in DEVICE_WORK]
     calls = cast(ApiCalls, tables["api_calls"])
     copies = cast(Copies, tables["copies"])
     total = sum(len(table) for table in work)

@@ -19,7 +19,7 @@ from overlapscope.model.metadata import Device, Metadata
 from overlapscope.read.bytestream import Progress
 from overlapscope.read.draft import Draft
 from overlapscope.read.log import HealthLog
-from overlapscope.read.nsys_columns import BUILDERS, Rows, Source, strings_of
+from overlapscope.read.nsys_columns import BUILDERS, Rows, Source, Strings, strings_of
 from overlapscope.read.nsys_labels import enum_labels
 from overlapscope.read.values import integers
 
@@ -84,7 +84,7 @@ def read_nsys(database: Path, path: Path, log: HealthLog, progress: Progress | N
 
     Raises:
         UnknownTraceFormat: a SQLite file that is no Nsight Systems export.
-        UnusableTrace: the file is damaged, or no CUDA activity was recorded in it.
+        UnusableTrace: the file is damaged beyond its tables.
     """
     connection = sqlite3.connect(f"file:{quote(str(database.resolve()))}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -102,8 +102,8 @@ def read_nsys(database: Path, path: Path, log: HealthLog, progress: Progress | N
 
 
 def _draft(export: Export, path: Path, log: HealthLog, progress: Progress | None) -> Draft:
-    draft = Draft(_metadata(export, path), log, process_known=True, syncs_recorded=True)
     strings = strings_of(export.pairs("StringIds", "id", "value"))
+    draft = Draft(_metadata(export, strings, path), log, process_known=True, syncs_recorded=True)
     translation = Source(strings, enum_labels(export.pairs), draft.pool, log)
     for done, (table, source) in enumerate(_CUDA_TABLES.items(), 1):
         if progress is not None:
@@ -156,13 +156,12 @@ def _calls_copy(draft: Draft) -> int:
     return int((draft.column("api_calls", "kind") == ApiKind.COPY).sum())
 
 
-def _metadata(export: Export, path: Path) -> Metadata:
+def _metadata(export: Export, strings: Strings, path: Path) -> Metadata:
     keys = export.pairs("META_DATA_EXPORT", "name", "value") or export.pairs("EXPORT_META_DATA", "name", "value")
     start = export.rows("TARGET_INFO_SESSION_START_TIME").get("utcEpochNs") or [None]
-    names = strings_of(export.pairs("StringIds", "id", "value"))
     threads = export.rows("ThreadNames")
     thread_names = {
-        _process_and_thread(key): names.get(name, "")
+        _process_and_thread(key): strings.get(name, "")
         for key, name in zip(threads.get("globalTid", ()), threads.get("nameId", ()), strict=False)
         if isinstance(key, int)
     }

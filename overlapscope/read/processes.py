@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.trace import DEVICE_WORK
 from overlapscope.read.draft import Draft
 
 _HOST_TABLES = ("api_calls", "cpu_ops", "ranges", "frames")
-_DEVICE_WORK = ("kernels", "copies", "memsets")
 _FAR = np.iinfo(np.int64).max
 
 
@@ -23,7 +23,7 @@ def assign_processes(draft: Draft) -> None:
     if draft.process_known:
         return
     processes = _calling_processes(draft)
-    for table in (*_DEVICE_WORK, "syncs", "event_records"):
+    for table in (*DEVICE_WORK, "syncs", "event_records"):
         rows = draft.rows(table)
         if not rows:
             continue
@@ -46,7 +46,7 @@ def _calling_processes(draft: Draft) -> list[int]:
 
 
 def _assign_rows(draft: Draft, processes: Int64) -> None:
-    tables = [table for table in (*_DEVICE_WORK, "syncs", "event_records") if draft.rows(table)]
+    tables = [table for table in (*DEVICE_WORK, "syncs", "event_records") if draft.rows(table)]
     delays = {table: np.stack([_delays(draft, table, process) for process in processes.tolist()]) for table in tables}
     owners = _device_owners(draft, delays)
     guessed = 0
@@ -57,18 +57,18 @@ def _assign_rows(draft: Draft, processes: Int64) -> None:
             best[device == number] = owner
         found = delay[best, np.arange(len(best))] != _FAR
         draft.tables[table]["process"][found] = processes[best[found]]
-        guessed += int(((delay != _FAR).sum(axis=0) > 1).sum()) if table in _DEVICE_WORK else 0
+        guessed += int(((delay != _FAR).sum(axis=0) > 1).sum()) if table in DEVICE_WORK else 0
     draft.log.note(
         "guessed-process",
         guessed,
         "device ops whose correlation id several processes of the file use; given to the likeliest",
-        sum(draft.rows(table) for table in _DEVICE_WORK),
+        sum(draft.rows(table) for table in DEVICE_WORK),
     )
 
 
 def _device_owners(draft: Draft, delays: dict[str, Int64]) -> dict[int, int]:
     """The index of the process that explains all of a device's work, and most promptly, where there is one."""
-    work = [table for table in _DEVICE_WORK if table in delays]
+    work = [table for table in DEVICE_WORK if table in delays]
     device = np.concatenate([draft.column(table, "device") for table in work] or [np.empty(0, np.int64)])
     delay = np.concatenate([delays[table] for table in work], axis=1) if work else np.empty((0, 0), np.int64)
     owners = {}

@@ -21,7 +21,7 @@ from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Ranges, Timed
-from overlapscope.model.trace import Trace
+from overlapscope.model.trace import DEVICE_WORK, Trace
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamFigures
 from overlapscope.report.verdict import verdict
 
@@ -113,7 +113,7 @@ def _device(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window, conf
 def _streams(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window) -> tuple[StreamFigures, ...]:
     here = {
         name: key.rows(table) & _inside(table, window)
-        for name, table in (("kernels", trace.kernels), ("copies", trace.copies), ("memsets", trace.memsets))
+        for name, table in zip(DEVICE_WORK, trace.device_work, strict=True)
     }
     used = np.unique(np.concatenate([getattr(trace, name).stream[rows] for name, rows in here.items()]))
     return tuple(_stream(trace, stream, here, facts, window.of(key.process)) for stream in used.tolist())
@@ -137,8 +137,10 @@ def _stream(trace: Trace, stream: int, here: dict[str, Bool], facts: CopyFacts, 
 def _costly(trace: Trace, facts: CopyFacts, window: Window, count: int) -> tuple[CostlyCopy, ...]:
     here = np.flatnonzero(_inside(trace.copies, window))
     cost = np.maximum(facts.exposed_ns, facts.held_ns)[here]
+    if cost.max(initial=0) <= 0:
+        return ()
     worst = here[np.argsort(-cost, kind="stable")][:count]
-    return tuple(_costly_copy(trace, facts, row) for row in worst.tolist() if cost.max(initial=0) > 0)
+    return tuple(_costly_copy(trace, facts, row) for row in worst.tolist())
 
 
 def _costly_copy(trace: Trace, facts: CopyFacts, row: int) -> CostlyCopy:
@@ -168,8 +170,8 @@ def _costly_copy(trace: Trace, facts: CopyFacts, row: int) -> CostlyCopy:
 
 def _counts(trace: Trace, window: Window) -> dict[str, int]:
     """Rows that touch the window of their process."""
-    work = {name: getattr(trace, name) for name in ("kernels", "copies", "memsets")}
-    others = {name: getattr(trace, name) for name in ("api_calls", "syncs", "ranges")}
+    work = dict(zip(DEVICE_WORK, trace.device_work, strict=True))
+    others: dict[str, Timed] = {name: getattr(trace, name) for name in ("api_calls", "syncs", "ranges")}
     inside = {name: _inside(table, window) for name, table in (work | others).items()}
     unjoined = sum(int((inside[name] & (table.call == NO_ID)).sum()) for name, table in work.items())
     return {name: int(rows.sum()) for name, rows in inside.items()} | {"unjoined_device_ops": unjoined}
