@@ -94,6 +94,16 @@ def test_none_is_written_as_all_ones(file: Path) -> None:
     assert open_trace(file).syncs.stream.tolist() == [-1]
 
 
+def test_all_ones_are_none_in_ids_only(file: Path) -> None:
+    """4.29 s and 4 GiB are a time and a size like any other."""
+    ones = 2**32 - 1
+    copies = [make.work(ones, 2 * ones, bytes=ones, copyKind=1, srcKind=1, dstKind=2)]
+    trace = open_trace(make.write(file, {MEMCPY: copies}, STRINGS))
+    assert trace.copies.start_ns.tolist() == [ones]
+    assert trace.copies.size_bytes.tolist() == [ones]
+    assert not trace.health.has("no-time")
+
+
 def test_page_migrations_are_no_copies_that_were_asked_for(file: Path) -> None:
     moved = [
         make.work(5, 9, stream=0, correlation=0, bytes=4096, copyKind=kind, srcKind=7, dstKind=7) for kind in (11, 12)

@@ -43,24 +43,29 @@ def _count(rows: Rows) -> int:
     return len(next(iter(rows.values()), []))
 
 
-def _ints(rows: Rows, name: str, null: int = NO_ID) -> Int64:
-    """A column as integers, unknown where it is missing; nsys writes 0xFFFFFFFF for "none"."""
+def _numbers(rows: Rows, name: str, null: int = NO_ID) -> Int64:
+    """A column as integers; ``null`` where it is missing or holds none."""
     if name not in rows:
         return np.full(_count(rows), null, np.int64)
-    values = whole_numbers(rows[name], null)
-    return np.where(values == _NO_UINT32, null, values)
+    return whole_numbers(rows[name], null)
+
+
+def _ids(rows: Rows, name: str) -> Int64:
+    """A column of ids; nsys writes 0xFFFFFFFF for "none"."""
+    values = _numbers(rows, name)
+    return np.where(values == _NO_UINT32, NO_ID, values)
 
 
 def _process(rows: Rows) -> Int64:
     for name in ("globalPid", "globalTid"):
         if name in rows:
-            packed = _ints(rows, name)
+            packed = _ids(rows, name)
             return np.where(packed == NO_ID, NO_ID, (packed >> 24) & 0xFFFFFF)
     return np.full(_count(rows), NO_ID, np.int64)
 
 
 def _thread(rows: Rows) -> Int64:
-    packed = _ints(rows, "globalTid")
+    packed = _ids(rows, "globalTid")
     return np.where(packed == NO_ID, NO_ID, packed & 0xFFFFFF)
 
 
@@ -92,17 +97,17 @@ def _usable(columns: Arrays, log: HealthLog) -> Arrays:
 
 
 def _times(rows: Rows) -> Arrays:
-    return {"start_ns": _ints(rows, "start", NO_TIME), "end_ns": _ints(rows, "end", NO_TIME)}
+    return {"start_ns": _numbers(rows, "start", NO_TIME), "end_ns": _numbers(rows, "end", NO_TIME)}
 
 
 def _device(rows: Rows) -> Arrays:
-    graph_node = _ints(rows, "graphNodeId")
+    graph_node = _ids(rows, "graphNodeId")
     return _times(rows) | {
         "process": _process(rows),
-        "device": _ints(rows, "deviceId"),
-        "context": _ints(rows, "contextId"),
-        "stream": _ints(rows, "streamId"),
-        "correlation": _ints(rows, "correlationId"),
+        "device": _ids(rows, "deviceId"),
+        "context": _ids(rows, "contextId"),
+        "stream": _ids(rows, "streamId"),
+        "correlation": _ids(rows, "correlationId"),
         "graph_node": np.where(graph_node == 0, NO_ID, graph_node),
     }
 
@@ -118,7 +123,7 @@ def _kernels(rows: Rows, source: Source) -> Arrays:
 
 
 def _volume(rows: Rows, prefix: str) -> Int64:
-    x, y, z = (_ints(rows, f"{prefix}{axis}") for axis in "XYZ")
+    x, y, z = (_numbers(rows, f"{prefix}{axis}") for axis in "XYZ")
     known = (x != NO_ID) & (y != NO_ID) & (z != NO_ID)
     return np.where(known, x * y * z, NO_ID)
 
@@ -127,19 +132,19 @@ def _copies(rows: Rows, source: Source) -> Arrays:
     way = _mapped(rows, "copyKind", source.labels.directions)
     columns = _device(rows) | {
         "name_id": np.full(_count(rows), NO_ID, np.int32),  # nsys gives copies no name
-        "size_bytes": _ints(rows, "bytes"),
+        "size_bytes": _numbers(rows, "bytes"),
         "direction": way,
         "source_kind": _mapped(rows, "srcKind", source.labels.memory),
         "target_kind": _mapped(rows, "dstKind", source.labels.memory),
-        "source_device": _ints(rows, "srcDeviceId"),
-        "target_device": _ints(rows, "dstDeviceId"),
+        "source_device": _ids(rows, "srcDeviceId"),
+        "target_device": _ids(rows, "dstDeviceId"),
     }
     return _usable(columns, source.log)
 
 
 def _memsets(rows: Rows, source: Source) -> Arrays:
     name = np.full(_count(rows), NO_ID, np.int32)
-    return _usable(_device(rows) | {"size_bytes": _ints(rows, "bytes"), "name_id": name}, source.log)
+    return _usable(_device(rows) | {"size_bytes": _numbers(rows, "bytes"), "name_id": name}, source.log)
 
 
 def _api_calls(rows: Rows, source: Source) -> Arrays:
@@ -149,7 +154,7 @@ def _api_calls(rows: Rows, source: Source) -> Arrays:
         "thread": _thread(rows),
         "name_id": source.pool.ids(names),
         "kind": np.array([api_kind(name) for name in names], np.int8),
-        "correlation": _ints(rows, "correlationId"),
+        "correlation": _ids(rows, "correlationId"),
     }
     return _usable(columns, source.log)
 
@@ -157,31 +162,31 @@ def _api_calls(rows: Rows, source: Source) -> Arrays:
 def _syncs(rows: Rows, source: Source) -> Arrays:
     columns = _times(rows) | {
         "process": _process(rows),
-        "device": _ints(rows, "deviceId"),
-        "stream": _ints(rows, "streamId"),
+        "device": _ids(rows, "deviceId"),
+        "stream": _ids(rows, "streamId"),
         "kind": _mapped(rows, "syncType", source.labels.syncs),
-        "correlation": _ints(rows, "correlationId"),
-        "event": _ints(rows, "eventId"),
-        "event_sync": _ints(rows, "eventSyncId"),
+        "correlation": _ids(rows, "correlationId"),
+        "event": _ids(rows, "eventId"),
+        "event_sync": _ids(rows, "eventSyncId"),
     }
     return _usable(columns, source.log)
 
 
 def _event_records(rows: Rows, _source: Source) -> Arrays:
-    time = _ints(rows, "timestamp", NO_TIME)
+    time = _numbers(rows, "timestamp", NO_TIME)
     return {
         "time_ns": np.where(time == 0, NO_TIME, time),  # written as 0 when device timestamps are off
         "process": _process(rows),
-        "device": _ints(rows, "deviceId"),
-        "stream": _ints(rows, "streamId"),
-        "event": _ints(rows, "eventId"),
-        "correlation": _ints(rows, "correlationId"),
-        "event_sync": _ints(rows, "eventSyncId"),
+        "device": _ids(rows, "deviceId"),
+        "stream": _ids(rows, "streamId"),
+        "event": _ids(rows, "eventId"),
+        "correlation": _ids(rows, "correlationId"),
+        "event_sync": _ids(rows, "eventSyncId"),
     }
 
 
 def _ranges(rows: Rows, source: Source) -> Arrays:
-    kind = _ints(rows, "eventType")
+    kind = _numbers(rows, "eventType")
     texts = _texts(rows, source.strings, "text", "textId")
     domain_of = {
         (process, key): text
@@ -195,7 +200,7 @@ def _ranges(rows: Rows, source: Source) -> Arrays:
         for process, key in zip(_process(rows).tolist(), rows.get("domainId", [None] * len(texts)), strict=True)
     ]
     wanted = (kind == _PUSH_POP) | (kind == _START_END)
-    ends = _ints(rows, "end", NO_TIME)
+    ends = _numbers(rows, "end", NO_TIME)
     open_ended = wanted & (ends == NO_TIME)
     source.log.warn(
         "open-range", int(open_ended.sum()), "NVTX ranges that were never closed; left out", int(wanted.sum())
@@ -221,13 +226,12 @@ def _overheads(rows: Rows, source: Source) -> Arrays:
 
 
 def _streams(rows: Rows, source: Source) -> Arrays:
-    priority = whole_numbers(rows["priority"], 0) if "priority" in rows else np.zeros(_count(rows), np.int64)
     return {
-        "process": first_known(_ints(rows, "processId"), _process(rows)),
-        "context": _ints(rows, "contextId"),
-        "stream": _ints(rows, "streamId"),
+        "process": first_known(_ids(rows, "processId"), _process(rows)),
+        "context": _ids(rows, "contextId"),
+        "stream": _ids(rows, "streamId"),
         "kind": _mapped(rows, "flag", source.labels.streams),
-        "priority": priority.astype(np.uint32).astype(np.int32),  # written as unsigned 32 bits
+        "priority": _numbers(rows, "priority", 0).astype(np.uint32).astype(np.int32),  # written as unsigned 32 bits
     }
 
 
