@@ -106,6 +106,20 @@ def test_every_occurrence_of_a_range_is_listed(tmp_path: Path) -> None:
     assert "Occurrences" in run(path, "--range", "step").stdout
 
 
+def test_an_occurrence_counts_the_devices_of_its_own_process(tmp_path: Path) -> None:
+    path = make.write(
+        tmp_path / "t.json",
+        make.annotation("step", 0, 100, pid=1),
+        make.annotation("step", 0, 100, pid=2, tid=2),
+        make.call(10, 1, correlation=1, pid=1),
+        make.call(10, 1, correlation=101, pid=2, tid=2),
+        make.kernel(20, 50, correlation=1),
+        make.kernel(20, 30, correlation=101, device=1),
+    )
+    (trace,) = as_json(path, "--range", "step")["traces"]
+    assert [entry["kernel_busy_ns"] for entry in trace["window"]["occurrences"]] == [50_000, 30_000]
+
+
 def test_without_kernels_the_fraction_is_null_and_the_words_are_undefined(tmp_path: Path) -> None:
     path = make.write(tmp_path / "t.json", make.call(0, 1), make.copy(5, 5))
     (trace,) = as_json(path)["traces"]

@@ -36,10 +36,15 @@ class Window:
 
     def of(self, process: int) -> Spans:
         """The time that counts for ``process``; nothing when the range is not its own."""
-        if self.name is None or process == NO_ID:
-            return self.spans
-        mine = self.process == process
+        mine = self.counts_for(process)
         return union(self.start_ns[mine], self.end_ns[mine]) if mine.any() else EMPTY
+
+    def counts_for(self, process: int) -> Bool:
+        """Which occurrences count for ``process``: its own, or all where the window or it names no process."""
+        if self.name is None or process == NO_ID:
+            return np.ones(len(self.process), np.bool_)
+        own: Bool = self.process == process
+        return own
 
     def touches(self, process: Int64, start_ns: Int64, end_ns: Int64) -> Bool:
         """Which intervals of processes touch the time that counts for them."""

@@ -80,7 +80,8 @@ def _occurrences(window: Window, devices: tuple[DeviceAudit, ...]) -> tuple[Occu
     def busy(spans: Callable[[Activity], Spans]) -> list[int]:
         total = np.zeros(len(window.start_ns), np.int64)
         for device in devices:
-            total += covered(window.start_ns, window.end_ns, spans(device.activity))
+            mine = window.counts_for(device.key.process)
+            total[mine] += covered(window.start_ns[mine], window.end_ns[mine], spans(device.activity))
         return [int(value) for value in total]
 
     columns = (

@@ -114,7 +114,7 @@ class CostlyCopy:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One occurrence of the range; busy times are summed over devices."""
+    """One occurrence of the range; busy times are summed over the devices of its process."""
 
     start_ns: int
     end_ns: int
