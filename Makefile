@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SAMPLE := sample_traces/gemm_copy-pageable-copy-first-non-blocking-side.json.gz
 
 .PHONY: demo test lint types contracts doctest notebooks docs check clean
 
@@ -20,9 +19,7 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.test
 	touch $@
 
 demo: $(BIN)/overlapscope
-	mkdir -p demo
-	$(BIN)/overlapscope audit $(SAMPLE) --range gemm_copy --figure demo/timeline.png
-	@echo "The timeline is in demo/timeline.png"
+	$(BIN)/overlapscope demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -q

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from overlapscope.capture.annotate import annotate
+    from overlapscope.capture.recorder import record
     from overlapscope.errors import OverlapscopeError
     from overlapscope.measure.definitions import their_overlap
     from overlapscope.measure.windows import Window
@@ -35,6 +36,7 @@ _HOMES = {
     "audit": "overlapscope.report.content",
     "draw_timeline": "overlapscope.plot.timeline",
     "open_trace": "overlapscope.read.opening",
+    "record": "overlapscope.capture.recorder",
     "save_timeline": "overlapscope.plot.timeline",
     "their_overlap": "overlapscope.measure.definitions",
 }
@@ -48,6 +50,7 @@ __all__ = [
     "audit",
     "draw_timeline",
     "open_trace",
+    "record",
     "save_timeline",
     "their_overlap",
 ]

@@ -1,85 +1,83 @@
 """Make the sample traces again, on a machine with a GPU.
 
-    python sample_traces/make.py --out sample_traces [--nsys-sqlite COMMAND]
+    python sample_traces/make.py --out sample_traces [--only PATTERN] [--no-kineto] [--nsys-sqlite COMMAND]
 
-COMMAND is called as ``COMMAND OUT.sqlite PROGRAM ARG ...`` and has to profile PROGRAM between its
-cudaProfilerStart and cudaProfilerStop and export SQLite; without it, no Nsight Systems traces are made.
+Every variant of every workload runs in a process of its own, from its command line. COMMAND is called as
+``COMMAND OUT.sqlite PROGRAM ARG ...`` and has to profile PROGRAM between its cudaProfilerStart and
+cudaProfilerStop and export SQLite; without it, no Nsight Systems traces are made. What an earlier run left in
+``truth.json`` stays for the variants that are not made again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from overlapscope.capture.scrub import scrub_kineto, scrub_nsys
-from overlapscope.workloads.gemm_copy import Variant, variants
+from overlapscope.capture.machine import devices, versions
+from overlapscope.scrub.kineto import scrub_kineto
+from overlapscope.scrub.nsys import scrub_nsys
+from overlapscope.workloads.catalogue import workloads
 
-MODULE = "overlapscope.workloads.gemm_copy"
-
-
-def flags(variant: Variant) -> list[str]:
-    blocking = "--blocking" if variant.blocking else "--non-blocking"
-    return ["--memory", variant.memory, "--order", variant.order, blocking, "--stream", variant.stream]
+Sample = tuple[str, list[str]]  # a name, and the command line that runs it
 
 
-def make_kineto(variant: Variant, out: Path, scratch: Path) -> dict[str, Any]:
-    raw = scratch / f"{variant.name}.json.gz"
-    command = [sys.executable, "-m", MODULE, *flags(variant), "--trace", str(raw)]
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
-    scrub_kineto(raw, out / f"gemm_copy-{variant.name}.json.gz")
-    wall: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+def samples(pattern: str) -> Iterator[Sample]:
+    for workload in workloads():
+        for variant in workload.variants:
+            name = f"{workload.name}-{variant.name}"
+            if fnmatch(name, pattern):
+                yield name, [sys.executable, "-m", workload.module, "--variant", variant.name]
+
+
+def time_it(command: list[str], repeats: int) -> dict[str, Any]:
+    result = subprocess.run([*command, "--repeats", str(repeats)], check=True, capture_output=True, text=True)
+    facts: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return {key: value for key, value in facts.items() if key not in {"workload", "variant", "device"}}
+
+
+def make_kineto(name: str, command: list[str], repeats: int, out: Path, scratch: Path) -> dict[str, Any]:
+    raw = scratch / f"{name}.json.gz"
+    wall = time_it([*command, "--trace", str(raw)], repeats)
+    scrub_kineto(raw, out / raw.name)
     return wall
 
 
-def make_nsys(variant: Variant, out: Path, scratch: Path, nsys_sqlite: str) -> None:
-    raw = scratch / f"{variant.name}.sqlite"
-    program = [sys.executable, "-m", MODULE, *flags(variant), "--repeats", "1", "--bracket"]
-    subprocess.run([nsys_sqlite, str(raw), *program], check=True)
-    scrub_nsys(raw, out / f"gemm_copy-{variant.name}.sqlite.gz")
-
-
-def machine() -> dict[str, Any]:
-    import torch
-
-    driver = subprocess.run(
-        ["nvidia-smi", "--query-gpu=driver_version,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split(",")
-    return {
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "driver": driver[0].strip(),
-        "pcie_generation": driver[1].strip(),
-        "pcie_width": driver[2].strip().splitlines()[0],
-        "python": platform.python_version(),
-    }
+def make_nsys(name: str, command: list[str], out: Path, scratch: Path, nsys_sqlite: str) -> None:
+    raw = scratch / f"{name}.sqlite"
+    subprocess.run([nsys_sqlite, str(raw), *command, "--repeats", "1", "--bracket"], check=True, capture_output=True)
+    scrub_nsys(raw, out / f"{raw.name}.gz")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="names to make, such as 'offload-*'")
+    parser.add_argument("--no-kineto", action="store_true", help="make no Kineto traces and time nothing")
     parser.add_argument("--nsys-sqlite", help="command that profiles and exports SQLite")
+    parser.add_argument("--repeats", type=int, default=9, help="unprofiled passes to time")
     options = parser.parse_args()
-    truth: dict[str, Any] = {"machine": machine(), "unprofiled_wall": {}}
+    options.out.mkdir(parents=True, exist_ok=True)
+    truth_file = options.out / "truth.json"
+    truth = json.loads(truth_file.read_text()) if truth_file.exists() else {"unprofiled_wall": {}}
     with tempfile.TemporaryDirectory() as scratch:
-        for variant in variants():
-            wall = make_kineto(variant, options.out, Path(scratch))
-            truth["unprofiled_wall"][f"gemm_copy-{variant.name}"] = {
-                key: wall[key] for key in ("median_ms", "min_ms", "max_ms", "repeats")
-            }
+        for name, command in samples(options.only):
+            begin = time.monotonic()
+            if not options.no_kineto:
+                wall = make_kineto(name, command, options.repeats, options.out, Path(scratch))
+                truth["unprofiled_wall"][name] = wall
+                truth["machine"] = {"versions": versions(), "devices": devices()}
+                truth_file.write_text(json.dumps(truth, indent=2, sort_keys=True) + "\n")
             if options.nsys_sqlite:
-                make_nsys(variant, options.out, Path(scratch), options.nsys_sqlite)
-            print(variant.name, wall, flush=True)
-    (options.out / "truth.json").write_text(json.dumps(truth, indent=2) + "\n")
+                make_nsys(name, command, options.out, Path(scratch), options.nsys_sqlite)
+            print(name, truth["unprofiled_wall"].get(name), f"{time.monotonic() - begin:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

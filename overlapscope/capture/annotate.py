@@ -10,7 +10,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from overlapscope.errors import CaptureError
@@ -46,30 +46,26 @@ class annotate:  # noqa: N801 - reads as a verb where it is used
     def __init__(self, name: str, *, color: str = "blue") -> None:
         self.name = name
         self.color = color
-        self._open = threading.local()
 
     def __enter__(self) -> annotate:
+        record = _profiler_range(self.name)
         marker = _nvtx().annotate(message=self.name, color=self.color, domain=DOMAIN)
         marker.__enter__()
-        torch = sys.modules.get("torch")
-        record = torch.profiler.record_function(self.name) if torch is not None else None
         if record is not None:
             record.__enter__()
-        self._stack().append((marker, record))
+        _thread.open.append((self, marker, record))
         return self
 
     def __exit__(self, *failure: object) -> None:
-        marker, record = self._stack().pop()
+        _, marker, record = _thread.open.pop(_innermost(self))
         if record is not None:
             record.__exit__(*failure)
         marker.__exit__(*failure)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Wrap ``function`` so that each call of it is a range."""
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-            raise TypeError(
-                f"{function.__qualname__} is a generator or coroutine function: use `with annotate` inside it"
-            )
+        if _leaves_its_range_open(function):
+            raise TypeError(f"{function!r} is a generator or coroutine function: use `with annotate` inside it")
 
         @wraps(function)
         def named(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -78,12 +74,39 @@ class annotate:  # noqa: N801 - reads as a verb where it is used
 
         return named
 
-    def _stack(self) -> list[tuple[Any, Any]]:
-        """The ranges of this name that are open on this thread, the innermost last."""
-        if not hasattr(self._open, "ranges"):
-            self._open.ranges = []
-        ranges: list[tuple[Any, Any]] = self._open.ranges
-        return ranges
+
+class _Thread(threading.local):
+    """The ranges that are open on this thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[annotate, Any, Any]] = []
+
+
+_thread = _Thread()
+
+
+def _innermost(annotation: annotate) -> int:
+    """Where in the list of open ranges the innermost of this annotation is."""
+    for position in range(len(_thread.open) - 1, -1, -1):
+        if _thread.open[position][0] is annotation:
+            return position
+    raise RuntimeError(f"the range {annotation.name!r} was not opened on this thread")
+
+
+def _leaves_its_range_open(function: Callable[..., Any]) -> bool:
+    inner = function if inspect.isroutine(function) or isinstance(function, partial) else type(function).__call__
+    return any(
+        test(inner) for test in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    )
+
+
+def _profiler_range(name: str) -> Any:
+    """A profiler range that is not open yet; None without torch, and while another thread is importing it."""
+    torch = sys.modules.get("torch")
+    try:
+        return None if torch is None or torch.ops.profiler is None else torch.profiler.record_function(name)
+    except AttributeError:
+        return None
 
 
 def _nvtx() -> Any:

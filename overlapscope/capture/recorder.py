@@ -1,71 +1,263 @@
-"""Record a Kineto trace with what the analysis needs, and mark the same stretch for Nsight Systems."""
+"""Record a stretch of a program with what the analysis needs, and what the recording itself cost."""
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Callable
-from importlib.util import find_spec
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
-from overlapscope.errors import CaptureError
+from overlapscope.capture import calibrate, kineto_file
+from overlapscope.capture.machine import devices, require_cuda, require_torch, versions
+from overlapscope.capture.profilers import OutsideProfiler, Profiler, TorchProfiler, outside_tool
+from overlapscope.errors import CaptureError, OverlapscopeError
+
+SCHEMA = "overlapscope.recording/1"
+_UNPROFILED, _WARM_UP, _RECORDED = "unprofiled", "warm-up", "recorded"
+_KEPT = {_UNPROFILED, _RECORDED}
 
 
-def record_pass(run: Callable[[], None], path: str | Path | None = None) -> None:
-    """Run ``run`` once to warm the profiler up and once recorded.
+@dataclass
+class _Stretch:
+    """Steps in a row, timed as a whole: from a device that has nothing to do to one that has done everything.
 
-    With ``path``, the recorded pass becomes a Kineto trace (gzip when the name ends in ``.gz``) with
-    CUDA synchronisation events. Without it, the pass is only bracketed by ``cudaProfilerStart`` and
-    ``cudaProfilerStop``, which is what ``nsys profile -c cudaProfilerApi`` waits for: CUPTI serves one
-    profiler at a time, so the two are never on together.
+    ``steps`` is None for a stretch that ends with the block.
+    """
+
+    name: str
+    steps: int | None
+    begin_ns: int = 0
+    ticks_ns: list[int] = field(default_factory=list)
+    wall_ns: int = 0
+
+    @property
+    def profiled(self) -> bool:
+        return self.name in {_WARM_UP, _RECORDED}
+
+    def to_dict(self) -> dict[str, Any]:
+        edges = [self.begin_ns, *self.ticks_ns]
+        host = [end - begin for begin, end in pairwise(edges)]
+        return {"steps": len(self.ticks_ns), "wall_ns": self.wall_ns, "host_ns": host}
+
+
+class record:  # noqa: N801 - reads as a verb where it is used
+    """Record what a ``with`` block does on the GPU into a Kineto trace.
+
+    Without ``steps`` the whole block is recorded. With ``steps``, end each step of your loop with
+    `step`, or hand a step function to `run`: `warmup` steps pass, `unprofiled` ones are timed without
+    a profiler, `warmup` more pass with the profiler on (its first calls are slow), and ``steps`` are
+    recorded. What comes after that runs without a profiler again.
+
+    The trace has what the analysis needs (CUDA synchronisation events) and, under the key ``overlapscope``,
+    how it was made: versions, GPUs, PCIe link, copy engines, what copies of several sizes take here from
+    pageable and pinned memory, and what the steps took with and without the profiler. It names no host,
+    user, path, command line or environment variable. It gets its name when it is complete.
+
+    The recorded stretch is also bracketed with cudaProfilerStart and cudaProfilerStop. Under another
+    profiler, such as ``nsys profile -c cudaProfilerApi python program.py``, that is all that happens, because CUPTI
+    serves one profiler at a time: the same program serves both.
+
+    Args:
+        path: the trace to write, gzip when it ends in ``.gz``. Other processes need other names.
+        steps: how many steps to record; None for the whole block.
+        warmup: steps that pass before something is measured.
+        unprofiled: steps to time without a profiler; 0 for none.
+        stacks: record Python call stacks too. Findings can then name source lines; the trace grows and the
+            program slows down.
+        device: ``"cuda"``, or ``"cpu"`` to try a program without a GPU: the trace then has host events only.
+        calibrate: measure the link first (a fraction of a second, 64 MiB on the GPU).
 
     Raises:
-        CaptureError: there is no CUDA device, or the profiler cannot start.
+        CaptureError: no GPU, no torch, another profiler is recording, or the block ended before
+            anything was recorded.
+        OutputError: the trace cannot be written there, found out before the block runs where possible.
+        ValueError: a count that makes no sense.
+
+    >>> with record("trace.json.gz", steps=3) as recording:  # doctest: +SKIP
+    ...     for batch in loader:
+    ...         train(batch)
+    ...         recording.step()
     """
-    require_cuda()
-    if path is None:
-        _bracketed(run)
-    else:
-        _profiled(run, Path(path))
 
+    def __init__(  # noqa: PLR0913 - keyword-only settings, each with a default
+        self,
+        path: str | Path,
+        *,
+        steps: int | None = None,
+        warmup: int = 1,
+        unprofiled: int = 5,
+        stacks: bool = False,
+        device: str = "cuda",
+        calibrate: bool = True,
+    ) -> None:
+        if (steps is not None and steps < 1) or warmup < 0 or unprofiled < 0:
+            raise ValueError("steps is at least 1, warmup and unprofiled at least 0")
+        self.path = Path(path)
+        self._on_gpu = device != "cpu"
+        self._stacks = stacks
+        self._calibrate = calibrate
+        self._plan = _stretches(steps, warmup, unprofiled)
+        self._past: list[_Stretch] = []
+        self._about: dict[str, Any] = {}
+        self._profiler: Profiler | None = None
+        self._failure: OverlapscopeError | None = None
+        self._saved = False
 
-def require_torch() -> None:
-    """Raise `CaptureError` where torch is not installed."""
-    if find_spec("torch") is None:
-        raise CaptureError("this needs torch: pip install 'overlapscope[capture]'")
+    @property
+    def done(self) -> bool:
+        """Whether everything that was asked for is recorded, or recording has failed."""
+        return not self._plan
 
+    @property
+    def saved(self) -> bool:
+        """Whether the trace is in its file."""
+        return self._saved
 
-def require_cuda() -> None:
-    """Raise `CaptureError` where torch is missing or sees no CUDA device."""
-    require_torch()
-    import torch
+    def check(self) -> None:
+        """Raise now what would keep the block from being recorded: no GPU, no torch, no room for the file."""
+        (require_cuda if self._on_gpu else require_torch)()
+        if self._on_gpu and outside_tool() is not None:
+            return
+        kineto_file.check_target(self.path)
 
-    if not torch.cuda.is_available():
-        raise CaptureError("no CUDA device here: a trace without one has no copies to look at; run on a GPU machine")
+    def __enter__(self) -> Self:
+        self.check()
+        self._profiler = self._choose_profiler()
+        self._about = self._describe()
+        self._begin()
+        return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._plan:
+            self._guarded(self._end_early)
+        if self._failure is None:
+            return
+        if error is None:
+            raise self._failure
+        error.add_note(f"overlapscope: {self._failure}")  # the program's own error matters more
 
-def _bracketed(run: Callable[[], None]) -> None:
-    import torch
+    def step(self) -> None:
+        """Say that a step of the program has ended; does nothing once everything is recorded."""
+        if not self._plan:
+            return
+        stretch = self._plan[0]
+        stretch.ticks_ns.append(time.perf_counter_ns())
+        if len(stretch.ticks_ns) == stretch.steps:
+            self._guarded(self._end)
+        elif stretch.profiled:
+            self._guarded(self._running.step)
 
-    torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
-    try:
-        run()
-    finally:
-        torch.cuda.synchronize()
-        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+    def run(self, step: Callable[[], object]) -> None:
+        """Call ``step`` as often as it takes to record what was asked for; once where no ``steps`` were."""
+        if self._plan and self._plan[-1].steps is None:
+            step()
+            return
+        while not self.done:
+            step()
+            self.step()
 
+    @property
+    def _running(self) -> Profiler:
+        if self._profiler is None:
+            raise CaptureError("nothing is being recorded: use `with record(...)`")
+        return self._profiler
 
-def _profiled(run: Callable[[], None], path: Path) -> None:
-    import torch
-    from torch._C._profiler import _ExperimentalConfig
+    def _choose_profiler(self) -> Profiler:
+        warmup, steps = max(1, self._plan[-2].steps or 0), self._plan[-1].steps
+        if self._on_gpu and outside_tool() is not None:
+            return OutsideProfiler(warmup)
+        return TorchProfiler(self.path, warmup, steps, on_gpu=self._on_gpu, stacks=self._stacks)
 
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
-    with torch.profiler.profile(
-        schedule=torch.profiler.schedule(wait=0, warmup=1, active=1, repeat=1),
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(partial)),
-        experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True),
-    ) as profiler:
-        for _ in range(2):
-            run()
+    def _describe(self) -> dict[str, Any]:
+        """What is known of the machine before anything runs on it."""
+        about: dict[str, Any] = {"schema": SCHEMA, "versions": versions()}
+        if self._on_gpu and isinstance(self._profiler, TorchProfiler):
+            import torch
+
+            if self._calibrate:
+                about["copies"] = calibrate.link_speeds(torch.cuda.current_device())
+                about["issue"] = {"unprofiled": calibrate.op_costs()}
+            about["devices"] = devices()  # after the copies: an idle link reports a lower generation
+        return about
+
+    def _begin(self) -> None:
+        """Start the stretch that is next in the plan."""
+        stretch = self._plan[0]
+        if stretch.name == _WARM_UP:
+            self._running.start()
+            self._warm_up()
+        self._synchronize()
+        stretch.begin_ns = time.perf_counter_ns()
+        if stretch.steps == 0:
+            self._end()
+
+    def _warm_up(self) -> None:
+        """Let the profiler see some calls of ours first; what they cost now is what it adds to each."""
+        if self._on_gpu and isinstance(self._profiler, TorchProfiler):
+            costs = calibrate.op_costs()
+            self._about.get("issue", {})["profiled"] = costs
+
+    def _end(self) -> None:
+        """End the stretch at hand and start the next."""
+        self._synchronize()
+        stretch = self._plan.pop(0)
+        stretch.wall_ns = time.perf_counter_ns() - stretch.begin_ns
+        self._past.append(stretch)
+        if stretch.name == _WARM_UP:
+            self._running.step()
+        if self._plan:
+            self._begin()
+        else:
+            self._finish()
+
+    def _end_early(self) -> None:
+        """The block ended first: keep what was recorded, or say that nothing was."""
+        at = self._plan[0]
+        if at.name == _RECORDED and (at.ticks_ns or at.steps is None):
+            self._end()
+            return
+        planned = [*self._past, *self._plan]
+        self._plan.clear()
+        if at.profiled:
+            self._running.stop({})
+        raise CaptureError(
+            f"{self.path}: nothing was recorded, because the block ended after "
+            f"{sum(len(each.ticks_ns) for each in planned)} of {sum(each.steps or 0 for each in planned)} steps; "
+            "call step() at the end of each, or ask for fewer"
+        )
+
+    def _finish(self) -> None:
+        walls = {each.name: each.to_dict() for each in self._past if each.name in _KEPT}
+        self._running.stop(self._about | {"steps": walls})
+        self._saved = self._running.save()
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """Run what may fail in the middle of somebody's loop: the loop goes on, its end says what failed."""
+        try:
+            action()
+        except OverlapscopeError as error:
+            self._failure = self._failure or error
+            self._plan.clear()
+
+    def _synchronize(self) -> None:
+        if not self._on_gpu:
+            return
+        import torch
+
+        try:
             torch.cuda.synchronize()
-            profiler.step()
-    partial.replace(path)
+        except RuntimeError as error:
+            raise CaptureError(f"{self.path}: not recorded, because the GPU reports an error ({error})") from error
+
+
+def _stretches(steps: int | None, warmup: int, unprofiled: int) -> list[_Stretch]:
+    """What happens in which order. Without steps the program has none to warm the profiler up with."""
+    if steps is None:
+        return [_Stretch(_WARM_UP, 0), _Stretch(_RECORDED, None)]
+    first = [_Stretch("settling", warmup), _Stretch(_UNPROFILED, unprofiled)] if unprofiled else []
+    return [*first, _Stretch(_WARM_UP, warmup), _Stretch(_RECORDED, steps)]

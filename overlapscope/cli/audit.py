@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from overlapscope.cli.messages import ExitCode, complain, say
 from overlapscope.errors import OutputError, OverlapscopeError
 from overlapscope.read.opening import open_trace
 from overlapscope.report.content import audit
@@ -25,14 +25,6 @@ class Format(StrEnum):
 
     TEXT = "text"
     JSON = "json"
-
-
-class ExitCode(IntEnum):
-    """What the exit status says."""
-
-    CLEAN = 0
-    PARTIAL = 1
-    UNUSABLE = 2
 
 
 def audit_command(
@@ -61,7 +53,7 @@ def audit_command(
         if figure is not None and audits:
             _draw(audits[0], figure)
     except OverlapscopeError as error:
-        _complain(error, debug=debug)
+        complain(error, debug=debug)
         raise typer.Exit(ExitCode.UNUSABLE) from error
     raise typer.Exit(_status(audits, failures))
 
@@ -82,13 +74,13 @@ def _try_one(
     try:
         result = _audit_one(path, range_name)
     except OverlapscopeError as error:
-        _complain(error, debug=debug)
+        complain(error, debug=debug)
         failures.append({"path": str(path), "code": error.code, "message": str(error)})
         return
     audits.append(result)
     if not result.devices:
         advice = " Profile with the GPU's activity on." if result.trace.health.has("no-device-work") else ""
-        _say(f"{path}: {result.verdict}{advice}")
+        say(f"{path}: {result.verdict}{advice}")
 
 
 def _audit_one(path: Path, range_name: str | None) -> Audit:
@@ -150,16 +142,6 @@ def _draw(result: Audit, figure: Path) -> None:
 
     window = result.window
     save_timeline(result.trace, figure, (window.first_ns, window.last_ns) if window.name is not None else None)
-
-
-def _complain(error: OverlapscopeError, *, debug: bool) -> None:
-    if debug:
-        traceback.print_exception(error)
-    _say(str(error))
-
-
-def _say(text: str) -> None:
-    typer.echo(f"overlapscope: {safe(text)}", err=True)
 
 
 @contextmanager

@@ -7,7 +7,12 @@ from typing import Annotated
 import typer
 
 from overlapscope import __version__
+from overlapscope.cli import record
 from overlapscope.cli.audit import audit_command
+from overlapscope.cli.demo import demo_command
+from overlapscope.cli.scrub import scrub_command
+from overlapscope.cli.transfers import transfers_command
+from overlapscope.cli.workloads import workloads_command
 
 app = typer.Typer(
     name="overlapscope",
@@ -17,6 +22,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("audit")(audit_command)
+app.command("record", context_settings=record.SETTINGS)(record.record_command)
+app.command("scrub")(scrub_command)
+app.command("demo")(demo_command)
+app.command("transfers")(transfers_command)
+app.command("workloads")(workloads_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from overlapscope.model.recording import Recording
+
 
 def _empty() -> Mapping[str, str]:
     return MappingProxyType({})
@@ -26,6 +28,8 @@ class Device:
     multiprocessors: int | None = None
     compute_capability: str | None = None
     copy_engines: int | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,8 @@ class Metadata:
     """Source, versions and devices of a trace.
 
     ``base_time_ns`` is the Unix time of the trace's clock zero where the file gives one.
-    ``thread_names`` maps (process, thread) to a name.
+    ``thread_names`` maps (process, thread) to a name. ``recording`` is there when `overlapscope.record` made the
+    trace.
     """
 
     format: Literal["kineto", "nsys"]
@@ -46,6 +51,7 @@ class Metadata:
     devices: tuple[Device, ...] = ()
     versions: Mapping[str, str] = field(default_factory=_empty)
     thread_names: Mapping[tuple[int, int], str] = field(default_factory=_no_threads)
+    recording: Recording | None = None
 
     def device_name(self, number: int) -> str:
         """The name of device ``number``, or ``""`` where the trace does not list it."""

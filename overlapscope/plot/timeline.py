@@ -87,7 +87,7 @@ def save_timeline(trace: Trace, path: str | Path, window: Window | None = None, 
         figure = Figure(figsize=_size(shown, width), layout="constrained")
         _draw(figure.add_subplot(), shown, window)
         try:
-            figure.savefig(path, dpi=_DOTS_PER_IN, metadata=_undated(path))
+            figure.savefig(path, dpi=_DOTS_PER_IN, metadata=undated(path))
         except OSError as error:
             raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
@@ -98,7 +98,7 @@ def check_suffix(path: Path) -> None:
         raise OutputError(f"{path}: cannot draw to {path.suffix or 'a file without suffix'}; use .png, .svg or .pdf")
 
 
-def _undated(path: Path) -> dict[str, Any] | None:
+def undated(path: Path) -> dict[str, Any] | None:
     """No date in the file, so that the same trace gives the same bytes."""
     return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from overlapscope.model.metadata import Device, Metadata
+from overlapscope.read.recording import device_facts, recording_of
 
 _VERSION_KEYS = (
     "cuda_driver_version",
@@ -26,7 +27,8 @@ def metadata_of(
     distributed = header.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     listed = header.get("deviceProperties")
-    devices = [_device(entry) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    about = header.get("overlapscope")
+    devices = [_device(entry, about) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     return Metadata(
         format="kineto",
         path=str(path),
@@ -38,10 +40,11 @@ def metadata_of(
         devices=tuple(device for device in devices if device is not None),
         versions=MappingProxyType({key: str(header[key]) for key in _VERSION_KEYS if key in header}),
         thread_names=MappingProxyType(thread_names),
+        recording=recording_of(about),
     )
 
 
-def _device(entry: dict[str, Any]) -> Device | None:
+def _device(entry: dict[str, Any], about: Any) -> Device | None:
     number = _integer(entry.get("id"))
     if number is None:
         return None
@@ -52,6 +55,7 @@ def _device(entry: dict[str, Any]) -> Device | None:
         memory_bytes=_integer(entry.get("totalGlobalMem")),
         multiprocessors=_integer(entry.get("numSms")),
         compute_capability=f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else None,
+        **device_facts(about, number),
     )
 
 

@@ -56,6 +56,15 @@ def open_trace(path: str | Path, *, progress: Progress | None = None) -> Trace:
     raise UnknownTraceFormat(f"{path}: {_what_else(path, head)}")
 
 
+def is_database(path: str | Path) -> bool:
+    """Whether the file is an SQLite database, plain or gzip.
+
+    Raises:
+        TraceNotFound: no such file, or not readable.
+    """
+    return _first_bytes(Path(path)).startswith(_SQLITE_MAGIC)
+
+
 def _first_bytes(path: Path) -> bytes:
     """The first block of the content; its damage is logged when the file is read for good."""
     with closing(read_blocks(path, HealthLog())) as blocks:

@@ -17,6 +17,7 @@ from overlapscope.measure.ranges import RangeFigures
 from overlapscope.measure.staging import Staging
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID
+from overlapscope.model.recording import Recording
 from overlapscope.model.trace import Trace
 
 SCHEMA = "overlapscope.audit/1"
@@ -171,7 +172,19 @@ def _source(trace: Trace) -> dict[str, Any]:
         "tool": trace.metadata.tool,
         "schema_version": trace.metadata.schema_version,
         "rank": trace.metadata.rank,
+        "recording": _recording(trace.metadata.recording),
         "gpus": gpus or [device.name for device in trace.metadata.devices],
+    }
+
+
+def _recording(recording: Recording | None) -> dict[str, Any] | None:
+    if recording is None:
+        return None
+    return {
+        "versions": dict(recording.versions),
+        "recorded": None if recording.recorded is None else asdict(recording.recorded),
+        "unprofiled": None if recording.unprofiled is None else asdict(recording.unprofiled),
+        "profiler_factor": recording.profiler_factor,
     }
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
 from overlapscope.model.health import Severity
+from overlapscope.model.recording import Recording
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit
 from overlapscope.words import safe, share, size, time
 
@@ -54,7 +55,16 @@ def _heading(audit: Audit) -> Text:
     text = Text(safe(metadata.path), style="cyan")
     about = [metadata.tool, *gpus, f"{where}, {time(window.wall_ns)}"]
     text.append("\n" + safe("  ".join(about)), style="dim")
+    text.append(_profiler_cost(metadata.recording), style="dim")
     return text
+
+
+def _profiler_cost(recording: Recording | None) -> str:
+    """What the recording knows of its own cost."""
+    if recording is None or recording.unprofiled is None or recording.recorded is None:
+        return ""
+    without, under = recording.unprofiled.step_ns, recording.recorded.step_ns
+    return f"\na step took {time(round(under))} under the profiler, {time(round(without))} without it"
 
 
 def _table(title: str, rows: list[Cells], hidden: set[str]) -> Table:

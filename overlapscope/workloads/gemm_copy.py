@@ -9,34 +9,18 @@ call that made it held the host thread and the next kernels were launched late.
 
 from __future__ import annotations
 
-import json
-import statistics
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from overlapscope.capture.annotate import annotate
-from overlapscope.capture.recorder import record_pass, require_cuda, require_torch
-from overlapscope.errors import OverlapscopeError
+from overlapscope.workloads.harness import Program, Variant, Workload, main
+from overlapscope.workloads.streams import CopyStream, Memory, copy_stream, finish, on, pins
 
 if TYPE_CHECKING:
     import torch
-
-app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
-
-
-class Memory(StrEnum):
-    """Where the copy's source lies on the host."""
-
-    PAGEABLE = "pageable"
-    PINNED = "pinned"
 
 
 class Order(StrEnum):
@@ -46,15 +30,8 @@ class Order(StrEnum):
     KERNELS_FIRST = "kernels-first"
 
 
-class CopyStream(StrEnum):
-    """Which stream the copy goes to: one of its own, or the kernels'."""
-
-    SIDE = "side"
-    SAME = "same"
-
-
 @dataclass(frozen=True)
-class Variant:
+class Choices:
     """One way to write the loop."""
 
     memory: Memory = Memory.PAGEABLE
@@ -71,7 +48,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much work a pass is made of: for a data-centre GPU, unless made smaller."""
+    """A pass: for a data-centre GPU."""
 
     rounds: int = 6
     matmuls: int = 2  # per round
@@ -79,37 +56,28 @@ class Sizes:
     copy_mib: int = 64  # per round, in MiB
 
 
-ON_CPU = Sizes(width=256, copy_mib=1)
-"""Enough to try the program without a GPU; nothing there overlaps, and all memory is pageable."""
+def _variants() -> Iterator[Variant[Choices]]:
+    """All sixteen ways to write the loop, the misleading one first."""
+    for memory, order, blocking, stream in product(Memory, Order, (False, True), (CopyStream.SIDE, CopyStream.SAME)):
+        choices = Choices(memory, order, blocking, stream)
+        says = f"{memory} source, {order.replace('-', ' ')}, "
+        says += f"{'blocking' if blocking else 'non-blocking'}, {'own' if stream is CopyStream.SIDE else 'same'} stream"
+        sound = memory is Memory.PINNED and not blocking and stream is CopyStream.SIDE
+        yield Variant(choices.name, choices, says, None if sound else Choices(Memory.PINNED, order).name)
 
 
-def variants() -> Iterator[Variant]:
-    """Yield all sixteen ways to write the loop."""
-    for memory, order, blocking, stream in product(Memory, Order, (False, True), CopyStream):
-        yield Variant(memory, order, blocking, stream)
-
-
-def build(variant: Variant, sizes: Sizes, device: str = "cuda") -> Callable[[], None]:
-    """Allocate the buffers and return one pass of the loop, ready to be called again and again.
-
-    Raises `CaptureError` when ``device`` is a GPU and there is none. A pass ends with
-    a device synchronisation, so the wall time of a call is the time of its work.
-    """
-    require_torch()
+def make(choices: Choices, sizes: Sizes, device: str) -> Program:
+    """Allocate the buffers of one way to write the loop."""
     import torch
 
-    on_gpu = torch.device(device).type == "cuda"
-    if on_gpu:
-        require_cuda()
     a, b = (torch.randn(sizes.width, sizes.width, device=device) for _ in range(2))
     product_out = torch.empty_like(a)
-    sources, targets = _buffers(sizes, device, pin=on_gpu and variant.memory is Memory.PINNED)
-    own_stream = on_gpu and variant.stream is CopyStream.SIDE
-    side = torch.cuda.Stream() if own_stream else None  # type: ignore[no-untyped-call]
+    sources, targets = _buffers(sizes, device, pin=pins(choices.memory, device))
+    side = copy_stream(choices.stream, device)
 
     def copy(index: int) -> None:
-        with annotate("copy", color="orange"), _on(side):
-            targets[index].copy_(sources[index], non_blocking=not variant.blocking)
+        with annotate("copy", color="orange"), on(side):
+            targets[index].copy_(sources[index], non_blocking=not choices.blocking)
 
     def multiply() -> None:
         with annotate("matmul", color="green"):
@@ -120,15 +88,14 @@ def build(variant: Variant, sizes: Sizes, device: str = "cuda") -> Callable[[], 
         with annotate("gemm_copy"):
             for index in range(sizes.rounds):
                 with annotate("round"):
-                    if variant.order is Order.COPY_FIRST:
+                    if choices.order is Order.COPY_FIRST:
                         copy(index)
                     multiply()
-                    if variant.order is Order.KERNELS_FIRST:
+                    if choices.order is Order.KERNELS_FIRST:
                         copy(index)
-            if on_gpu:
-                torch.cuda.synchronize()
+            finish(device)
 
-    return one_pass
+    return Program(one_pass)
 
 
 def _buffers(sizes: Sizes, device: str, *, pin: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -139,61 +106,15 @@ def _buffers(sizes: Sizes, device: str, *, pin: bool) -> tuple[list[torch.Tensor
     return list(torch.ones(shape, pin_memory=pin)), list(torch.empty(shape, device=device))
 
 
-def _on(stream: torch.cuda.Stream | None) -> AbstractContextManager[object]:
-    import torch
-
-    return torch.cuda.stream(stream) if stream is not None else nullcontext()
-
-
-def measure(one_pass: Callable[[], None], repeats: int = 9, warmup: int = 3) -> dict[str, float]:
-    """Time a pass without any profiler.
-
-    Returns:
-        ``median_ms``, ``min_ms``, ``max_ms`` of the wall time of ``repeats`` passes, and ``repeats``.
-    """
-    for _ in range(warmup):
-        one_pass()
-    walls = []
-    for _ in range(repeats):
-        begin = time.perf_counter_ns()
-        one_pass()
-        walls.append((time.perf_counter_ns() - begin) / 1e6)
-    return {
-        "median_ms": round(statistics.median(walls), 3),
-        "min_ms": round(min(walls), 3),
-        "max_ms": round(max(walls), 3),
-        "repeats": repeats,
-    }
-
-
-@app.command()
-def main(  # noqa: PLR0913, PLR0917 - one parameter per option
-    memory: Annotated[Memory, typer.Option(help="The copies' source.")] = Memory.PAGEABLE,
-    order: Annotated[Order, typer.Option(help="What each round issues first.")] = Order.COPY_FIRST,
-    blocking: Annotated[bool, typer.Option("--blocking/--non-blocking", help="Wait for each copy?")] = False,
-    stream: Annotated[CopyStream, typer.Option(help="The copies' stream.")] = CopyStream.SIDE,
-    device: Annotated[str, typer.Option(help="cuda, or cpu to try the program without a GPU.")] = "cuda",
-    rounds: Annotated[int, typer.Option(min=1)] = 6,
-    matmuls: Annotated[int, typer.Option(min=1, help="Matrix products per round.")] = 2,
-    width: Annotated[int | None, typer.Option(min=1, help="Width of the float32 matrices: 4096, 256 on a cpu.")] = None,
-    copy_mib: Annotated[int | None, typer.Option(min=1, help="MiB copied per round: 64, 1 on a cpu.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Unprofiled passes to time.")] = 9,
-    trace: Annotated[Path | None, typer.Option(help="Write a Kineto trace of one pass here.")] = None,
-    bracket: Annotated[bool, typer.Option(help="Bracket one pass for nsys profile -c cudaProfilerApi.")] = False,
-) -> None:
-    """Time one variant without a profiler, print the result as JSON, and record a pass if asked to."""
-    variant = Variant(memory, order, blocking, stream)
-    try:
-        usual = ON_CPU if device == "cpu" else Sizes()
-        sizes = Sizes(rounds, matmuls, width or usual.width, copy_mib or usual.copy_mib)
-        one_pass = build(variant, sizes, device)
-        typer.echo(json.dumps({"variant": variant.name, "device": device, **measure(one_pass, repeats)}))
-        if trace is not None or bracket:
-            record_pass(one_pass, trace)
-    except (OverlapscopeError, RuntimeError) as error:
-        typer.echo(f"gemm_copy: {error}", err=True)
-        raise typer.Exit(2) from error
-
+WORKLOAD = Workload(
+    module="overlapscope.workloads.gemm_copy",
+    question="Copies on one stream, matrix products on another: do they overlap, and does it help?",
+    variants=tuple(_variants()),
+    sizes=Sizes(),
+    on_cpu=Sizes(width=256, copy_mib=1),
+    make=make,
+)
+build, measure = WORKLOAD.build, WORKLOAD.measure
 
 if __name__ == "__main__":
-    app()
+    main(WORKLOAD)

@@ -1,0 +1,115 @@
+"""What this machine's link and its profiler cost: measured in a fraction of a second, before a recording.
+
+The figures let an analysis say what a copy *would* take from pinned memory, and how much of a recorded
+time is the profiler's. Every figure is the median of `REPEATS` measurements.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 26)
+"""Bytes of the copies that are timed: from where the call dominates to where the link does."""
+REPEATS = 3
+_BATCH_BYTES = 1 << 26  # copies of one measurement together, so that its two synchronisations weigh little
+_MOST_COPIES = 64
+_CALLS = 200
+
+
+def link_speeds(device: int) -> list[dict[str, Any]]:
+    """Time one copy of each size, direction and kind of host memory, on its own on ``device``.
+
+    Returns:
+        Rows of ``direction`` (HtoD, DtoH), ``host_memory`` (pageable, pinned), ``size_bytes`` and
+        ``copy_ns``, the wall time per copy where copies follow each other without a pause.
+    """
+    import torch
+
+    there = torch.empty(SIZES[-1], dtype=torch.uint8, device=f"cuda:{device}")
+    pageable = torch.ones(SIZES[-1], dtype=torch.uint8)
+    rows = []
+    with registered(torch.ones(SIZES[-1], dtype=torch.uint8)) as pinned:
+        hosts = {"pageable": pageable, "pinned": pinned}
+        for direction, kind, size in product(("HtoD", "DtoH"), hosts, SIZES):
+            ends = (there[:size], hosts[kind][:size])
+            target, source = ends if direction == "HtoD" else ends[::-1]
+            copy_ns = _copy_ns(target, source, size)
+            rows.append({"direction": direction, "host_memory": kind, "size_bytes": size, "copy_ns": copy_ns})
+    return rows
+
+
+@contextmanager
+def registered(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Page-lock ``tensor`` in place: unlike ``pin_memory()``, this leaves nothing in torch's cache of pinned blocks."""
+    import torch
+
+    runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    failed = int(runtime.cudaHostRegister(tensor.data_ptr(), tensor.numel() * tensor.element_size(), 0))
+    if failed:
+        raise RuntimeError(f"cudaHostRegister: error {failed}")
+    try:
+        yield tensor
+    finally:
+        torch.cuda.synchronize()
+        runtime.cudaHostUnregister(tensor.data_ptr())
+
+
+def _copy_ns(target: torch.Tensor, source: torch.Tensor, size: int) -> int:
+    count = max(1, min(_MOST_COPIES, _BATCH_BYTES // size))
+
+    def copies() -> None:
+        for _ in range(count):
+            target.copy_(source, non_blocking=True)
+
+    return _median_ns(copies) // count
+
+
+def op_costs() -> dict[str, int]:
+    """Host time to issue a tiny kernel and a tiny pinned copy from Python, in ns each.
+
+    Measured with and without a profiler on, the difference is what the profiler adds to each call.
+    """
+    import torch
+
+    with registered(torch.ones(1024)) as here:
+        there = torch.empty(1024, device="cuda")
+        return {
+            "kernel_ns": _issue_ns(lambda: there.add_(1)),
+            "copy_ns": _issue_ns(lambda: there.copy_(here, non_blocking=True)),
+        }
+
+
+def _issue_ns(issue: Callable[[], object]) -> int:
+    """Median host time of one call among many; the queue is emptied between batches, outside of the time."""
+    import torch
+
+    times = []
+    for _ in range(_CALLS // 20):
+        begin = time.perf_counter_ns()
+        for _ in range(20):
+            issue()
+        times.append((time.perf_counter_ns() - begin) // 20)
+        torch.cuda.synchronize()
+    return int(statistics.median(times))
+
+
+def _median_ns(work: Callable[[], None]) -> int:
+    """Wall time of ``work`` with everything it queued, after one run that does not count."""
+    import torch
+
+    times = []
+    for _ in range(REPEATS + 1):
+        torch.cuda.synchronize()
+        begin = time.perf_counter_ns()
+        work()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter_ns() - begin)
+    return int(statistics.median(times[1:]))

@@ -1,0 +1,119 @@
+"""What a recording was made on: versions, GPUs, links. No host name, no user, no path."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any
+
+from overlapscope.errors import CaptureError
+
+_ASYNC_ENGINE_COUNT = 40  # CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT of the CUDA driver API
+_PACKAGES = ("overlapscope", "torch", "nvtx", "transformers", "tensordict")
+
+
+def require_torch() -> None:
+    """Raise `CaptureError` where torch is not installed."""
+    if find_spec("torch") is None:
+        raise CaptureError("this needs torch: pip install 'overlapscope[capture]'")
+
+
+def require_cuda() -> None:
+    """Raise `CaptureError` where torch is missing or sees no CUDA device."""
+    require_torch()
+    import torch
+
+    if not torch.cuda.is_available():
+        raise CaptureError(
+            "no CUDA device here: a trace without one has no copies to look at; run on a GPU machine, "
+            "or ask for the device 'cpu' to try the program without one"
+        )
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, of the packages that matter here, of CUDA and of its driver, as far as they are known."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    import torch
+
+    if torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+    with suppress(*_nvml_errors()), _Nvml() as nvml:
+        found["driver"] = str(nvml.nvmlSystemGetDriverVersion())
+    return found
+
+
+def devices() -> list[dict[str, Any]]:
+    """Every GPU that torch sees: name, size, copy engines and PCIe link; None where the driver does not tell."""
+    import torch
+
+    return [_device(number) for number in range(torch.cuda.device_count())]
+
+
+def _device(number: int) -> dict[str, Any]:
+    import torch
+
+    about = torch.cuda.get_device_properties(number)
+    return {
+        "number": number,
+        "name": about.name,
+        "memory_bytes": about.total_memory,
+        "multiprocessors": about.multi_processor_count,
+        "compute_capability": f"{about.major}.{about.minor}",
+        "copy_engines": _copy_engines(number),
+        "link": _link(str(about.uuid)),
+    }
+
+
+def _copy_engines(number: int) -> int | None:
+    """``asyncEngineCount``, which torch does not pass on."""
+    with suppress(OSError):
+        driver, count, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int()
+        answers = (
+            driver.cuDeviceGet(ctypes.byref(handle), number),
+            driver.cuDeviceGetAttribute(ctypes.byref(count), _ASYNC_ENGINE_COUNT, handle),
+        )
+        return count.value if not any(answers) else None
+    return None
+
+
+def _link(uuid: str) -> dict[str, int] | None:
+    """PCIe generation and width: what the link ran at just now, and what it can do."""
+    with suppress(*_nvml_errors()), _Nvml() as nvml:
+        handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+        return {
+            "pcie_generation": nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
+            "pcie_width": nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
+            "pcie_max_generation": nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
+            "pcie_max_width": nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
+        }
+    return None
+
+
+class _Nvml:
+    """NVIDIA's management library, for as long as it is asked."""
+
+    def __enter__(self) -> Any:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return pynvml
+
+    def __exit__(self, *failure: object) -> None:
+        import pynvml
+
+        pynvml.nvmlShutdown()
+
+
+def _nvml_errors() -> tuple[type[Exception], ...]:
+    """What asking NVML can raise, also where its package or its library is missing."""
+    try:
+        import pynvml
+    except ImportError:
+        return (ImportError,)
+    return (ImportError, pynvml.NVMLError)

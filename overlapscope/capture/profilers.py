@@ -1,0 +1,148 @@
+"""The profilers that a recording can go to: torch's own, or one that was put around the program from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from overlapscope.capture import kineto_file
+from overlapscope.errors import CaptureError
+
+_TOOL_VARIABLES = (
+    "NSYS_PROFILING_SESSION_ID",
+    "CUDA_INJECTION64_PATH",
+    "NV_COMPUTE_PROFILER_PERFWORKS_DIR",
+    "NV_NSIGHT_INJECTION_TRANSPORT_TYPE",
+)
+"""What Nsight Systems, Nsight Compute and other tools that load into the CUDA driver set in a program's environment."""
+
+
+def outside_tool() -> str | None:
+    """The environment variable by which a profiler around this program shows itself, or None."""
+    return next((name for name in _TOOL_VARIABLES if os.environ.get(name)), None)
+
+
+_ENDLESS = 1 << 30  # steps: until it is stopped
+
+
+class Profiler(Protocol):
+    """What a recording needs of a profiler."""
+
+    def start(self) -> None:
+        """Begin to warm up."""
+
+    def step(self) -> None:
+        """End a step, of the warm-up first."""
+
+    def stop(self, about: Mapping[str, Any]) -> None:
+        """End the recording, and store with it what it is ``about``."""
+
+    def save(self) -> bool:
+        """Write what was recorded; whether there is a file of ours now."""
+
+
+class OutsideProfiler:
+    """Records nothing here: marks with cudaProfilerStart and cudaProfilerStop what a tool around it shall record.
+
+    This is what ``nsys profile -c cudaProfilerApi`` waits for.
+    """
+
+    def __init__(self, warmup: int) -> None:
+        self._before = warmup
+        self._running = False
+
+    def start(self) -> None:
+        """Mark the start at once where there is nothing to warm up."""
+        self._begin_when_warm()
+
+    def step(self) -> None:
+        """Count a step of the warm-up; mark the start after the last."""
+        self._before -= 1
+        self._begin_when_warm()
+
+    def stop(self, about: Mapping[str, Any]) -> None:
+        """Mark the end."""
+        del about  # another tool's report takes no notes from the program
+        if self._running:
+            _cuda_profiler("stop")
+            self._running = False
+
+    def save(self) -> bool:
+        """Write nothing: the tool does that."""
+        return False
+
+    def _begin_when_warm(self) -> None:
+        if self._before <= 0 and not self._running:
+            _cuda_profiler("start")
+            self._running = True
+
+
+class TorchProfiler:
+    """torch.profiler with the settings that the analysis needs, into a Kineto trace.
+
+    CUDA synchronisation events are on. The same stretch is bracketed with cudaProfilerStart and
+    cudaProfilerStop, for tools that torch does not know of.
+    """
+
+    def __init__(self, path: Path, warmup: int, steps: int | None, *, on_gpu: bool, stacks: bool) -> None:
+        from torch._C._profiler import _ExperimentalConfig
+        from torch.profiler import ProfilerActivity, profile, schedule
+
+        self._path = path
+        self._on_gpu = on_gpu
+        self._bracket = OutsideProfiler(warmup) if on_gpu else None
+        self._profile = profile(
+            activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
+            schedule=schedule(wait=0, warmup=warmup, active=steps or _ENDLESS, repeat=1),
+            with_stack=stacks,
+            acc_events=True,  # there is one cycle only; without this some releases warn of a second
+            experimental_config=_ExperimentalConfig(enable_cuda_sync_events=on_gpu),
+        )
+
+    def start(self) -> None:
+        """Start collecting; nothing is kept yet."""
+        try:
+            self._profile.start()
+        except RuntimeError as error:
+            raise CaptureError(
+                f"torch's profiler cannot start; another one is probably recording in this process "
+                f"({_first_line(error)})"
+            ) from error
+        if self._bracket is not None:
+            self._bracket.start()
+
+    def step(self) -> None:
+        """End a step, and keep what comes after the last one of the warm-up."""
+        self._profile.step()
+        if self._bracket is not None:
+            self._bracket.step()
+
+    def stop(self, about: Mapping[str, Any]) -> None:
+        """Stop collecting."""
+        self._profile.add_metadata_json(kineto_file.ABOUT_KEY, json.dumps(about))
+        if self._bracket is not None:
+            self._bracket.stop(about)
+        try:
+            self._profile.stop()
+        except RuntimeError as error:
+            raise CaptureError(
+                f"torch's profiler cannot stop ({_first_line(error)}); is another one recording?"
+            ) from error
+
+    def save(self) -> bool:
+        """Write the trace, see `kineto_file.save`."""
+        kineto_file.save(self._profile.export_chrome_trace, self._path, must_have_gpu=self._on_gpu)
+        return True
+
+
+def _cuda_profiler(what: str) -> None:
+    import torch
+
+    getattr(torch.cuda.profiler, what)()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,168 @@
+"""Hear of the ranges that a running program opens, with whichever of the usual calls it does.
+
+NVTX ranges never reach a Kineto trace. While they are watched, those made with the ``nvtx`` package and with
+``torch.cuda.nvtx`` become profiler ranges too, so that a program which only knows NVTX has its names in the trace.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from overlapscope.capture.annotate import DOMAIN
+
+Heard = Callable[[str], None]
+
+
+@contextmanager
+def watch_ranges(opened: Heard, closed: Heard) -> Iterator[None]:
+    """Call ``opened(name)`` before and ``closed(name)`` after each range of the main thread.
+
+    Hears ``record_function``, `overlapscope.annotate`, ``nvtx.annotate`` and the push and pop functions of ``nvtx``
+    and ``torch.cuda.nvtx``; of ranges of one name inside each other, the outermost.
+    """
+    ear = _Ear(opened, closed)
+    with ExitStack() as changes:
+        for owner, name, new in (*_torch_changes(ear), *_nvtx_changes()):
+            changes.enter_context(_replaced(owner, name, new))
+        yield
+
+
+class _Ear:
+    """Counts how deep each name is open on the main thread."""
+
+    def __init__(self, opened: Heard, closed: Heard) -> None:
+        self._opened, self._closed = opened, closed
+        self._depth: dict[str, int] = {}
+
+    def open(self, name: str) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._depth[name] = self._depth.get(name, 0) + 1
+        if self._depth[name] == 1:
+            self._opened(name)
+
+    def close(self, name: str) -> None:
+        if threading.current_thread() is not threading.main_thread() or not self._depth.get(name):
+            return
+        self._depth[name] -= 1
+        if not self._depth[name]:
+            self._closed(name)
+
+
+Change = tuple[Any, str, Any]
+
+
+def _torch_changes(ear: _Ear) -> Iterator[Change]:
+    import torch
+
+    ranges = torch.profiler.record_function
+    enter: Any = ranges.__enter__
+    leave: Any = ranges.__exit__
+
+    @functools.wraps(enter)
+    def heard_enter(self: Any) -> Any:
+        ear.open(self.name)
+        return enter(self)
+
+    @functools.wraps(leave)
+    def heard_exit(self: Any, *failure: Any) -> Any:
+        try:
+            return leave(self, *failure)
+        finally:
+            ear.close(self.name)
+
+    yield ranges, "__enter__", heard_enter
+    yield ranges, "__exit__", heard_exit
+    yield from _push_and_pop(torch.cuda.nvtx, "range_push", "range_pop")
+
+
+def _nvtx_changes() -> Iterator[Change]:
+    try:
+        import nvtx
+    except ImportError:
+        return
+    ranges = nvtx.annotate
+    enter, leave = ranges.__enter__, ranges.__exit__
+    mirrors = threading.local()
+
+    @functools.wraps(enter)
+    def heard_enter(self: Any) -> Any:
+        message, _color, domain, *_ = self.init_args
+        if domain != DOMAIN:  # ours come with a profiler range
+            _stack(mirrors).append(_mirror(str(message)))
+        return enter(self)
+
+    @functools.wraps(leave)
+    def heard_exit(self: Any, *failure: Any) -> Any:
+        try:
+            return leave(self, *failure)
+        finally:
+            if self.init_args[2] != DOMAIN and _stack(mirrors):
+                _stack(mirrors).pop().__exit__(*failure)
+
+    def call(self: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+        message, *others = self.init_args
+        named = type(self)(message or function.__name__, *others)
+
+        @functools.wraps(function)
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            with named:
+                return function(*args, **kwargs)
+
+        return inner
+
+    yield ranges, "__enter__", heard_enter
+    yield ranges, "__exit__", heard_exit
+    yield ranges, "__call__", call
+    yield from _push_and_pop(nvtx, "push_range", "pop_range")
+
+
+def _push_and_pop(module: Any, push_name: str, pop_name: str) -> Iterator[Change]:
+    """A module's two functions, with a profiler range beside each of theirs."""
+    push, pop = getattr(module, push_name), getattr(module, pop_name)
+    mirrors = threading.local()
+
+    @functools.wraps(push)
+    def heard_push(message: Any = None, *args: Any, **kwargs: Any) -> Any:
+        _stack(mirrors).append(_mirror(str(message)))
+        return push(message, *args, **kwargs)
+
+    @functools.wraps(pop)
+    def heard_pop(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return pop(*args, **kwargs)
+        finally:
+            if _stack(mirrors):
+                _stack(mirrors).pop().__exit__(None, None, None)
+
+    yield module, push_name, heard_push
+    yield module, pop_name, heard_pop
+
+
+def _mirror(name: str) -> Any:
+    import torch
+
+    # Its __enter__ is watched, which is how NVTX ranges are heard.
+    mirror: Any = torch.profiler.record_function(name)
+    return mirror.__enter__()
+
+
+def _stack(mirrors: threading.local) -> list[Any]:
+    if not hasattr(mirrors, "open"):
+        mirrors.open = []
+    opened: list[Any] = mirrors.open
+    return opened
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, new: Any) -> Iterator[None]:
+    old = getattr(owner, name)
+    setattr(owner, name, new)
+    try:
+        yield
+    finally:
+        setattr(owner, name, old)

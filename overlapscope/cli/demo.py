@@ -1,0 +1,52 @@
+"""``overlapscope demo``: the puzzle that this package is about, from a trace that comes with it."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from overlapscope.cli.messages import ExitCode, complain, say
+from overlapscope.errors import OutputError, OverlapscopeError
+from overlapscope.read.opening import open_trace
+from overlapscope.report.content import audit
+
+_RANGE = "gemm_copy"
+_TEXT = (
+    "Six rounds of two matrix products and a 64 MiB copy from pageable memory, on an H200. The profiler shows most of "
+    "the copy time under kernels. Is that good?\n"
+)
+
+
+def demo_command(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the figure.")] = Path("demo"),
+) -> None:
+    """Audit a small trace that comes with the package, and draw its timeline."""
+    from rich.console import Console
+
+    from overlapscope.plot.timeline import save_timeline
+    from overlapscope.report.terminal import render
+
+    console = Console(highlight=False)
+    try:
+        with as_file(files("overlapscope.cli") / "demo.json.gz") as path:
+            trace = open_trace(path)
+        result = audit(trace, _RANGE)
+        console.print(_TEXT)
+        render(result, console)
+        figure = _folder(output) / "timeline.png"
+        save_timeline(trace, figure, (result.window.first_ns, result.window.last_ns))
+    except OverlapscopeError as error:
+        complain(error)
+        raise typer.Exit(ExitCode.UNUSABLE) from error
+    say(f"the timeline is in {figure}; your own trace: overlapscope audit TRACE --figure FILE")
+
+
+def _folder(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+    return path

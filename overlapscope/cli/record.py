@@ -1,0 +1,68 @@
+"""``overlapscope record``: run a script that knows nothing of us, and record what it does on the GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from overlapscope.capture.recorder import record
+from overlapscope.capture.runner import Times, recording_by_range, recording_by_time, run_script
+from overlapscope.cli.messages import ExitCode, complain, say
+from overlapscope.errors import CaptureError, OverlapscopeError
+
+SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
+    script: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARG]...", help="What to run, and its arguments.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The trace to write; SCRIPT's name and .json.gz otherwise.")
+    ] = None,
+    module: Annotated[bool, typer.Option("--module", "-m", help="SCRIPT names a module, as in python -m.")] = False,
+    delay: Annotated[float, typer.Option(min=0, help="Start after so many seconds.")] = 0.0,
+    duration: Annotated[float | None, typer.Option(min=0.001, help="Record for so many seconds.")] = None,
+    range_name: Annotated[
+        str | None, typer.Option("--range", help="Record occurrences of this annotated, profiler or NVTX range.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="With --range: how many occurrences to record.")] = 1,
+    warmup: Annotated[int, typer.Option(min=0, help="With --range: how many to let pass before measuring.")] = 1,
+    unprofiled: Annotated[int, typer.Option(min=0, help="With --range: how many to time without profiler.")] = 0,
+    stacks: Annotated[bool, typer.Option(help="Record Python call stacks: larger, slower, names lines.")] = False,
+    device: Annotated[str, typer.Option(help="cuda, or cpu to record a program without a GPU.")] = "cuda",
+    calibrate: Annotated[bool, typer.Option(help="Measure the link first.")] = True,
+) -> None:
+    """Run SCRIPT as python would and record it into a Kineto trace.
+
+    Options of ours go before SCRIPT, its own after it. The exit status is the script's; 2 when nothing could be
+    recorded. The GPUs are looked up before the script runs: set CUDA_VISIBLE_DEVICES outside of it. Processes
+    that it starts are not recorded.
+    """
+    recording = record(
+        output or Path(f"{Path(script[0]).stem}.json.gz"),
+        steps=None if range_name is None else steps,
+        warmup=warmup,
+        unprofiled=unprofiled,
+        stacks=stacks,
+        device=device,
+        calibrate=calibrate,
+    )
+    times = Times(delay, duration)
+    try:
+        if range_name is not None and times != Times():
+            raise CaptureError("--range chooses the stretch by name: leave --delay and --duration out")
+        if not module and not Path(script[0]).exists():
+            raise CaptureError(f"{script[0]}: no such script")
+        recording.check()
+        timed = range_name is None
+        chosen = recording_by_time(recording, times, say) if timed else recording_by_range(recording, range_name or "")
+        with chosen:
+            status = run_script(script, module=module)
+    except OverlapscopeError as error:
+        complain(error)
+        raise typer.Exit(ExitCode.UNUSABLE) from error
+    finally:
+        if recording.saved:
+            say(f"recorded to {recording.path}; look at it with: overlapscope audit {recording.path}")
+    raise typer.Exit(status)

@@ -1,0 +1,47 @@
+"""``overlapscope scrub``: a copy of a trace that can be shared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from overlapscope.cli.messages import ExitCode, complain, say
+from overlapscope.errors import OverlapscopeError
+from overlapscope.read.opening import is_database
+from overlapscope.scrub.kineto import scrub_kineto
+from overlapscope.scrub.nsys import scrub_nsys
+from overlapscope.scrub.texts import Hiding
+
+_SHOWN = 12
+
+
+def scrub_command(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="Kineto JSON or Nsight Systems SQLite.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The scrubbed trace; gzip when it ends in .gz.")],
+    hide: Annotated[
+        list[str] | None, typer.Option(help="Hide this text too, wherever it stands; may be repeated.")
+    ] = None,
+) -> None:
+    """Copy a trace without environment, command lines, host and user names, and the folders of source files.
+
+    Known technical fields are kept, everything else is left out. Names of kernels, operators and ranges stay,
+    because a trace without them says nothing: use --hide for what they should not show.
+    """
+    try:
+        scrub = scrub_nsys if is_database(source) else scrub_kineto
+        dropped = scrub(source, target, Hiding.of(hide or []))
+    except OverlapscopeError as error:
+        complain(error)
+        raise typer.Exit(ExitCode.UNUSABLE) from error
+    say(f"{target}: {_summary(dropped)}")
+
+
+def _summary(dropped: Counter[str]) -> str:
+    parts = [f"{name} ({count})" for name, count in dropped.most_common() if count]
+    if not parts:
+        return "nothing had to be left out"
+    more = f" and {len(parts) - _SHOWN} more kinds" if len(parts) > _SHOWN else ""
+    return "left out or changed: " + ", ".join(parts[:_SHOWN]) + more

@@ -1,0 +1,60 @@
+"""How a trace was recorded, where `overlapscope.record` recorded it: what the machine and the profiler cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class TimedSteps:
+    """Steps of the program in a row, from an idle device to an idle device."""
+
+    count: int
+    wall_ns: int
+
+    @property
+    def step_ns(self) -> float:
+        """Wall time per step."""
+        return self.wall_ns / self.count
+
+
+@dataclass(frozen=True)
+class CopyTime:
+    """What a copy of this size takes on that machine, on its own: wall time per copy, copies following each other."""
+
+    direction: str
+    host_memory: str
+    size_bytes: int
+    copy_ns: int
+
+
+@dataclass(frozen=True)
+class IssueCost:
+    """Host time to issue a tiny kernel and a tiny pinned copy from Python; None where it was not measured."""
+
+    kernel_ns: int | None
+    copy_ns: int | None
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The calibration that a trace carries; what was not measured is None or empty.
+
+    ``recorded`` are the steps in the trace, ``unprofiled`` the same steps before, without a profiler.
+    """
+
+    versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    copies: tuple[CopyTime, ...] = ()
+    issue_unprofiled: IssueCost | None = None
+    issue_profiled: IssueCost | None = None
+    recorded: TimedSteps | None = None
+    unprofiled: TimedSteps | None = None
+
+    @property
+    def profiler_factor(self) -> float | None:
+        """How much longer a step took under the profiler; None where that was not measured."""
+        if self.recorded is None or self.unprofiled is None or not self.unprofiled.wall_ns:
+            return None
+        return self.recorded.step_ns / self.unprofiled.step_ns

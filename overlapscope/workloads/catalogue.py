@@ -1,0 +1,23 @@
+"""All workloads, listed in one place."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from overlapscope.workloads.harness import Workload
+
+NAMES = (
+    "gemm_copy",
+    "moe_prefetch",
+    "pinning_guide",
+    "dataloader_train",
+    "prefetcher",
+    "offload",
+    "scalar_reads",
+)
+
+
+def workloads() -> list[Workload[Any, Any]]:
+    """Every workload. Importing them needs no torch; running them does."""
+    return [import_module(f"overlapscope.workloads.{name}").WORKLOAD for name in NAMES]

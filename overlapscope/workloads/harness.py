@@ -1,0 +1,204 @@
+"""What every workload has in common: named variants, sizes, a timed pass, a recorded pass, a command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_type_hints
+
+from overlapscope.capture.machine import require_cuda, require_torch
+from overlapscope.capture.profilers import OutsideProfiler
+from overlapscope.capture.recorder import record
+from overlapscope.errors import OverlapscopeError
+
+ChoicesT = TypeVar("ChoicesT")
+SizesT = TypeVar("SizesT")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A variant with its buffers allocated.
+
+    ``run`` does one pass and waits for the device. ``result`` is what the last pass computed: the same for
+    all variants that compute the same. ``facts`` says what the passes have shown beyond their time.
+    """
+
+    run: Callable[[], None]
+    result: Callable[[], object] = lambda: None
+    facts: Callable[[], dict[str, Any]] = dict
+
+
+@dataclass(frozen=True)
+class Variant(Generic[ChoicesT]):
+    """One way to write the program, and the name of the one in which its fault is mended."""
+
+    name: str
+    choices: ChoicesT
+    says: str
+    fixed_by: str | None = None
+
+
+@dataclass(frozen=True)
+class Workload(Generic[ChoicesT, SizesT]):
+    """A program with an overlap problem, in all the ways to write it.
+
+    ``choices`` and ``sizes`` are frozen dataclasses: their fields are the command's options.
+    """
+
+    module: str
+    question: str
+    variants: tuple[Variant[ChoicesT], ...]
+    sizes: SizesT
+    on_cpu: SizesT
+    make: Callable[[ChoicesT, SizesT, str], Program]
+
+    @property
+    def name(self) -> str:
+        """The last part of the module's name."""
+        return self.module.rpartition(".")[2]
+
+    def variant(self, name: str) -> Variant[ChoicesT]:
+        """The variant of that name; KeyError where there is none."""
+        return {variant.name: variant for variant in self.variants}[name]
+
+    def build(
+        self, choices: ChoicesT | str | None = None, device: str = "cuda", sizes: SizesT | None = None
+    ) -> Program:
+        """Allocate the buffers of a variant, by name or by choices; the first one where none is given.
+
+        Raises:
+            CaptureError: torch or another package is missing, or there is no GPU and ``device`` is one.
+        """
+        require_torch()
+        if device != "cpu":
+            require_cuda()
+        if choices is None or isinstance(choices, str):
+            choices = self.variant(choices or self.variants[0].name).choices
+        return self.make(choices, sizes or (self.on_cpu if device == "cpu" else self.sizes), device)
+
+    def measure(
+        self, choices: ChoicesT | str | None = None, device: str = "cuda", repeats: int = 9, sizes: SizesT | None = None
+    ) -> dict[str, Any]:
+        """Time a variant without any profiler; the figures of `measure`, and the program's facts."""
+        program = self.build(choices, device, sizes)
+        return measure(program.run, repeats) | program.facts()
+
+
+def measure(run: Callable[[], None], repeats: int = 9, warmup: int = 3) -> dict[str, Any]:
+    """Time a pass without any profiler.
+
+    Returns:
+        ``median_ms``, ``min_ms``, ``max_ms`` of the wall time of ``repeats`` passes, and ``repeats``.
+    """
+    for _ in range(warmup):
+        run()
+    walls = []
+    for _ in range(repeats):
+        begin = time.perf_counter_ns()
+        run()
+        walls.append((time.perf_counter_ns() - begin) / 1e6)
+    return {
+        "median_ms": round(statistics.median(walls), 3),
+        "min_ms": round(min(walls), 3),
+        "max_ms": round(max(walls), 3),
+        "repeats": repeats,
+    }
+
+
+def main(workload: Workload[Any, Any], argv: Sequence[str] | None = None) -> None:
+    """The command line of a workload: time a variant, print JSON, record a pass if asked to."""
+    options = _parser(workload).parse_args(argv)
+    if options.list:
+        for variant in workload.variants:
+            print(f"{variant.name:40} {variant.says}")  # noqa: T201 - what was asked for
+        return
+    try:
+        name, choices = _chosen(workload, options)
+        sizes = _changed(workload.on_cpu if options.device == "cpu" else workload.sizes, options)
+        program = workload.build(choices, options.device, sizes)
+        result = {"workload": workload.name, "variant": name, "device": options.device}
+        print(json.dumps(result | measure(program.run, options.repeats) | program.facts()), flush=True)  # noqa: T201
+        if options.trace is not None:
+            with record(options.trace, steps=1, device=options.device, stacks=options.stacks) as recording:
+                recording.run(program.run)
+        if options.bracket:
+            _bracket(program.run)
+    except (OverlapscopeError, RuntimeError) as error:
+        print(f"{workload.name}: {error}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(2) from error
+
+
+def _bracket(run: Callable[[], None]) -> None:
+    """One pass to warm the tool up, one that it records."""
+    require_cuda()
+    tool = OutsideProfiler(warmup=1)
+    tool.start()
+    run()
+    tool.step()
+    run()
+    tool.stop({})
+
+
+def _parser(workload: Workload[Any, Any]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {workload.module}", description=workload.question, allow_abbrev=False
+    )
+    names = [variant.name for variant in workload.variants]
+    parser.add_argument("--list", action="store_true", help="list the variants and end")
+    parser.add_argument("--variant", choices=names, metavar="NAME", help=f"one of --list; {names[0]} otherwise")
+    choices = parser.add_argument_group("a variant of your own", "changes to the named one")
+    for name, kind in get_type_hints(type(workload.variants[0].choices)).items():
+        _add_choice(choices, name, kind)
+    sizes = parser.add_argument_group("sizes", "how much work a pass is made of")
+    for field in fields(workload.sizes):
+        usual = f"{getattr(workload.sizes, field.name)}, {getattr(workload.on_cpu, field.name)} on a cpu"
+        sizes.add_argument(_flag(field.name), type=_positive, metavar="N", help=usual)
+    parser.add_argument("--device", default="cuda", help="cuda, or cpu to try the program without a GPU")
+    parser.add_argument("--repeats", type=_positive, default=9, metavar="N", help="passes to time; 9 otherwise")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="record a pass into this Kineto trace")
+    parser.add_argument("--stacks", action="store_true", help="with --trace: Python call stacks too")
+    parser.add_argument("--bracket", action="store_true", help="bracket a pass for nsys profile -c cudaProfilerApi")
+    return parser
+
+
+def _add_choice(group: argparse._ArgumentGroup, name: str, kind: Any) -> None:
+    if kind is bool:
+        no = [f"--no-{name.replace('_', '-')}", f"--non-{name.replace('_', '-')}"]
+        group.add_argument(_flag(name), dest=name, action="store_const", const=True)
+        group.add_argument(*no, dest=name, action="store_const", const=False)
+    elif issubclass(kind, StrEnum):
+        group.add_argument(_flag(name), type=kind, choices=list(kind))
+    else:
+        raise TypeError(f"no option for a choice of type {kind}")
+
+
+def _chosen(workload: Workload[Any, Any], options: argparse.Namespace) -> tuple[str, Any]:
+    """The choices asked for, and the name of the variant they are; ``custom`` where it has none."""
+    start = workload.variant(options.variant or workload.variants[0].name).choices
+    choices = _changed(start, options)
+    named = [variant.name for variant in workload.variants if variant.choices == choices]
+    return (named[0] if named else "custom"), choices
+
+
+def _changed(values: Any, options: argparse.Namespace) -> Any:
+    """A frozen dataclass with the fields that were given as options."""
+    given: Mapping[str, Any] = {field.name: getattr(options, field.name) for field in fields(values)}
+    return replace(values, **{name: value for name, value in given.items() if value is not None})
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number

@@ -1,0 +1,281 @@
+"""``pin_memory()`` and ``non_blocking``, as the PyTorch guide on them goes through them, on your machine.
+
+Four ways to send tensors to the device (``to``, ``to(non_blocking=True)``, ``pin_memory().to(non_blocking=True)``
+and pinned ahead of time), for a few large tensors and for many small ones (a list, a ``TensorDict`` and one
+coalesced buffer). Then the guide's three requirements for a copy that runs beside kernels (pinned source, stream
+of its own, free copy engine), each broken in turn. Last the hazard: ``non_blocking=True`` towards the host,
+and a value read before it has arrived.
+
+`overlapscope.workloads.pinning_sweep` times the four ways over many sizes.
+
+    python -m overlapscope.workloads.pinning_guide --variant pin-then-to --trace out.json.gz
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from overlapscope.capture.annotate import annotate
+from overlapscope.errors import CaptureError
+from overlapscope.workloads.harness import Program, Variant, Workload, main
+from overlapscope.workloads.streams import CopyStream, copy_stream, finish, on
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Way(StrEnum):
+    """How a tensor gets to the device."""
+
+    TO = "to"
+    TO_NON_BLOCKING = "to-non-blocking"
+    PIN_THEN_TO = "pin-then-to"
+    PINNED_AHEAD = "pinned-ahead"
+
+
+class Load(StrEnum):
+    """What is sent, or what is shown."""
+
+    LARGE = "large"
+    LIST = "list"
+    TENSORDICT = "tensordict"
+    COALESCED = "coalesced"
+    BESIDE_KERNELS = "beside-kernels"
+    ONE_STREAM = "one-stream"
+    BUSY_ENGINE = "busy-engine"
+    READ_EARLY = "read-early"
+    READ_AFTER_WAIT = "read-after-wait"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is sent, and how."""
+
+    load: Load = Load.LARGE
+    way: Way = Way.TO
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A pass: for a data-centre GPU."""
+
+    large: int = 6  # tensors
+    large_mib: int = 64
+    small: int = 600  # tensors
+    small_kib: int = 64
+    width: int = 4096  # of the square float32 matrices that copies run beside
+    matmuls: int = 12
+
+
+VARIANTS = (
+    Variant("to", Choices(), "a few large tensors: tensor.to(device)", "pinned-ahead"),
+    Variant("to-non-blocking", Choices(way=Way.TO_NON_BLOCKING), "the same with non_blocking=True", "pinned-ahead"),
+    Variant(
+        "pin-then-to", Choices(way=Way.PIN_THEN_TO), "tensor.pin_memory().to(..., non_blocking=True)", "pinned-ahead"
+    ),
+    Variant("pinned-ahead", Choices(way=Way.PINNED_AHEAD), "pinned before the loop, non_blocking=True"),
+    Variant("list-to", Choices(Load.LIST), "many small tensors: each .to(device)", "coalesced"),
+    Variant(
+        "list-to-non-blocking",
+        Choices(Load.LIST, Way.TO_NON_BLOCKING),
+        "each with non_blocking=True, one wait at the end",
+        "coalesced",
+    ),
+    Variant("list-pinned-ahead", Choices(Load.LIST, Way.PINNED_AHEAD), "each pinned before the loop", "coalesced"),
+    Variant("tensordict-to", Choices(Load.TENSORDICT), "TensorDict.to(device)", "coalesced"),
+    Variant(
+        "tensordict-pin-then-to",
+        Choices(Load.TENSORDICT, Way.PIN_THEN_TO),
+        "TensorDict.to(device, non_blocking_pin=True)",
+        "coalesced",
+    ),
+    Variant(
+        "coalesced",
+        Choices(Load.COALESCED, Way.PINNED_AHEAD),
+        "gathered in one pinned buffer, sent as one copy, used as views",
+    ),
+    Variant(
+        "concurrent", Choices(Load.BESIDE_KERNELS, Way.PINNED_AHEAD), "beside kernels: pinned, own stream, free engine"
+    ),
+    Variant("concurrent-pageable", Choices(Load.BESIDE_KERNELS, Way.TO_NON_BLOCKING), "but pageable", "concurrent"),
+    Variant(
+        "concurrent-one-stream", Choices(Load.ONE_STREAM, Way.PINNED_AHEAD), "but on the kernels' stream", "concurrent"
+    ),
+    Variant(
+        "concurrent-busy-engine",
+        Choices(Load.BUSY_ENGINE, Way.PINNED_AHEAD),
+        "but another stream's copies have the engine of that direction",
+        "concurrent",
+    ),
+    Variant(
+        "read-early",
+        Choices(Load.READ_EARLY, Way.PINNED_AHEAD),
+        "towards the host with non_blocking=True, read at once: wrong",
+        "read-after-wait",
+    ),
+    Variant("read-after-wait", Choices(Load.READ_AFTER_WAIT, Way.PINNED_AHEAD), "the same, read after a synchronise"),
+)
+
+
+def make(choices: Choices, sizes: Sizes, device: str) -> Program:
+    """Allocate what the chosen load needs."""
+    if choices.load in {Load.READ_EARLY, Load.READ_AFTER_WAIT}:
+        return _make_hazard(choices, sizes, device)
+    if choices.load in {Load.BESIDE_KERNELS, Load.ONE_STREAM, Load.BUSY_ENGINE}:
+        return _make_concurrent(choices, sizes, device)
+    many = choices.load is not Load.LARGE
+    count = sizes.small if many else sizes.large
+    numbers = (sizes.small_kib * 2**10 if many else sizes.large_mib * 2**20) // 4
+    sources = host_tensors(count, numbers, pin=choices.way is Way.PINNED_AHEAD and device != "cpu")
+    send = _SENDERS[choices.load](sources, choices.way, device)
+    arrived: list[torch.Tensor] = []
+
+    def one_pass() -> None:
+        with annotate("pinning_guide"):
+            with annotate("send", color="orange"):
+                arrived[:] = send()
+            finish(device)
+
+    return Program(one_pass, result=lambda: [float(tensor[0]) for tensor in arrived])
+
+
+def host_tensors(count: int, numbers: int, *, pin: bool) -> list[torch.Tensor]:
+    """Separate host tensors of float32, each filled with its own number."""
+    import torch
+
+    return [torch.full((numbers,), float(index), pin_memory=pin) for index in range(count)]
+
+
+def transfer(tensor: torch.Tensor, way: Way, device: str) -> torch.Tensor:
+    """Send one tensor in one of the four ways; for `Way.PINNED_AHEAD` it has to be pinned already."""
+    if way is Way.TO:
+        return tensor.to(device)
+    if way is Way.PIN_THEN_TO and device != "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device, non_blocking=True)
+
+
+Sender = Callable[[], "list[torch.Tensor]"]
+
+
+def _each(sources: list[torch.Tensor], way: Way, device: str) -> Sender:
+    return lambda: [transfer(tensor, way, device) for tensor in sources]
+
+
+def _as_tensordict(sources: list[torch.Tensor], way: Way, device: str) -> Sender:
+    if find_spec("tensordict") is None:
+        raise CaptureError("this variant needs tensordict: pip install 'overlapscope[guide]'")
+    from tensordict import TensorDict
+
+    names = [str(index) for index in range(len(sources))]
+    together = TensorDict(dict(zip(names, sources, strict=True)), batch_size=[])
+    options: dict[str, Any] = {
+        Way.TO: {"non_blocking": False},
+        Way.PIN_THEN_TO: {"non_blocking_pin": device != "cpu"},
+    }.get(way, {"non_blocking": True})
+
+    def send() -> list[torch.Tensor]:
+        moved = together.to(device, **options)
+        return [moved[name] for name in names]
+
+    return send
+
+
+def _coalesced(sources: list[torch.Tensor], way: Way, device: str) -> Sender:
+    import torch
+
+    del way  # one buffer, pinned once
+    sizes = [tensor.numel() for tensor in sources]
+    buffer = torch.empty(sum(sizes), pin_memory=device != "cpu")
+
+    def send() -> list[torch.Tensor]:
+        torch.cat(sources, out=buffer)
+        return list(torch.split(buffer.to(device, non_blocking=True), sizes))
+
+    return send
+
+
+_SENDERS: dict[Load, Callable[[list[Any], Way, str], Sender]] = {
+    Load.LARGE: _each,
+    Load.LIST: _each,
+    Load.TENSORDICT: _as_tensordict,
+    Load.COALESCED: _coalesced,
+}
+
+
+def _make_concurrent(choices: Choices, sizes: Sizes, device: str) -> Program:
+    """Copies beside matrix products, with one of the three requirements broken, or none."""
+    import torch
+
+    pin = choices.way is Way.PINNED_AHEAD and device != "cpu"
+    sources = host_tensors(sizes.large, sizes.large_mib * 2**18, pin=pin)
+    others = host_tensors(sizes.large, sizes.large_mib * 2**18, pin=pin) if choices.load is Load.BUSY_ENGINE else []
+    matrix = torch.randn(sizes.width, sizes.width, device=device)
+    product = torch.empty_like(matrix)
+    side = copy_stream(CopyStream.SAME if choices.load is Load.ONE_STREAM else CopyStream.SIDE, device)
+    other = copy_stream(CopyStream.SIDE, device)
+
+    def one_pass() -> None:
+        with annotate("pinning_guide"):
+            with annotate("other copies", color="red"), on(other):
+                in_the_way = [tensor.to(device, non_blocking=True) for tensor in others]
+            with annotate("send", color="orange"), on(side):
+                arrived = [tensor.to(device, non_blocking=True) for tensor in sources]
+            with annotate("matmul", color="green"):
+                for _ in range(sizes.matmuls):
+                    torch.mm(matrix, matrix, out=product)
+            finish(device)
+            del in_the_way, arrived
+
+    return Program(one_pass)
+
+
+def _make_hazard(choices: Choices, sizes: Sizes, device: str) -> Program:
+    """A result copied to pinned memory behind queued kernels, and summed on the host."""
+    import torch
+
+    numbers = sizes.large_mib * 2**18
+    matrix = torch.randn(sizes.width, sizes.width, device=device)
+    result = torch.zeros(numbers, device=device)
+    place = torch.zeros(numbers, pin_memory=device != "cpu")
+    read: list[float] = []
+    passes = 0
+
+    def one_pass() -> None:
+        nonlocal passes
+        passes += 1
+        with annotate("pinning_guide"):
+            with annotate("compute", color="green"):
+                torch.mm(matrix, matrix)
+                result.fill_(passes)
+            with annotate("copy to host", color="orange"):
+                place.copy_(result, non_blocking=True)
+            if choices.load is Load.READ_AFTER_WAIT:
+                finish(device)
+            with annotate("read", color="red"):
+                read.append(float(place.mean()))
+            finish(device)
+
+    def facts() -> dict[str, Any]:
+        wrong = sum(value != number for number, value in enumerate(read, 1))
+        return {"checksums_read": len(read), "checksums_wrong": wrong}
+
+    return Program(one_pass, facts=facts)
+
+
+WORKLOAD = Workload(
+    module="overlapscope.workloads.pinning_guide",
+    question="What do pin_memory() and non_blocking=True do for a copy, and when is it unsafe?",
+    variants=VARIANTS,
+    sizes=Sizes(),
+    on_cpu=Sizes(large=2, large_mib=1, small=5, small_kib=1, width=64, matmuls=2),
+    make=make,
+)
+build, measure = WORKLOAD.build, WORKLOAD.measure
+
+if __name__ == "__main__":
+    main(WORKLOAD)

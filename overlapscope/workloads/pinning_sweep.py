@@ -1,0 +1,95 @@
+"""The guide's figure from this machine's numbers: four ways to send a tensor, over many sizes.
+
+python -m overlapscope.workloads.pinning_sweep --out sweep.json
+overlapscope transfers sweep.json -o transfers.pdf
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from overlapscope.capture.machine import devices, require_cuda, require_torch, versions
+from overlapscope.errors import OverlapscopeError
+from overlapscope.workloads.pinning_guide import WORKLOAD, Way, host_tensors, transfer
+from overlapscope.workloads.streams import finish
+
+SCHEMA = "overlapscope.transfers/1"
+_LARGEST_POWER = {"cpu": 20}  # bytes, as a power of two
+_USUAL_LARGEST = 28
+_MANY = ("list-to", "list-to-non-blocking", "list-pinned-ahead", "tensordict-to", "tensordict-pin-then-to", "coalesced")
+
+
+def sweep(device: str = "cuda", repeats: int = 9) -> dict[str, Any]:
+    """Time every way for sizes from 1 KiB up, and many small tensors in every form.
+
+    Returns:
+        ``transfers``: rows of ``way``, ``size_bytes``, ``median_us``, ``min_us`` and ``max_us``, the wall time until
+        one tensor has arrived (pinning in the loop included where it is part of the way). ``many``: the figures of
+        `measure` per variant of `pinning_guide`, with ``count`` and ``size_bytes`` of the small tensors.
+
+    Raises:
+        CaptureError: torch is missing, or there is no GPU and ``device`` is one.
+    """
+    require_torch()
+    if device != "cpu":
+        require_cuda()
+    sizes = WORKLOAD.on_cpu if device == "cpu" else WORKLOAD.sizes
+    many = [
+        {"variant": name, "count": sizes.small, "size_bytes": sizes.small_kib * 1024}
+        | WORKLOAD.measure(name, device, repeats)
+        for name in _MANY
+    ]
+    about = {"schema": SCHEMA, "versions": versions(), "devices": devices() if device != "cpu" else []}
+    return about | {"transfers": list(_transfers(device, repeats)), "many": many}
+
+
+def _transfers(device: str, repeats: int) -> Iterator[dict[str, Any]]:
+    for power in range(10, _LARGEST_POWER.get(device, _USUAL_LARGEST) + 1, 2):
+        for way in Way:
+            (source,) = host_tensors(1, 2**power // 4, pin=way is Way.PINNED_AHEAD and device != "cpu")
+            walls = _walls_us(partial(transfer, source, way, device), device, repeats)
+            yield {
+                "way": str(way),
+                "size_bytes": 2**power,
+                "median_us": round(statistics.median(walls), 2),
+                "min_us": round(min(walls), 2),
+                "max_us": round(max(walls), 2),
+            }
+
+
+def _walls_us(send: Callable[[], object], device: str, repeats: int, warmup: int = 2) -> list[float]:
+    walls = []
+    for _ in range(warmup + repeats):
+        finish(device)
+        begin = time.perf_counter_ns()
+        send()
+        finish(device)
+        walls.append((time.perf_counter_ns() - begin) / 1e3)
+    return walls[warmup:]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Time everything and write JSON."""
+    parser = argparse.ArgumentParser(prog="python -m overlapscope.workloads.pinning_sweep", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the JSON to write")
+    parser.add_argument("--device", default="cuda", help="cuda, or cpu to try the program without a GPU")
+    parser.add_argument("--repeats", type=int, default=9, metavar="N")
+    options = parser.parse_args(argv)
+    try:
+        result = sweep(options.device, options.repeats)
+        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    except (OverlapscopeError, OSError) as error:
+        print(f"pinning_sweep: {error}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(2) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""Is ``model(images)`` a synchronisation point, and how does one prefetch the next batch properly?
+
+It is not: a forward pass only queues kernels, and the host goes on. Facts of a run show it: the host's time
+in the call beside the device's. So a training loop may copy its batches without blocking and still not
+overlap, because a copy on the kernels' stream waits for them like any other work. `Prefetcher` puts
+the next batch on its way on a stream of its own while the step computes, and uses events, not the host, to wait.
+
+    python -m overlapscope.workloads.prefetcher --variant non-blocking --trace out.json.gz
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from overlapscope.capture.annotate import annotate
+from overlapscope.workloads.harness import Program, Variant, Workload, main
+from overlapscope.workloads.streams import Memory, Stopwatch, finish, keep_for, on, pins
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Prefetcher:
+    """Iterates over ``batches`` with each already on ``device``, or on its way there while the one before computes.
+
+    A batch is a tensor, or tuples, lists and dicts of batches; other values pass as they are. From pinned
+    memory (a DataLoader with ``pin_memory=True``) the copies run beside the kernels; from pageable memory each of
+    them holds the host thread, and the kernels of the step are launched late. Iterate again for another epoch.
+
+    >>> list(Prefetcher([(1, "a"), (2, "b")], "cpu"))
+    [(1, 'a'), (2, 'b')]
+    """
+
+    def __init__(self, batches: Iterable[Any], device: str = "cuda") -> None:
+        import torch
+
+        self._batches = batches
+        self._device = device
+        self._stream = torch.cuda.Stream(device) if device != "cpu" else None  # type: ignore[no-untyped-call]
+
+    def __iter__(self) -> Iterator[Any]:
+        coming = None
+        for batch in self._batches:
+            following = self._send(batch)
+            if coming is not None:
+                yield self._arrive(*coming)
+            coming = following
+        if coming is not None:
+            yield self._arrive(*coming)
+
+    def _send(self, batch: Any) -> tuple[Any, torch.cuda.Event | None]:
+        """Queue the copies of a batch, and an event behind them."""
+        with annotate("prefetch", color="orange"), on(self._stream):
+            moved = _move(batch, self._device)
+            return moved, None if self._stream is None else self._stream.record_event()
+
+    def _arrive(self, batch: Any, copied: torch.cuda.Event | None) -> Any:
+        """Let the current stream, not the host, wait for the copies; from then on the batch is its."""
+        import torch
+
+        if copied is not None:
+            current = torch.cuda.current_stream(self._device)
+            current.wait_event(copied)
+            for tensor in _tensors(batch):
+                keep_for(tensor, current)
+        return batch
+
+
+def _move(batch: Any, device: str) -> Any:
+    import torch
+
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, dict):
+        return {key: _move(value, device) for key, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        moved = [_move(value, device) for value in batch]
+        return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
+    return batch
+
+
+def _tensors(batch: Any) -> Iterator[torch.Tensor]:
+    import torch
+
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, dict):
+        for value in batch.values():
+            yield from _tensors(value)
+    elif isinstance(batch, list | tuple):
+        for value in batch:
+            yield from _tensors(value)
+
+
+class Loop(StrEnum):
+    """How the training loop gets its batches to the device."""
+
+    BLOCKING = "blocking"
+    NON_BLOCKING = "non-blocking"
+    PREFETCHER = "prefetcher"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The loop, and where its batches lie on the host."""
+
+    loop: Loop = Loop.NON_BLOCKING
+    memory: Memory = Memory.PINNED
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A pass: for a data-centre GPU."""
+
+    steps: int = 8
+    batch: int = 256
+    image: int = 192  # width and height of a float32 image with three channels
+    channels: int = 64
+
+
+VARIANTS = (
+    Variant("blocking", Choices(Loop.BLOCKING, Memory.PAGEABLE), "images.cuda() from pageable memory", "prefetcher"),
+    Variant("non-blocking", Choices(), "images.cuda(non_blocking=True) from pinned memory, one stream", "prefetcher"),
+    Variant(
+        "prefetcher-pageable",
+        Choices(Loop.PREFETCHER, Memory.PAGEABLE),
+        "a prefetcher, from pageable memory",
+        "prefetcher",
+    ),
+    Variant("prefetcher", Choices(Loop.PREFETCHER), "a prefetcher on its own stream, from pinned memory"),
+)
+
+
+def make(choices: Choices, sizes: Sizes, device: str) -> Program:
+    """Allocate batches and a small network that is trained on them."""
+    import torch
+
+    torch.manual_seed(0)
+    batches = _batches(choices.memory, sizes, device)
+    model = network(sizes.channels).to(device)
+    criterion = torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    forward = ForwardTimes(device)
+
+    def train_step(images: torch.Tensor, labels: torch.Tensor) -> None:
+        with annotate("forward", color="green"), forward:
+            output = model(images)
+        with annotate("backward", color="green"):
+            loss = criterion(output, labels)
+            optimizer.zero_grad()
+            loss.backward()
+        with annotate("optimizer", color="green"):
+            optimizer.step()
+
+    def one_pass() -> None:
+        with annotate("prefetcher"):
+            for images, labels in _delivered(batches, choices.loop, device):
+                with annotate("train_step"):
+                    train_step(images, labels)
+            finish(device)
+
+    return Program(one_pass, facts=forward.facts)
+
+
+def network(channels: int, classes: int = 10) -> torch.nn.Module:
+    """A small convolutional network for images with three channels."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Conv2d(3, channels, 7, stride=4),
+        nn.ReLU(),
+        nn.Conv2d(channels, 2 * channels, 3, stride=2),
+        nn.ReLU(),
+        nn.Conv2d(2 * channels, 4 * channels, 3),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4 * channels, classes),
+    )
+
+
+def _batches(memory: Memory, sizes: Sizes, device: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """What a loader would deliver, without the noise of one: a few batches, in a ring."""
+    import torch
+
+    pin = pins(memory, device)
+    shape = (sizes.batch, 3, sizes.image, sizes.image)
+    pool = [
+        (torch.zeros(shape, pin_memory=pin).normal_(), torch.zeros(sizes.batch, dtype=torch.long, pin_memory=pin))
+        for _ in range(2)
+    ]
+    return [pool[step % len(pool)] for step in range(sizes.steps)]
+
+
+def _delivered(batches: list[tuple[torch.Tensor, torch.Tensor]], loop: Loop, device: str) -> Iterator[Any]:
+    if loop is Loop.PREFETCHER:
+        yield from Prefetcher(batches, device)
+        return
+    for images, labels in batches:
+        with annotate("copy batch", color="orange"):
+            blocking = loop is Loop.BLOCKING
+            moved = images.to(device, non_blocking=not blocking), labels.to(device, non_blocking=not blocking)
+        yield moved
+
+
+class ForwardTimes:
+    """What the host spends in ``model(images)``, and the device with its kernels."""
+
+    def __init__(self, device: str) -> None:
+        self._host, self._device = Stopwatch("cpu"), Stopwatch(device)
+
+    def __enter__(self) -> None:
+        self._device.__enter__()
+        self._host.__enter__()
+
+    def __exit__(self, *failure: object) -> None:
+        self._host.__exit__(*failure)
+        self._device.__exit__(*failure)
+
+    def facts(self) -> dict[str, Any]:
+        """Medians over all steps so far; a call that waited for the device would take the host as long."""
+        return {"forward_host_ms": self._host.median_ms(), "forward_device_ms": self._device.median_ms()}
+
+
+WORKLOAD = Workload(
+    module="overlapscope.workloads.prefetcher",
+    question="Is model(images) a synchronisation point, and how does one prefetch the next batch properly?",
+    variants=VARIANTS,
+    sizes=Sizes(),
+    on_cpu=Sizes(steps=3, batch=2, image=32, channels=2),
+    make=make,
+)
+build, measure = WORKLOAD.build, WORKLOAD.measure
+
+if __name__ == "__main__":
+    main(WORKLOAD)
