@@ -1,6 +1,8 @@
 """Make the sample traces again, on a machine with a GPU.
 
-    python sample_traces/make.py --out sample_traces [--only PATTERN] [--no-kineto] [--nsys-sqlite COMMAND]
+    python sample_traces/make.py --out sample_traces --nsys-sqlite COMMAND
+    python sample_traces/make.py --out elsewhere --no-kineto               # times only, to compare with truth.json
+    python sample_traces/make.py --out elsewhere --only 'offload-*'        # some of them
 
 Every variant of every workload runs in a process of its own, from its command line. COMMAND is called as
 ``COMMAND OUT.sqlite PROGRAM ARG ...`` and has to profile PROGRAM between its cudaProfilerStart and
@@ -37,17 +39,15 @@ def samples(pattern: str) -> Iterator[Sample]:
                 yield name, [sys.executable, "-m", workload.module, "--variant", variant.name]
 
 
-def time_it(command: list[str], repeats: int) -> dict[str, Any]:
-    result = subprocess.run([*command, "--repeats", str(repeats)], check=True, capture_output=True, text=True)
+def run_it(name: str, command: list[str], out: Path, scratch: Path, *, trace: bool) -> dict[str, Any]:
+    """Time a variant without a profiler and, in the same process after that, record it."""
+    raw = scratch / f"{name}.json.gz"
+    options = ["--trace", str(raw)] if trace else []
+    result = subprocess.run([*command, *options], check=True, capture_output=True, text=True)
+    if trace:
+        scrub_kineto(raw, out / raw.name)
     facts: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     return {key: value for key, value in facts.items() if key not in {"workload", "variant", "device"}}
-
-
-def make_kineto(name: str, command: list[str], repeats: int, out: Path, scratch: Path) -> dict[str, Any]:
-    raw = scratch / f"{name}.json.gz"
-    wall = time_it([*command, "--trace", str(raw)], repeats)
-    scrub_kineto(raw, out / raw.name)
-    return wall
 
 
 def make_nsys(name: str, command: list[str], out: Path, scratch: Path, nsys_sqlite: str) -> None:
@@ -60,9 +60,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default="*", metavar="PATTERN", help="names to make, such as 'offload-*'")
-    parser.add_argument("--no-kineto", action="store_true", help="make no Kineto traces and time nothing")
+    parser.add_argument("--no-times", action="store_true", help="time nothing and make no Kineto traces")
+    parser.add_argument("--no-kineto", action="store_true", help="make no Kineto traces")
     parser.add_argument("--nsys-sqlite", help="command that profiles and exports SQLite")
-    parser.add_argument("--repeats", type=int, default=9, help="unprofiled passes to time")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     truth_file = options.out / "truth.json"
@@ -70,8 +70,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for name, command in samples(options.only):
             begin = time.monotonic()
-            if not options.no_kineto:
-                wall = make_kineto(name, command, options.repeats, options.out, Path(scratch))
+            if not options.no_times:
+                wall = run_it(name, command, options.out, Path(scratch), trace=not options.no_kineto)
                 truth["unprofiled_wall"][name] = wall
                 truth["machine"] = {"versions": versions(), "devices": devices()}
                 truth_file.write_text(json.dumps(truth, indent=2, sort_keys=True) + "\n")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -93,6 +94,7 @@ class TorchProfiler:
 
         self._path = path
         self._on_gpu = on_gpu
+        self._before = warmup
         self._bracket = OutsideProfiler(warmup) if on_gpu else None
         self._profile = profile(
             activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
@@ -104,45 +106,64 @@ class TorchProfiler:
 
     def start(self) -> None:
         """Start collecting; nothing is kept yet."""
-        try:
+        _refuse_a_second_profiler()
+        with _as_capture_error("start"):
             self._profile.start()
-        except RuntimeError as error:
-            raise CaptureError(
-                f"torch's profiler cannot start; another one is probably recording in this process "
-                f"({_first_line(error)})"
-            ) from error
         if self._bracket is not None:
             self._bracket.start()
 
     def step(self) -> None:
         """End a step, and keep what comes after the last one of the warm-up."""
+        self._before -= 1
         self._profile.step()
         if self._bracket is not None:
             self._bracket.step()
 
     def stop(self, about: Mapping[str, Any]) -> None:
         """Stop collecting."""
+        if self._before <= 0 and not _profiling():
+            raise CaptureError("another torch.profiler in the program has ended this recording: leave one of them out")
         self._profile.add_metadata_json(kineto_file.ABOUT_KEY, json.dumps(about))
         if self._bracket is not None:
             self._bracket.stop(about)
-        try:
+        with _as_capture_error("stop"):
             self._profile.stop()
-        except RuntimeError as error:
-            raise CaptureError(
-                f"torch's profiler cannot stop ({_first_line(error)}); is another one recording?"
-            ) from error
 
     def save(self) -> bool:
         """Write the trace, see `kineto_file.save`."""
-        kineto_file.save(self._profile.export_chrome_trace, self._path, must_have_gpu=self._on_gpu)
+        with _as_capture_error("write its trace"):
+            kineto_file.save(self._profile.export_chrome_trace, self._path, must_have_gpu=self._on_gpu)
         return True
+
+
+def _refuse_a_second_profiler() -> None:
+    """Some releases of torch let a second profiler end the first without a word."""
+    import torch
+
+    if _profiling() or torch.autograd.profiler._is_profiler_enabled:  # noqa: SLF001
+        raise CaptureError("torch's profiler is already recording in this program, and there can be one at a time")
+
+
+def _profiling() -> bool:
+    """Whether this thread is being profiled. To go on with a session that was ended can crash the process."""
+    import torch
+
+    return bool(torch._C._autograd._profiler_enabled())  # noqa: SLF001
+
+
+@contextmanager
+def _as_capture_error(action: str) -> Iterator[None]:
+    """What torch's profiler raises when it was ended by somebody else, among others, as a sentence."""
+    try:
+        yield
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise CaptureError(
+            f"torch's profiler cannot {action} ({reason}); perhaps the program uses a profiler of its own"
+        ) from error
 
 
 def _cuda_profiler(what: str) -> None:
     import torch
 
     getattr(torch.cuda.profiler, what)()
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

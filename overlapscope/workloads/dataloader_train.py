@@ -48,9 +48,9 @@ class Sizes:
 
     steps: int = 10
     images: int = 64  # per step
-    image: int = 160  # width and height of a float32 image with three channels
-    channels: int = 128
-    workers: int = 6
+    image: int = 128  # width and height of a float32 image with three channels
+    channels: int = 256
+    workers: int = 8
 
 
 _EPOCH_STEPS = 100_000  # more than anyone waits for

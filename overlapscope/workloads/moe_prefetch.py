@@ -55,7 +55,7 @@ class Sizes:
     experts: int = 8
     width: int = 1024  # d_model
     inner: int = 4096  # d_ff
-    tokens: int = 16384
+    tokens: int = 8192
     capacity_percent: int = 125  # of an even share of the tokens, for each expert, where the device routes
 
 
@@ -204,12 +204,23 @@ def _at_capacity(block: Any, hidden: torch.Tensor, here: dict[int, Weights], siz
 
     mask, weight = _route(block, hidden)
     capacity = min(sizes.tokens, -(-sizes.tokens * sizes.capacity_percent // (100 * sizes.experts)))
+    rows, taken = _places(mask, capacity)
     output = torch.zeros_like(hidden)
     for number, expert in enumerate(_experts(block)):
-        chosen, rows = mask[:, number].to(hidden.dtype).topk(capacity)  # the ones come first
-        result = torch.func.functional_call(expert, here[number], (hidden[rows],))
-        output.index_add_(0, rows, result * (weight[rows] * chosen[:, None]))
+        result = torch.func.functional_call(expert, here[number], (hidden[rows[number]],))
+        output.index_add_(0, rows[number], result * (weight[rows[number]] * taken[number][:, None]))
     return output
+
+
+def _places(mask: torch.Tensor, capacity: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """For each expert ``capacity`` rows, its own first, and which of them are its own."""
+    import torch
+
+    counts = mask.sum(0)
+    order = mask.argmax(1).argsort(stable=True)  # tokens of the first expert, then of the second, ...
+    place = torch.arange(capacity, device=mask.device)
+    position = (counts.cumsum(0) - counts)[:, None] + place
+    return order[position.clamp(max=len(mask) - 1)], place < counts[:, None]
 
 
 class Fetcher:

@@ -1,0 +1,303 @@
+"""Recording, without a GPU: what is in the file, what is not, and what is said when it cannot be done."""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import gzip
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from overlapscope.capture import kineto_file, profilers
+from overlapscope.capture.annotate import annotate
+from overlapscope.capture.recorder import record
+from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
+from overlapscope.model.recording import CopyTime, IssueCost
+from overlapscope.read.opening import open_trace
+from tests import kineto_maker as make
+
+
+def named(path: Path) -> list[str]:
+    trace = open_trace(path)
+    return [trace.names[number] for number in trace.ranges.name_id]
+
+
+def contents(path: Path) -> dict[str, Any]:
+    raw = path.read_bytes()
+    found: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    return found
+
+
+def test_a_step_function_is_run_as_often_as_it_takes(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def step() -> None:
+        with annotate("work"):
+            calls.append(1)
+
+    with record(tmp_path / "t.json.gz", steps=3, warmup=2, unprofiled=4, device="cpu") as recording:
+        recording.run(step)
+    assert len(calls) == 2 + 4 + 2 + 3
+    assert named(tmp_path / "t.json.gz").count("work") == 3
+    assert [name for name in named(tmp_path / "t.json.gz") if name.startswith("ProfilerStep#")] == [
+        f"ProfilerStep#{number}" for number in (2, 3, 4)
+    ]
+    kept = open_trace(tmp_path / "t.json.gz").metadata.recording
+    assert kept is not None
+    assert kept.recorded is not None
+    assert kept.unprofiled is not None
+    assert (kept.recorded.count, kept.unprofiled.count) == (3, 4)
+    assert kept.profiler_factor == pytest.approx(kept.recorded.step_ns / kept.unprofiled.step_ns)
+
+
+def test_a_loop_goes_on_after_its_recorded_steps(tmp_path: Path) -> None:
+    done = []
+    with record(tmp_path / "t.json", steps=1, unprofiled=1, device="cpu") as recording:
+        for number in range(6):
+            with annotate(f"batch {number}"):
+                pass
+            recording.step()
+            done.append(recording.done)
+    assert [name for name in named(tmp_path / "t.json") if name.startswith("batch")] == ["batch 3"]
+    assert done == [False, False, False, True, True, True]
+
+
+def test_without_steps_the_whole_block_is_recorded(tmp_path: Path) -> None:
+    with record(tmp_path / "t.json", device="cpu") as recording:
+        for _ in range(3):
+            with annotate("inside"):
+                pass
+            recording.step()
+    with annotate("after"):
+        pass
+    names = named(tmp_path / "t.json")
+    assert (names.count("inside"), names.count("after")) == (3, 0)
+    assert recording.saved
+
+
+def test_without_a_warm_up_the_first_step_is_recorded(tmp_path: Path) -> None:
+    calls: list[int] = []
+    with record(tmp_path / "t.json", steps=2, warmup=0, unprofiled=0, device="cpu") as recording:
+        recording.run(lambda: calls.append(1))
+    assert len(calls) == 2
+
+
+def test_a_block_that_ends_early_keeps_what_was_recorded(tmp_path: Path) -> None:
+    with record(tmp_path / "t.json", steps=5, unprofiled=0, device="cpu") as recording:
+        for _ in range(3):
+            with annotate("work"):
+                pass
+            recording.step()
+    assert named(tmp_path / "t.json").count("work") == 2
+    kept = open_trace(tmp_path / "t.json").metadata.recording
+    assert kept is not None
+    assert kept.recorded is not None
+    assert kept.recorded.count == 2
+
+
+@pytest.mark.parametrize("steps_made", [0, 1, 3, 7])
+def test_a_block_that_ends_before_anything_was_recorded_says_so(steps_made: int, tmp_path: Path) -> None:
+    recording = record(tmp_path / "t.json", steps=3, unprofiled=5, device="cpu")
+    recording.__enter__()
+    for _ in range(steps_made):
+        recording.step()
+    with pytest.raises(CaptureError, match=f"after {steps_made} of 10 steps"):
+        recording.__exit__(None, None, None)
+    assert list(tmp_path.iterdir()) == []
+    with record(tmp_path / "again.json", device="cpu"):  # the profiler was left off
+        pass
+
+
+def test_the_programs_own_error_matters_more(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as caught, record(tmp_path / "t.json", device="cpu"), annotate("work"):
+        _ = 1 / 0
+    assert not getattr(caught.value, "__notes__", [])
+    assert "work" in named(tmp_path / "t.json")
+    with pytest.raises(ZeroDivisionError) as caught, record(tmp_path / "u.json", steps=1, device="cpu"):
+        _ = 1 / 0
+    assert "nothing was recorded" in caught.value.__notes__[0]
+
+
+def test_counts_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    for counts in ({"steps": 0}, {"warmup": -1}, {"unprofiled": -1}):
+        with pytest.raises(ValueError, match="at least"):
+            record(tmp_path / "t.json", **counts)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+def test_a_clear_sentence_without_a_gpu(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="no CUDA device"), record(tmp_path / "t.json"):
+        pytest.fail("the block ran")
+
+
+def test_a_clear_sentence_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("overlapscope.capture.machine.find_spec", lambda name: None)
+    with pytest.raises(CaptureError, match=r"needs torch: pip install 'overlapscope\[capture\]'"):
+        record(tmp_path / "t.json", device="cpu").check()
+
+
+def test_a_clear_sentence_while_another_profiler_records(tmp_path: Path) -> None:
+    with (
+        torch.profiler.profile(),
+        pytest.raises(CaptureError, match="already recording in this program"),
+        record(tmp_path / "t.json", device="cpu"),
+    ):
+        pytest.fail("the block ran")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_profiler_of_the_program_inside_ours_is_said(tmp_path: Path) -> None:
+    """Releases of torch differ in which of the two they let live; none may leave a broken file or a traceback."""
+    said = ""
+    try:
+        with record(tmp_path / "t.json", device="cpu"), torch.profiler.profile():
+            torch.ones(3) + 1
+    except CaptureError as error:
+        said = str(error)
+    except RuntimeError as error:  # what torch itself says to the program
+        said = str(error)
+    assert bool(said) != (tmp_path / "t.json").exists()
+    with record(tmp_path / "again.json", device="cpu"):
+        pass
+
+
+@pytest.mark.parametrize("target", ["none/t.json", "."], ids=["no folder", "a folder"])
+def test_a_target_that_cannot_be_written_is_said_before_the_block_runs(target: str, tmp_path: Path) -> None:
+    with pytest.raises(OutputError), record(tmp_path / target, device="cpu"):
+        pytest.fail("the block ran")
+
+
+def test_a_full_disk_is_said_and_leaves_the_older_trace(tmp_path: Path) -> None:
+    """The exporter of torch says nothing when its file ends early: a limit on file sizes makes it end early."""
+    (tmp_path / "t.json.gz").write_text("older")
+    code = (
+        "import resource, signal, sys, torch\n"
+        "from overlapscope import OverlapscopeError, record\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "try:\n"
+        "    with record(sys.argv[1], device='cpu'):\n"
+        "        for _ in range(200): torch.ones(3) + 1\n"
+        "        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
+        "except OverlapscopeError as error:\n"
+        "    print(error.code, error)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "t.json.gz")], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.startswith("output ")
+    assert "cannot be written" in result.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["t.json.gz"]
+    assert (tmp_path / "t.json.gz").read_text() == "older"
+
+
+def test_errors_of_the_file_system_are_said(tmp_path: Path) -> None:
+    def export(path: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OutputError, match="No space left"):
+        kineto_file.save(export, tmp_path / "t.json", must_have_gpu=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def export_of(*events: make.Event, **header: Any) -> Any:
+    return lambda path: make.write(Path(path), *events, **header)
+
+
+def test_a_profiler_that_saw_no_gpu_is_said(tmp_path: Path) -> None:
+    call = {"cat": "cuda_runtime", "ph": "X", "name": "cudaDeviceSynchronize", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    kineto_file.save(export_of(call), tmp_path / "t.json", must_have_gpu=True)
+    with pytest.raises(CaptureError, match="CUPTI serves one profiler at a time"):
+        kineto_file.save(export_of(make.kernel(5, 5)), tmp_path / "u.json", must_have_gpu=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.json"]
+
+
+def test_a_saved_trace_names_neither_its_host_nor_its_own_path(tmp_path: Path) -> None:
+    export = export_of(make.kernel(5, 5), host_name="secret", traceName=f"{tmp_path}/x.json")
+    kineto_file.save(export, tmp_path / "t.json", must_have_gpu=False)
+    text = (tmp_path / "t.json").read_text()
+    assert "secret" not in text
+    assert str(tmp_path) not in text
+    assert len(open_trace(tmp_path / "t.json").kernels) == 1
+
+
+def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
+    code = (
+        "import sys, torch\n"
+        "from overlapscope import record\n"
+        "with record(sys.argv[1], steps=1, device='cpu') as recording:\n"
+        "    recording.run(lambda: torch.ones(3) + 1)\n"
+    )
+    target = tmp_path / "t.json.gz"
+    environment = {**os.environ, "MY_TOKEN": "hunter2-in-the-environment"}
+    command = [sys.executable, "-c", code, str(target), "--password=hunter2-in-argv"]
+    subprocess.run(command, check=True, env=environment, capture_output=True)
+    text = gzip.decompress(target.read_bytes()).decode()
+    machine = [name for name in (platform.node(), str(Path.home()), os.getcwd(), str(tmp_path)) if len(name) > 3]
+    user = getpass.getuser()
+    for secret in ("hunter2", "MY_TOKEN", *machine, f"/{user}/", f'"{user}"'):
+        assert secret not in text
+
+
+def test_under_another_tool_only_the_stretch_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under nsys: no trace of ours, cudaProfilerStart after the warm-up, cudaProfilerStop after the last step."""
+    marks: list[str] = []
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "/a/tool.so")
+    monkeypatch.setattr(profilers, "_cuda_profiler", marks.append)
+    monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    with record(tmp_path / "t.json", steps=2, unprofiled=1) as recording:
+        recording.run(lambda: marks.append("step"))
+    assert marks == ["step", "step", "step", "start", "step", "step", "stop"]
+    assert not recording.saved
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_such_a_tool_none_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in profilers._TOOL_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert profilers.outside_tool() is None
+
+
+def test_the_calibration_of_a_trace_is_read(tmp_path: Path) -> None:
+    about = {
+        "schema": "overlapscope.recording/1",
+        "versions": {"torch": "2.11"},
+        "devices": [{"number": 0, "copy_engines": 3, "link": {"pcie_generation": 5, "pcie_width": 16}}],
+        "copies": [
+            {"direction": "HtoD", "host_memory": "pinned", "size_bytes": 1024, "copy_ns": 900},
+            {"size_bytes": -1},
+        ],
+        "issue": {"unprofiled": {"kernel_ns": 6000, "copy_ns": 4000}},
+        "steps": {"recorded": {"steps": 2, "wall_ns": 300}, "unprofiled": {"steps": 4, "wall_ns": 400}},
+    }
+    devices = [{"id": 0, "name": "Test GPU"}]
+    source = make.write(tmp_path / "t.json", make.kernel(5, 5), overlapscope=about, deviceProperties=devices)
+    metadata = open_trace(source).metadata
+    (device,) = metadata.devices
+    assert (device.copy_engines, device.pcie_generation, device.pcie_width) == (3, 5, 16)
+    recording = metadata.recording
+    assert recording is not None
+    assert recording.copies == (CopyTime("HtoD", "pinned", 1024, 900),)
+    assert recording.issue_unprofiled == IssueCost(6000, 4000)
+    assert recording.issue_profiled is None
+    assert recording.profiler_factor == 1.5
+
+
+@pytest.mark.parametrize(
+    "about", [None, 1, [], {}, {"schema": "other"}, {"schema": "overlapscope.recording/1", "steps": 3, "copies": 4}]
+)
+def test_a_malformed_calibration_counts_as_none(about: Any, tmp_path: Path) -> None:
+    recording = open_trace(make.write(tmp_path / "t.json", make.kernel(5, 5), overlapscope=about)).metadata.recording
+    assert recording is None or (recording.recorded, recording.copies) == (None, ())
+
+
+def test_errors_of_recording_are_documented_ones() -> None:
+    assert issubclass(CaptureError, OverlapscopeError)

@@ -1,0 +1,183 @@
+"""``overlapscope record``: scripts that know nothing of us."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nvtx
+import pytest
+import torch
+from click.testing import Result
+from typer.testing import CliRunner
+
+from overlapscope.capture.watch import watch_ranges
+from overlapscope.cli.main import app
+from overlapscope.read.opening import open_trace
+
+LOOP = """
+import time, sys, torch
+from torch.profiler import record_function
+for number in range(6):
+    with record_function("step"):
+        with record_function(f"inside {number}"):
+            torch.ones(3) + 1
+    time.sleep(PAUSE)
+"""
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Record a script given as text, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def record_script(text: str, *options: str, arguments: tuple[str, ...] = ()) -> Result:
+        (tmp_path / "train.py").write_text(text.replace("PAUSE", "0.05"))
+        return CliRunner().invoke(app, ["record", "--device", "cpu", *options, "train.py", *arguments])
+
+    return record_script
+
+
+def names(path: str = "train.json.gz") -> list[str]:
+    trace = open_trace(path)
+    return [trace.names[number] for number in trace.ranges.name_id]
+
+
+def inside(path: str = "train.json.gz") -> list[int]:
+    return sorted(int(name.split()[1]) for name in names(path) if name.startswith("inside"))
+
+
+def test_a_script_runs_as_python_would_run_it(run: Run) -> None:
+    before = sys.argv, sys.path[:]
+    text = "import sys, pathlib\nprint(__name__, sys.argv, pathlib.Path(sys.path[0]).samefile('.'))\nsys.exit(3)"
+    result = run(text, arguments=("--output", "x", "-m"))
+    assert result.stdout.strip() == "__main__ ['train.py', '--output', 'x', '-m'] True"
+    assert result.exit_code == 3
+    assert "recorded to train.json.gz" in result.stderr
+    assert (sys.argv, sys.path) == before
+
+
+def test_all_of_a_script_is_recorded(run: Run) -> None:
+    assert run(LOOP, "-o", "other.json").exit_code == 0
+    assert inside("other.json") == list(range(6))
+
+
+def test_occurrences_of_a_range_are_recorded(run: Run) -> None:
+    assert run(LOOP, "--range", "step", "--steps", "2", "--unprofiled", "1").exit_code == 0
+    assert inside() == [3, 4]  # one to settle, one timed, one to warm up
+    recording = open_trace("train.json.gz").metadata.recording
+    assert recording is not None
+    assert recording.unprofiled is not None
+    assert recording.unprofiled.wall_ns > 50e6
+
+
+def test_a_stretch_of_time_is_recorded(run: Run) -> None:
+    result = run(LOOP, "--delay", "0.12", "--duration", "0.1")
+    assert result.exit_code == 0
+    found = inside()
+    assert found == list(range(found[0], found[-1] + 1))
+    assert 1 <= len(found) <= 4
+    assert 0 not in found
+    assert 5 not in found
+    assert "the script goes on" in result.stderr
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_duration_longer_than_the_script_records_to_its_end(run: Run) -> None:
+    assert run(LOOP, "--duration", "60").exit_code == 0
+    assert inside() == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--delay", "60"), "ended before the delay of 60 s"),
+        (("--range", "nothing"), "no range named 'nothing'"),
+        (("--range", "step", "--steps", "60"), ""),
+        (("--range", "step", "--warmup", "60"), "after 6 of 61 steps"),
+        (("--range", "step", "--delay", "1"), "leave --delay and --duration out"),
+        (("-o", "no/folder.json"), "cannot be written"),
+    ],
+)
+def test_what_could_not_be_recorded_is_said(run: Run, options: tuple[str, ...], sentence: str) -> None:
+    result = run(LOOP, *options)
+    assert sentence in result.stderr.replace("\n", " ")
+    assert result.exit_code == (2 if sentence else 0)
+    assert Path("train.json.gz").exists() == (not sentence)
+    assert "Traceback" not in result.stderr
+
+
+def test_there_is_no_such_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["record", "--device", "cpu", "missing.py"])
+    assert (result.exit_code, "no such script" in result.stderr) == (2, True)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
+def test_without_a_gpu_the_script_does_not_even_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print('ran')")
+    result = CliRunner().invoke(app, ["record", "train.py"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no CUDA device" in result.stderr
+
+
+def test_an_error_of_the_script_is_the_scripts(run: Run) -> None:
+    result = run("import torch\ntorch.ones(3) + 1\n1 / 0")
+    assert isinstance(result.exception, ZeroDivisionError)
+    assert Path("train.json.gz").exists()
+
+
+def test_a_script_may_leave_with_a_message(run: Run) -> None:
+    result = run("raise SystemExit('that was wrong')")
+    assert result.exit_code == 1
+    assert "that was wrong" in result.stderr
+
+
+def test_a_module_is_run_by_name(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "some_module.py").write_text("import sys, torch\ntorch.ones(3) + 1\nprint(__name__, sys.argv[1:])")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = CliRunner().invoke(app, ["record", "--device", "cpu", "-m", "some_module", "--flag"])
+    assert (result.exit_code, result.stdout.strip()) == (0, "__main__ ['--flag']")
+    assert Path("some_module.json.gz").exists()
+
+
+def test_names_that_only_nvtx_knows_reach_the_trace(run: Run) -> None:
+    text = """
+import nvtx, torch
+@nvtx.annotate("decorated")
+def work(): torch.ones(3) + 1
+with nvtx.annotate("outer"):
+    work()
+nvtx.push_range("pushed"); nvtx.pop_range()
+"""
+    assert run(text).exit_code == 0
+    assert set(names()) == {"ProfilerStep#1", "decorated", "outer", "pushed"}
+
+
+def heard(work: Callable[[], Any]) -> list[str]:
+    log: list[str] = []
+    with watch_ranges(lambda name: log.append(f"+{name}"), lambda name: log.append(f"-{name}")):
+        work()
+    return log
+
+
+def test_of_ranges_inside_each_other_with_one_name_the_outermost_is_heard() -> None:
+    def work() -> None:
+        with torch.profiler.record_function("a"), nvtx.annotate("a"), torch.profiler.record_function("b"):
+            pass
+        nvtx.push_range("c")
+        nvtx.pop_range()
+
+    assert heard(work) == ["+a", "+b", "-b", "-a", "+c", "-c"]
+
+
+def test_what_was_watched_is_left_as_it_was() -> None:
+    before = (torch.profiler.record_function.__enter__, nvtx.annotate.__call__, nvtx.push_range)
+    heard(lambda: None)
+    assert (torch.profiler.record_function.__enter__, nvtx.annotate.__call__, nvtx.push_range) == before
