@@ -42,6 +42,7 @@ notebooks: $(VENV)/.test
 
 docs: $(BIN)/overlapscope
 	$(BIN)/python docs/make_columns.py
+	$(BIN)/python docs/make_workloads.py
 
 check: test lint types contracts doctest notebooks
 

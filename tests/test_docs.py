@@ -6,11 +6,14 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import ROOT
 
 
-def test_column_reference_is_up_to_date() -> None:
-    command = [sys.executable, str(ROOT / "docs" / "make_columns.py"), "--check"]
+@pytest.mark.parametrize("maker", ["make_columns.py", "make_workloads.py"])
+def test_what_is_made_from_code_is_up_to_date(maker: str) -> None:
+    command = [sys.executable, str(ROOT / "docs" / maker), "--check"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 
@@ -19,7 +22,7 @@ def test_readme_names_commands_and_files_that_exist() -> None:
     text = (ROOT / "README.md").read_text()
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert {"demo", "test"} <= set(re.findall(r"^make ([a-z]+)", text, re.MULTILINE)) <= targets
-    for path in re.findall(r"\]\((?!https?:)([\w./-]+)\)", text):
+    for path in re.findall(r"\]\((?!https?:)([\w./-]+)(?:#\w+)?\)", text):
         assert (ROOT / path).exists(), path
 
 

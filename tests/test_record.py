@@ -126,6 +126,34 @@ def test_the_programs_own_error_matters_more(tmp_path: Path) -> None:
     assert "nothing was recorded" in caught.value.__notes__[0]
 
 
+def test_a_recording_is_made_once(tmp_path: Path) -> None:
+    recording = record(tmp_path / "t.json", device="cpu")
+    with recording:
+        pass
+    with pytest.raises(CaptureError, match="made once"), recording:
+        pytest.fail("the block ran")
+
+
+def test_a_gpu_that_fails_in_the_loop_is_said_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a fault in a kernel: the loop goes on as it would, the profiler is left off."""
+    recording = record(tmp_path / "t.json", steps=2, unprofiled=0, device="cpu")
+
+    def fail() -> None:
+        raise CaptureError("the GPU reports an error")
+
+    recording.__enter__()
+    recording.step()
+    monkeypatch.setattr(recording, "_synchronize", fail)
+    recording.step()
+    recording.step()
+    assert recording.done
+    with pytest.raises(CaptureError, match="reports an error"):
+        recording.__exit__(None, None, None)
+    with record(tmp_path / "again.json", device="cpu"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["again.json"]
+
+
 def test_counts_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     for counts in ({"steps": 0}, {"warmup": -1}, {"unprofiled": -1}):
         with pytest.raises(ValueError, match="at least"):

@@ -1,93 +1,304 @@
-"""The sample traces: one program, many variants, two profilers, and what really happened without a profiler."""
+"""The sample traces: seven programs, all variants, two profilers, and what really happened without a profiler."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.trace import Trace
 from overlapscope.read.opening import open_trace
 from overlapscope.report.content import audit
-from overlapscope.report.data import Audit
-from overlapscope.workloads.gemm_copy import Variant, variants
+from overlapscope.report.data import Audit, DeviceAudit
+from overlapscope.workloads.catalogue import workloads
+from overlapscope.workloads.gemm_copy import WORKLOAD as GEMM
+from overlapscope.workloads.gemm_copy import Choices
+from overlapscope.workloads.harness import Variant
+from overlapscope.workloads.streams import CopyStream, Memory
 from tests.conftest import CASES, SAMPLES
 
-ALL = list(variants())
-TRUTH = json.loads((SAMPLES / "truth.json").read_text())["unprofiled_wall"]
+TRUTH = json.loads((SAMPLES / "truth.json").read_text())
+WALLS: dict[str, dict[str, Any]] = TRUTH["unprofiled_wall"]
+ALL = [f"{workload.name}-{variant.name}" for workload in workloads() for variant in workload.variants]
+KINETO, NSYS = "json.gz", "sqlite.gz"
 
 
-def audited(variant: Variant, suffix: str = "json.gz") -> Audit:
-    return audit(open_trace(SAMPLES / f"gemm_copy-{variant.name}.{suffix}"), "gemm_copy")
+@cache
+def sample(name: str, suffix: str = KINETO) -> Trace:
+    return open_trace(SAMPLES / f"{name}.{suffix}")
 
 
-@pytest.mark.parametrize("variant", ALL, ids=lambda variant: variant.name)
-def test_kineto_samples_show_what_their_program_did(variant: Variant) -> None:
-    result = audited(variant)
-    (device,) = result.devices
-    assert not list(result.trace.health)
-    (group,) = device.memory
-    assert group.key["direction"] == "HtoD"
-    assert group.key["memory"] == variant.memory
-    assert (group.count, group.size_bytes) == (6, 6 * 64 * 2**20)
-    streams = {row.stream: (row.kernels, row.copies) for row in device.streams}
-    assert sorted(streams.values()) == ([(12, 6)] if variant.stream == "same" else [(0, 6), (12, 0)])
-    if variant.stream == "same":
-        assert device.activity.overlap.total_ns == 0
-    assert {copy.range for copy in result.costly} <= {"copy"}
+@cache
+def audited(name: str, suffix: str = KINETO) -> Audit:
+    return audit(sample(name, suffix), name.partition("-")[0])
 
 
-@pytest.mark.parametrize("variant", ALL, ids=lambda variant: variant.name)
-def test_the_recorded_wall_is_near_the_unprofiled_one(variant: Variant) -> None:
-    truth = TRUTH[f"gemm_copy-{variant.name}"]
+def device(name: str, suffix: str = KINETO) -> DeviceAudit:
+    (only,) = audited(name, suffix).devices
+    return only
+
+
+def copied(name: str, suffix: str = KINETO) -> dict[tuple[str, str], tuple[int, int | None]]:
+    """Copies and bytes by direction and kind of host memory."""
+    return {
+        (group.key["direction"], group.key["memory"]): (group.count, group.size_bytes)
+        for group in device(name, suffix).memory
+    }
+
+
+def held_share(name: str, direction: str) -> float:
+    """Host time held by the copies of a direction, over the time that they took."""
+    (group,) = [group for group in device(name).directions if group.key["direction"] == direction]
+    return group.held_ns / group.total_ns
+
+
+def wall(name: str) -> float:
+    return float(WALLS[name]["median_ms"])
+
+
+# All samples
+
+
+def test_there_is_a_sample_and_a_time_for_every_variant() -> None:
+    assert sorted(WALLS) == sorted(ALL)
+    assert sorted(path.name for path in SAMPLES.glob(f"*.{KINETO}")) == sorted(f"{name}.{KINETO}" for name in ALL)
+    assert {"versions", "devices"} <= TRUTH["machine"].keys()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_sample_is_whole_and_carries_its_calibration(name: str) -> None:
+    trace = sample(name)
+    assert not list(trace.health)
+    result = audited(name)
+    assert len(result.window.start_ns) == 1
+    recording = trace.metadata.recording
+    assert recording is not None
+    assert {(copy.direction, copy.host_memory) for copy in recording.copies} == {
+        (direction, memory) for direction in ("HtoD", "DtoH") for memory in ("pageable", "pinned")
+    }
+    assert recording.unprofiled is not None
+    assert recording.unprofiled.count == 5
+    assert trace.metadata.devices[0].copy_engines == 3
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_recorded_pass_is_the_pass_that_was_timed(name: str) -> None:
+    """The profiler makes a pass longer, by up to its cost per call; a pageable pass scatters as much."""
+    truth, recorded_ms = WALLS[name], audited(name).window.wall_ns / 1e6
     assert truth["repeats"] >= 7
     assert truth["min_ms"] <= truth["median_ms"] <= truth["max_ms"]
-    # One recorded pass against a median: the profiler adds a few percent, a pageable pass scatters as much.
-    assert audited(variant).window.wall_ns / 1e6 == pytest.approx(truth["median_ms"], rel=0.15)
+    calls_us = 20 * len(sample(name).api_calls)
+    assert 0.8 * truth["min_ms"] <= recorded_ms <= 1.3 * truth["max_ms"] + calls_us / 1e3
 
 
-@pytest.mark.parametrize("variant", ALL, ids=lambda variant: variant.name)
-def test_both_profilers_tell_the_same_story(variant: Variant) -> None:
-    kineto, nsys = audited(variant), audited(variant, "sqlite.gz")
-    for result in (kineto, nsys):
-        assert result.trace.metadata.device_name(0) == "NVIDIA H200"
-    (one,), (other,) = kineto.devices, nsys.devices
+@pytest.mark.parametrize("name", sorted(path.name.removesuffix(f".{NSYS}") for path in SAMPLES.glob(f"*.{NSYS}")))
+def test_both_profilers_tell_the_same_story(name: str) -> None:
+    assert sample(name, NSYS).metadata.device_name(0) == sample(name).metadata.device_name(0) == "NVIDIA H200"
+    assert copied(name) == copied(name, NSYS)
     story = [
-        [(group.key["direction"], group.key["memory"], group.count, group.size_bytes) for group in device.memory]
-        for device in (one, other)
+        sorted((row.stream, row.kernels, row.copies) for row in device(name, suffix).streams)
+        for suffix in (KINETO, NSYS)
     ]
-    assert story[0] == story[1]
-    counted = [
-        [(row.stream, row.kernels, row.copies, row.memsets) for row in device.streams] for device in (one, other)
-    ]
-    assert counted[0] == counted[1]
+    assert [row[1:] for row in story[0]] == [row[1:] for row in story[1]]
+
+
+@pytest.mark.parametrize("name", sorted(path.name.removesuffix(f".{NSYS}") for path in SAMPLES.glob(f"*.{NSYS}")))
+def test_ranges_have_the_same_names_and_nesting_for_both_profilers(name: str) -> None:
+    """What torch itself names (optimizer steps, loader) never reaches NVTX, and is left out here."""
+    nvtx = sample(name, NSYS).ranges
+    known = {nvtx.names[number] for number in nvtx.name_id}
+    assert name.partition("-")[0] in known
+    assert sorted(nesting(sample(name), known)) == sorted(nesting(sample(name, NSYS), known))
+
+
+def nesting(trace: Trace, known: set[str]) -> Iterator[str]:
+    """For each thread, its ranges as text: names in the order of their beginning, indented by depth."""
+    ranges = trace.ranges
+    for thread in np.unique(ranges.thread):
+        rows = [row for row in np.flatnonzero(ranges.thread == thread) if ranges.names[ranges.name_id[row]] in known]
+        rows.sort(key=lambda row: (ranges.start_ns[row], -ranges.end_ns[row]))
+        lines, open_until = [], []
+        for row in rows:
+            while open_until and open_until[-1] <= ranges.start_ns[row]:
+                open_until.pop()
+            lines.append(" " * len(open_until) + ranges.names[ranges.name_id[row]])
+            open_until.append(ranges.end_ns[row])
+        if lines:
+            yield "\n".join(lines)
+
+
+# What each program did
+
+
+@pytest.mark.parametrize("variant", GEMM.variants, ids=lambda variant: variant.name)
+def test_gemm_copy_did_what_its_choices_say(variant: Variant[Choices]) -> None:
+    name, choices = f"gemm_copy-{variant.name}", variant.choices
+    assert copied(name) == {("HtoD", str(choices.memory)): (6, 6 * 64 * 2**20)}
+    streams = sorted((row.kernels, row.copies) for row in device(name).streams)
+    assert streams == ([(12, 6)] if choices.stream is CopyStream.SAME else [(0, 6), (12, 0)])
+    if choices.stream is CopyStream.SAME:
+        assert device(name).activity.overlap.total_ns == 0
+    assert {copy.range for copy in audited(name).costly} <= {"copy"}
+    if choices.memory is Memory.PAGEABLE:
+        assert held_share(name, "HtoD") > 0.8
+    else:
+        assert held_share(name, "HtoD") < 0.05
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name.startswith("gemm_copy")])
+def test_a_copy_and_a_kernel_run_at_once_as_long_for_both_profilers(name: str) -> None:
     # A pageable copy's speed scatters from run to run, and with it the hidden share; the time that a copy and
     # a kernel run at once is set by the kernels.
-    first, second = (device.activity.overlap.total_ns for device in (one, other))
+    first, second = (device(name, suffix).activity.overlap.total_ns for suffix in (KINETO, NSYS))
     assert first == pytest.approx(second, rel=0.05), "one run against another"
-    names = [{trace.names[number] for number in trace.ranges.name_id} for trace in (kineto.trace, nsys.trace)]
-    assert {"gemm_copy", "round", "copy", "matmul"} <= names[0] & names[1]
 
 
-def test_held_host_time_follows_the_memory_kind() -> None:
-    """Pageable copies hold the host for as long as they take; pinned ones do not."""
-    for variant in ALL:
-        (device,) = audited(variant).devices
-        (group,) = device.directions
-        if variant.memory == "pageable":
-            assert group.held_ns > 0.8 * group.total_ns
-        else:
-            assert group.held_ns < 0.05 * group.total_ns
+def host_waits(name: str) -> int:
+    """Synchronisations of streams while the pass ran; the device is synchronised once, at its end."""
+    trace = sample(name)
+    names = [trace.names[number] for number in trace.api_calls.name_id]
+    (window,) = zip(audited(name).window.start_ns, audited(name).window.end_ns, strict=True)
+    inside = (trace.api_calls.start_ns >= window[0]) & (trace.api_calls.end_ns <= window[1])
+    return sum(names[row] == "cudaStreamSynchronize" for row in np.flatnonzero(inside))
+
+
+def test_moe_prefetch_loses_one_obstacle_after_the_other() -> None:
+    def experts(variant: str) -> set[str]:
+        copies = sample(f"moe_prefetch-{variant}").copies
+        large = (copies.direction == Direction.HTOD) & (copies.size_bytes > 2**20)
+        return {MemoryKind(kind).label for kind in copies.source_kind[large]}
+
+    assert experts("pageable") == experts("pageable-non-blocking") == {"pageable"}
+    assert experts("pinned") == experts("pinned-non-blocking") == experts("no-host-routing") == {"pinned"}
+    assert held_share("moe_prefetch-pageable", "HtoD") > 0.8
+    assert held_share("moe_prefetch-pinned-non-blocking", "HtoD") < 0.05
+    assert host_waits("moe_prefetch-pinned") > host_waits("moe_prefetch-pinned-non-blocking") > 0
+    assert host_waits("moe_prefetch-no-host-routing") == host_waits("moe_prefetch-ahead") == 0
+    assert wall("moe_prefetch-pageable") > wall("moe_prefetch-pinned") > wall("moe_prefetch-pinned-non-blocking")
+    assert wall("moe_prefetch-pinned-non-blocking") > wall("moe_prefetch-ahead")
+
+
+def test_pinning_guide_sent_what_it_says() -> None:
+    large, small = (6, 6 * 64 * 2**20), (600, 600 * 64 * 2**10)
+    for variant in ("to", "to-non-blocking"):
+        assert copied(f"pinning_guide-{variant}") == {("HtoD", "pageable"): large}
+    for variant in ("pin-then-to", "pinned-ahead"):
+        assert copied(f"pinning_guide-{variant}") == {("HtoD", "pinned"): large}
+    for variant in ("list-to", "list-to-non-blocking", "tensordict-to"):
+        assert copied(f"pinning_guide-{variant}") == {("HtoD", "pageable"): small}
+    for variant in ("list-pinned-ahead", "tensordict-pin-then-to"):
+        assert copied(f"pinning_guide-{variant}") == {("HtoD", "pinned"): small}
+    assert copied("pinning_guide-coalesced") == {("HtoD", "pinned"): (1, small[1])}
+
+
+def test_each_broken_requirement_shows() -> None:
+    def activity(variant: str) -> Any:
+        return device(f"pinning_guide-{variant}").activity
+
+    assert activity("concurrent").hidden_fraction > 0.9
+    assert activity("concurrent-one-stream").overlap.total_ns == 0
+    assert held_share("pinning_guide-concurrent-pageable", "HtoD") > 0.8
+    assert held_share("pinning_guide-concurrent-busy-engine", "HtoD") < 0.05
+    # Two streams, one engine: never two copies at once, whatever the streams hoped for.
+    assert activity("concurrent-busy-engine").copy_concurrency.total_ns == 0
+    assert len(device("pinning_guide-concurrent-busy-engine").streams) == 3
+
+
+def test_reading_too_early_is_wrong_every_time() -> None:
+    early, late = WALLS["pinning_guide-read-early"], WALLS["pinning_guide-read-after-wait"]
+    assert early["checksums_wrong"] == early["checksums_read"] > 0
+    assert late["checksums_wrong"] == 0 < late["checksums_read"]
+
+
+@pytest.mark.parametrize(
+    ("variant", "memory"),
+    [
+        ("pageable-blocking", "pageable"),
+        ("pageable-non-blocking", "pageable"),
+        ("pinned-blocking", "pinned"),
+        ("pinned-non-blocking", "pinned"),
+        ("custom-not-pinned", "pageable"),
+        ("custom-pinned", "pinned"),
+        ("pinned-item", "pinned"),
+    ],
+)
+def test_dataloader_train_copied_from(variant: str, memory: str) -> None:
+    copies = sample(f"dataloader_train-{variant}").copies
+    images = (copies.direction == Direction.HTOD) & (copies.size_bytes > 2**20)
+    assert {MemoryKind(kind).label for kind in copies.source_kind[images]} == {memory}
+    assert np.count_nonzero(images) == 10
+    assert WALLS[f"dataloader_train-{variant}"]["transfer_ms"] > 0
+
+
+def test_a_forward_pass_is_no_synchronisation() -> None:
+    """The host is through with ``model(images)`` before the device is; and nothing in the loop waits for it."""
+    for variant in ("non-blocking", "prefetcher"):
+        truth = WALLS[f"prefetcher-{variant}"]
+        assert truth["forward_host_ms"] < truth["forward_device_ms"]
+        assert host_waits(f"prefetcher-{variant}") == 0
+
+
+def test_a_prefetcher_hides_what_one_stream_cannot() -> None:
+    assert device("prefetcher-non-blocking").activity.hidden_fraction < 0.01
+    assert device("prefetcher-prefetcher").activity.hidden_fraction > 0.5
+    assert held_share("prefetcher-prefetcher-pageable", "HtoD") > 0.8
+    assert wall("prefetcher-prefetcher") < wall("prefetcher-non-blocking") < wall("prefetcher-prefetcher-pageable")
+
+
+def test_offload_goes_both_ways() -> None:
+    bytes_each = 4096 * 4096 * 4
+    for variant, memory in (("pageable-same", "pageable"), ("pinned-same", "pinned"), ("pinned-side", "pinned")):
+        found = copied(f"offload-{variant}")
+        assert found["DtoH", memory] == found["HtoD", memory] == (6, 6 * bytes_each)
+    assert device("offload-pinned-same").activity.overlap.total_ns == 0
+    assert device("offload-pinned-side").activity.hidden_fraction > 0.8
+    assert wall("offload-pinned-side") < wall("offload-pinned-same") < wall("offload-pageable-same")
+
+
+@pytest.mark.parametrize(("variant", "reads"), [("item", 20), ("cpu", 20), ("item-deferred", 1), ("cpu-deferred", 20)])
+def test_scalar_reads_are_small_and_many(variant: str, reads: int) -> None:
+    copies = sample(f"scalar_reads-{variant}").copies
+    assert np.count_nonzero(copies.direction == Direction.DTOH) == reads
+    assert copies.size_bytes.max() <= 8
+
+
+@pytest.mark.parametrize("read", ["item", "cpu", "nonzero"])
+def test_a_read_that_waits_costs_more_than_one_that_does_not(read: str) -> None:
+    assert host_waits(f"scalar_reads-{read}") >= 20
+    assert host_waits(f"scalar_reads-{read}-deferred") <= 1
+    assert wall(f"scalar_reads-{read}") > wall(f"scalar_reads-{read}-deferred")
+
+
+# The files
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_sample_keeps_to_the_rules_of_the_trace_event_format(name: str) -> None:
+    """What Perfetto and chrome://tracing ask of JSON: complete events with numbers, flows with both ends."""
+    events = json.loads(gzip.decompress((SAMPLES / f"{name}.{KINETO}").read_bytes()))["traceEvents"]
+    ends: dict[str, set[Any]] = {"s": set(), "f": set()}
+    for event in events:
+        assert {"ph", "name", "pid", "tid", "ts"} <= event.keys()
+        if event["ph"] == "X":
+            assert event["dur"] >= 0
+        if event["ph"] in ends:
+            ends[event["ph"]].add((event["cat"], event["id"]))
+    assert ends["f"] <= ends["s"]
 
 
 @pytest.mark.parametrize("path", [*SAMPLES.glob("*.gz"), *CASES.glob("*.gz")], ids=lambda path: path.name)
 def test_nothing_private_in_what_is_published(path: Path) -> None:
-    import gzip
-
     data = gzip.decompress(path.read_bytes())
     assert not re.search(rb"/(?:home|root|tmp|work)/|hostname|HOSTNAME|TOKEN|PASSWORD|@[a-z]+\.(com|org)", data)
 
 
 def test_samples_are_small() -> None:
-    assert sum(path.stat().st_size for path in SAMPLES.iterdir()) < 600_000
+    assert sum(path.stat().st_size for path in SAMPLES.iterdir()) < 20_000_000

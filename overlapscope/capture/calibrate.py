@@ -28,7 +28,7 @@ def link_speeds(device: int) -> list[dict[str, Any]]:
     """Time one copy of each size, direction and kind of host memory, on its own on ``device``.
 
     Returns:
-        Rows of ``direction`` (HtoD, DtoH), ``host_memory`` (pageable, pinned), ``size_bytes`` and
+        Rows of ``device``, ``direction`` (HtoD, DtoH), ``host_memory`` (pageable, pinned), ``size_bytes`` and
         ``copy_ns``, the wall time per copy where copies follow each other without a pause.
     """
     import torch
@@ -42,7 +42,8 @@ def link_speeds(device: int) -> list[dict[str, Any]]:
             ends = (there[:size], hosts[kind][:size])
             target, source = ends if direction == "HtoD" else ends[::-1]
             copy_ns = _copy_ns(target, source, size)
-            rows.append({"direction": direction, "host_memory": kind, "size_bytes": size, "copy_ns": copy_ns})
+            row = {"device": device, "direction": direction, "host_memory": kind}
+            rows.append({**row, "size_bytes": size, "copy_ns": copy_ns})
     return rows
 
 

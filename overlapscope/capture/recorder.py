@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -124,6 +125,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
         kineto_file.check_target(self.path)
 
     def __enter__(self) -> Self:
+        if self._profiler is not None:
+            raise CaptureError(f"{self.path}: a recording is made once; make another one for another block")
         self.check()
         self._profiler = self._choose_profiler()
         self._about = self._describe()
@@ -180,8 +183,9 @@ class record:  # noqa: N801 - reads as a verb where it is used
             import torch
 
             if self._calibrate:
-                about["copies"] = calibrate.link_speeds(torch.cuda.current_device())
-                about["issue"] = {"unprofiled": calibrate.op_costs()}
+                with suppress(RuntimeError):  # a full GPU can be recorded, if not calibrated
+                    about["copies"] = calibrate.link_speeds(torch.cuda.current_device())
+                    about["issue"] = {"unprofiled": calibrate.op_costs()}
             about["devices"] = devices()  # after the copies: an idle link reports a lower generation
         return about
 
@@ -242,6 +246,9 @@ class record:  # noqa: N801 - reads as a verb where it is used
             action()
         except OverlapscopeError as error:
             self._failure = self._failure or error
+            if self._plan and self._plan[0].profiled:
+                with suppress(OverlapscopeError):  # one failure is enough to tell
+                    self._running.stop({})
             self._plan.clear()
 
     def _synchronize(self) -> None:
