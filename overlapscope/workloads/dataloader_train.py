@@ -49,7 +49,7 @@ class Sizes:
     steps: int = 10
     images: int = 64  # per step
     image: int = 128  # width and height of a float32 image with three channels
-    channels: int = 256
+    channels: int = 384
     workers: int = 8
 
 

@@ -68,7 +68,7 @@ class Sizes:
     small: int = 600  # tensors
     small_kib: int = 64
     width: int = 4096  # of the square float32 matrices that copies run beside
-    matmuls: int = 12
+    matmuls: int = 4
 
 
 VARIANTS = (
