@@ -98,3 +98,8 @@ def test_leaving_a_range_that_this_thread_did_not_open_is_said() -> None:
 
 def test_an_annotation_can_be_copied() -> None:
     assert copy.deepcopy(annotate("x", color="red")).name == "x"
+
+
+def test_a_colour_that_there_is_not_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="no colour 'mauve'; there are blue"):
+        annotate("x", color="mauve")

@@ -129,7 +129,7 @@ def test_ranges_nest_as_the_code_does_in_the_colours_asked_for(listen: Listen) -
     step = ["step", ["load"], ["compute"]]
     assert nesting(events) == [["epoch", step, step]]
     colors = {event.message: event.color for event in events if event.kind == "push"}
-    assert colors == {"epoch": "ff123456", "step": "00008000", "load": "00ffa500", "compute": "000000ff"}
+    assert colors == {"epoch": "ff123456", "step": "ff008000", "load": "ffffa500", "compute": "ff0000ff"}
 
 
 def test_nvtx_and_the_torch_profiler_tell_the_same(listen: Listen, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -226,10 +227,21 @@ def test_a_full_disk_is_said_and_leaves_the_older_trace(tmp_path: Path) -> None:
     assert (tmp_path / "t.json.gz").read_text() == "older"
 
 
-def test_errors_of_the_file_system_are_said(tmp_path: Path) -> None:
-    def export(path: str) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def refuse(path: str) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+
+@pytest.mark.parametrize(
+    "export",
+    [
+        refuse,
+        lambda path: None,
+        lambda path: Path(path).touch(),
+        lambda path: Path(path).write_text('{"traceEvents": [{'),
+    ],
+    ids=["raises", "leaves nothing", "leaves it empty", "leaves half of it"],
+)
+def test_a_full_disk_is_said_however_the_exporter_takes_it(export: Callable[[str], None], tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="No space left"):
         kineto_file.save(export, tmp_path / "t.json", must_have_gpu=False)
     assert list(tmp_path.iterdir()) == []

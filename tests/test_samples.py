@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.health import Severity
 from overlapscope.model.trace import Trace
 from overlapscope.read.opening import open_trace
 from overlapscope.report.content import audit
@@ -76,7 +77,7 @@ def test_there_is_a_sample_and_a_time_for_every_variant() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_a_sample_is_whole_and_carries_its_calibration(name: str) -> None:
     trace = sample(name)
-    assert not list(trace.health)
+    assert {warning.severity for warning in trace.health} <= {Severity.INFO}
     result = audited(name)
     assert len(result.window.start_ns) == 1
     recording = trace.metadata.recording
@@ -282,7 +283,7 @@ def test_a_read_that_waits_costs_more_than_one_that_does_not(read: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_sample_keeps_to_the_rules_of_the_trace_event_format(name: str) -> None:
-    """What Perfetto and chrome://tracing ask of JSON: complete events with numbers, flows with both ends."""
+    """What Perfetto and chrome://tracing ask of JSON: complete events with numbers, flows that end."""
     events = json.loads(gzip.decompress((SAMPLES / f"{name}.{KINETO}").read_bytes()))["traceEvents"]
     ends: dict[str, set[Any]] = {"s": set(), "f": set()}
     for event in events:
@@ -291,7 +292,7 @@ def test_a_sample_keeps_to_the_rules_of_the_trace_event_format(name: str) -> Non
             assert event["dur"] >= 0
         if event["ph"] in ends:
             ends[event["ph"]].add((event["cat"], event["id"]))
-    assert ends["f"] <= ends["s"]
+    assert ends["s"] <= ends["f"]
 
 
 @pytest.mark.parametrize("path", [*SAMPLES.glob("*.gz"), *CASES.glob("*.gz")], ids=lambda path: path.name)

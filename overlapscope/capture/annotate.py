@@ -18,6 +18,18 @@ from overlapscope.errors import CaptureError
 DOMAIN = "overlapscope"
 """The NVTX domain of every range made here, so that a tool can filter on it."""
 
+COLORS = {
+    "blue": 0xFF0000FF,
+    "green": 0xFF008000,
+    "orange": 0xFFFFA500,
+    "red": 0xFFFF0000,
+    "purple": 0xFF800080,
+    "cyan": 0xFF00FFFF,
+    "yellow": 0xFFFFFF00,
+    "white": 0xFFFFFFFF,
+}
+"""Colours of ranges by name, as ARGB."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -30,9 +42,15 @@ class annotate:  # noqa: N801 - reads as a verb where it is used
     A decorated function may recurse and run in several threads; a generator or coroutine function cannot
     be decorated, because it leaves and enters again while its range is open: use ``with`` inside it.
 
+    Args:
+        name: keep to printable ASCII without quotes: NVTX takes any text, but torch 2.13 writes "unknown" for other
+            names, and a trace that is no JSON for one with a quote.
+        color: one of `COLORS`, or ARGB as a number; only NVTX tools show it.
+
     Raises:
         CaptureError: the nvtx package is not installed.
         TypeError: a generator or coroutine function is decorated.
+        ValueError: there is no such colour.
 
     >>> with annotate("load batch"):
     ...     total = sum(range(3))
@@ -43,9 +61,11 @@ class annotate:  # noqa: N801 - reads as a verb where it is used
     1
     """
 
-    def __init__(self, name: str, *, color: str = "blue") -> None:
+    def __init__(self, name: str, *, color: str | int = "blue") -> None:
+        if isinstance(color, str) and color not in COLORS:
+            raise ValueError(f"no colour {color!r}; there are {', '.join(COLORS)} and ARGB numbers such as 0xFF00AACC")
         self.name = name
-        self.color = color
+        self.color = COLORS[color] if isinstance(color, str) else color
 
     def __enter__(self) -> annotate:
         record = _profiler_range(self.name)

@@ -88,7 +88,7 @@ def save(export: Callable[[str], None], path: Path, *, must_have_gpu: bool) -> N
 
 def _pack(raw: Path, ready: Path, *, packed: bool) -> bool:
     """Copy a trace without its own path and the keys of its header that are not kept; was a GPU in it?"""
-    if not raw.stat().st_size:
+    if not raw.exists() or not raw.stat().st_size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # what the exporter does not say
     with raw.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text, memoryview(text) as view:
         size = len(text)

@@ -87,7 +87,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
                 hidden = torch.relu(hidden @ weight)
         with annotate("read", color="orange"):
             reader.read(hidden)
-        with annotate("host work", color="grey"):
+        with annotate("host work", color="white"):
             _work(sizes.host_work_us)
 
     totals: list[float] = []
