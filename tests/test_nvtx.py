@@ -250,4 +250,4 @@ def test_the_workload_names_its_passes_rounds_copies_and_products(listen: Listen
     one_pass = ["gemm_copy", *[["round", ["copy"], ["matmul"]]] * rounds]
     assert nesting(events) == [one_pass] * (warmup + repeats)
     colors = {event.message: event.color for event in events if event.kind == "push"}
-    assert (colors["copy"], colors["matmul"]) == ("00ffa500", "00008000")
+    assert (colors["copy"], colors["matmul"]) == ("ffffa500", "ff008000")
