@@ -113,18 +113,24 @@ def test_both_profilers_tell_the_same_story(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.name.removesuffix(f".{NSYS}") for path in SAMPLES.glob(f"*.{NSYS}")))
 def test_ranges_have_the_same_names_and_nesting_for_both_profilers(name: str) -> None:
-    """What torch itself names (optimizer steps, loader) never reaches NVTX, and is left out here."""
-    nvtx = sample(name, NSYS).ranges
-    known = {nvtx.names[number] for number in nvtx.name_id}
-    assert name.partition("-")[0] in known
-    assert sorted(nesting(sample(name), known)) == sorted(nesting(sample(name, NSYS), known))
+    kineto, nsys = (sorted(nesting(sample(name, suffix))) for suffix in (KINETO, NSYS))
+    assert any(name.partition("-")[0] in thread.splitlines() for thread in nsys)
+    assert kineto == nsys
 
 
-def nesting(trace: Trace, known: set[str]) -> Iterator[str]:
+FOREIGN = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)|cub::")
+"""Ranges of torch, which never reach NVTX, and of CUDA libraries, which reach nothing else."""
+
+
+def nesting(trace: Trace) -> Iterator[str]:
     """For each thread, its ranges as text: names in the order of their beginning, indented by depth."""
     ranges = trace.ranges
     for thread in np.unique(ranges.thread):
-        rows = [row for row in np.flatnonzero(ranges.thread == thread) if ranges.names[ranges.name_id[row]] in known]
+        rows = [
+            row
+            for row in np.flatnonzero(ranges.thread == thread)
+            if not FOREIGN.match(ranges.names[ranges.name_id[row]])
+        ]
         rows.sort(key=lambda row: (ranges.start_ns[row], -ranges.end_ns[row]))
         lines, open_until = [], []
         for row in rows:
@@ -157,9 +163,9 @@ def test_gemm_copy_did_what_its_choices_say(variant: Variant[Choices]) -> None:
 @pytest.mark.parametrize("name", [name for name in ALL if name.startswith("gemm_copy")])
 def test_a_copy_and_a_kernel_run_at_once_as_long_for_both_profilers(name: str) -> None:
     # A pageable copy's speed scatters from run to run, and with it the hidden share; the time that a copy and
-    # a kernel run at once is set by the kernels.
+    # a kernel run at once is set by the kernels, or by pinned copies, which scatter less.
     first, second = (device(name, suffix).activity.overlap.total_ns for suffix in (KINETO, NSYS))
-    assert first == pytest.approx(second, rel=0.05), "one run against another"
+    assert first == pytest.approx(second, rel=0.15), "one run against another"
 
 
 def host_waits(name: str) -> int:

@@ -1,9 +1,10 @@
 """A DataLoader with workers and a training loop: which of its settings make the copies run beside the kernels?
 
-``pin_memory=True`` alone changes nothing while the loop copies with blocking ``.to()``, and ``non_blocking=True``
-alone changes nothing while the batches are pageable. A batch type of one's own is pinned only if it has a
-``pin_memory()`` method; without one the loader passes it on as it is and says nothing. And ``.item()`` in every
-step makes the host wait, whatever the copies do.
+``pin_memory=True`` alone makes the copies fast, but blocking ``.to()`` still waits for each, and with it for the step
+before; ``non_blocking=True`` alone does nothing for pageable batches. A batch type of one's own is pinned only if it
+has a ``pin_memory()`` method; without one the loader passes it on as it is and says nothing. And ``.item()`` in every
+step makes the host wait, whatever the copies do. On one stream the copies never run beside the kernels; for that there
+is `overlapscope.workloads.prefetcher`.
 
     python -m overlapscope.workloads.dataloader_train --variant custom-not-pinned --trace out.json.gz
 """

@@ -5,8 +5,9 @@ experts stay on the host. While a block computes, the experts that the next bloc
 to the GPU on a side stream; the next block's router is asked with the hidden states at hand. Asking which experts
 are hit calls ``nonzero()``, which waits for the GPU, and so does HuggingFace's own loop over the experts.
 
-The variants take away one obstacle after the other: pageable weights (staged, the host is held), blocking
-copies (the host waits), routing that the host waits for, and prefetching only when the block before starts.
+The variants take away one obstacle after the other: pageable weights (staged, the host is held), blocking copies (the
+host waits) and routing that the host waits for. Then the host runs ahead, and new tensors for every block take as much
+memory as it runs ahead; the last variant has two sets of buffers, and events that say when each may be touched.
 
     python -m overlapscope.workloads.moe_prefetch --variant pageable --trace out.json.gz
 """
@@ -70,12 +71,11 @@ VARIANTS = (
         "no-host-routing",
         Choices(Memory.PINNED, blocking=False, routing=Routing.DEVICE),
         "and all experts fetched and run at a fixed capacity: no size that the host waits for",
-        "ahead",
     ),
     Variant(
         "ahead",
         Choices(Memory.PINNED, blocking=False, routing=Routing.DEVICE, ahead=True),
-        "and a block ahead of the computation, into two sets of buffers, with events",
+        "and a block ahead of the computation, into two sets of buffers, with events: bounded memory",
     ),
 )
 

@@ -85,7 +85,7 @@ VARIANTS = (
         "each with non_blocking=True, one wait at the end",
         "coalesced",
     ),
-    Variant("list-pinned-ahead", Choices(Load.LIST, Way.PINNED_AHEAD), "each pinned before the loop", "coalesced"),
+    Variant("list-pinned-ahead", Choices(Load.LIST, Way.PINNED_AHEAD), "each pinned before the loop"),
     Variant("tensordict-to", Choices(Load.TENSORDICT), "TensorDict.to(device)", "coalesced"),
     Variant(
         "tensordict-pin-then-to",
