@@ -1,4 +1,6 @@
-"""Write docs/workloads.md from the workloads and from what was measured of them.
+"""Write docs/workloads.md from the workloads and from what was measured of them, and docs/claims.md from its template.
+
+In docs/claims.in.md, ``@NAME@`` stands for the median of a variant in ms, ``@NAME:KEY@`` for another of its figures.
 
 python docs/make_workloads.py [--check]
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -16,26 +19,28 @@ from overlapscope.workloads.catalogue import workloads
 from overlapscope.workloads.harness import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "docs" / "workloads.md"
 TRUTH = ROOT / "sample_traces" / "truth.json"
-TIMES = {"median_ms", "min_ms", "max_ms", "repeats"}
+TIMES = {"median_ms", "min_ms", "max_ms", "repeats", "process_medians_ms"}
 
 
 def heading(truth: dict[str, Any]) -> str:
     (device,) = truth["machine"]["devices"]
     link, versions = device["link"], truth["machine"]["versions"]
-    return (
-        "# Workloads\n\n"
-        "Made from the docstrings in `overlapscope/workloads/` and from `sample_traces/truth.json` by\n"
-        "`docs/make_workloads.py`; do not edit.\n\n"
-        "Each is a program with an overlap problem, in the ways to write it and the ways to mend it. Run one\n"
-        "with `python -m MODULE --variant NAME`; `--trace FILE` records a pass, `--device cpu` runs it without a GPU,\n"
-        "`--list` and `--help` say the rest.\n\n"
-        f"Times are of a pass without any profiler, the median of nine and in brackets the least and the most, on an\n"
-        f"{device['name']} on PCIe {link['pcie_generation']} x{link['pcie_width']}, torch {versions['torch']}, CUDA "
-        f"{versions['cuda']}, driver {versions['driver']}. *Gain* is what\nthe mended variant takes off. What the "
-        "numbers say about common advice: [claims.md](claims.md).\n"
-    )
+    machine = f"an {device['name']} on PCIe {link['pcie_generation']} x{link['pcie_width']}"
+    software = f"torch {versions['torch']}, CUDA {versions['cuda']}, driver {versions['driver']}"
+    return f"""# Workloads
+
+Made from the docstrings in `overlapscope/workloads/` and from `sample_traces/truth.json` by
+`docs/make_workloads.py`; do not edit.
+
+Each is a program with an overlap problem, in the ways to write it and the ways to mend it. Run one with
+`python -m MODULE --variant NAME`; `--trace FILE` records a pass, `--device cpu` runs it without a GPU, `--list` and
+`--help` say the rest.
+
+Times are of passes without any profiler: the median of two processes' medians of nine passes, in brackets the least
+and the most of all, on {machine}, {software}. *Gain* is what the
+mended variant takes off. What the numbers say about common advice: [claims.md](claims.md).
+"""
 
 
 def section(workload: Workload[Any, Any], walls: dict[str, dict[str, Any]]) -> str:
@@ -68,20 +73,29 @@ def gain(wall: dict[str, Any], mended: dict[str, Any]) -> str:
     return f"{1 - mended['median_ms'] / wall['median_ms']:+.0%}".replace("+", "")
 
 
-def page() -> str:
-    truth = json.loads(TRUTH.read_text(encoding="utf-8"))
+def page(truth: dict[str, Any]) -> str:
     walls = truth["unprofiled_wall"]
     return "\n".join([heading(truth), *(section(workload, walls) for workload in workloads())])
 
 
+def claims(truth: dict[str, Any]) -> str:
+    def figure(place: re.Match[str]) -> str:
+        value = truth["unprofiled_wall"][place[1]][place[2] or "median_ms"]
+        return f"{value:.3g}"
+
+    template = (ROOT / "docs" / "claims.in.md").read_text(encoding="utf-8")
+    return re.sub(r"@([\w-]+)(?::(\w+))?@", figure, template)
+
+
 def main() -> None:
-    text = page()
-    if "--check" in sys.argv:
-        if TARGET.read_text(encoding="utf-8") != text:
-            sys.exit(f"{TARGET} is out of date: run python docs/make_workloads.py")
-        return
-    TARGET.write_text(text, encoding="utf-8")
-    print(TARGET)
+    truth = json.loads(TRUTH.read_text(encoding="utf-8"))
+    for name, text in (("workloads.md", page(truth)), ("claims.md", claims(truth))):
+        target = ROOT / "docs" / name
+        if "--check" in sys.argv:
+            if target.read_text(encoding="utf-8") != text:
+                sys.exit(f"{target} is out of date: run python docs/make_workloads.py")
+        else:
+            target.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,16 +4,18 @@
     python sample_traces/make.py --out elsewhere --no-kineto               # times only, to compare with truth.json
     python sample_traces/make.py --out elsewhere --only 'offload-*'        # some of them
 
-Every variant of every workload runs in a process of its own, from its command line. COMMAND is called as
-``COMMAND OUT.sqlite PROGRAM ARG ...`` and has to profile PROGRAM between its cudaProfilerStart and
-cudaProfilerStop and export SQLite; without it, no Nsight Systems traces are made. What an earlier run left in
-``truth.json`` stays for the variants that are not made again.
+Every variant of every workload is timed in two processes of its own, from its command line, because where a process
+gets its memory changes what its pageable copies take; the first of the two is recorded too. COMMAND is called as
+``COMMAND OUT.sqlite PROGRAM ARG ...`` and has to profile PROGRAM between its cudaProfilerStart and cudaProfilerStop and
+export SQLite; without it, no Nsight Systems traces are made. What an earlier run left in ``truth.json`` stays for the
+variants that are not made again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -50,6 +52,18 @@ def run_it(name: str, command: list[str], out: Path, scratch: Path, *, trace: bo
     return {key: value for key, value in facts.items() if key not in {"workload", "variant", "device"}}
 
 
+def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of several processes as one: the median of their medians, the extremes of all, counts added up."""
+    together: dict[str, Any] = {"process_medians_ms": [run["median_ms"] for run in runs]}
+    for key, first in runs[0].items():
+        values = [run[key] for run in runs]
+        if key in {"min_ms", "max_ms"}:
+            together[key] = (min if key == "min_ms" else max)(values)
+        else:
+            together[key] = sum(values) if isinstance(first, int) else round(statistics.median(values), 3)
+    return together
+
+
 def make_nsys(name: str, command: list[str], out: Path, scratch: Path, nsys_sqlite: str) -> None:
     raw = scratch / f"{name}.sqlite"
     subprocess.run([nsys_sqlite, str(raw), *command, "--repeats", "1", "--bracket"], check=True, capture_output=True)
@@ -60,6 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default="*", metavar="PATTERN", help="names to make, such as 'offload-*'")
+    parser.add_argument("--processes", type=int, default=2, help="in how many to time a variant")
     parser.add_argument("--no-times", action="store_true", help="time nothing and make no Kineto traces")
     parser.add_argument("--no-kineto", action="store_true", help="make no Kineto traces")
     parser.add_argument("--nsys-sqlite", help="command that profiles and exports SQLite")
@@ -71,8 +86,9 @@ def main() -> None:
         for name, command in samples(options.only):
             begin = time.monotonic()
             if not options.no_times:
-                wall = run_it(name, command, options.out, Path(scratch), trace=not options.no_kineto)
-                truth["unprofiled_wall"][name] = wall
+                traces = [not options.no_kineto, *[False] * (options.processes - 1)]
+                runs = [run_it(name, command, options.out, Path(scratch), trace=trace) for trace in traces]
+                truth["unprofiled_wall"][name] = merged(runs)
                 truth["machine"] = {"versions": versions(), "devices": devices()}
                 truth_file.write_text(json.dumps(truth, indent=2, sort_keys=True) + "\n")
             if options.nsys_sqlite:

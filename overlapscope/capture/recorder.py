@@ -55,7 +55,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
     The trace has what the analysis needs (CUDA synchronisation events) and, under the key ``overlapscope``,
     how it was made: versions, GPUs, PCIe link, copy engines, what copies of several sizes take here from
     pageable and pinned memory, and what the steps took with and without the profiler. It names no host,
-    user, path, command line or environment variable. It gets its name when it is complete.
+    user, path, command line or environment variable. It gets its name when it is complete. CUDA calls of all
+    threads are in it, ranges and operators of this thread and of autograd's only: NVTX tools see them all.
 
     The recorded stretch is also bracketed with cudaProfilerStart and cudaProfilerStop. Under another
     profiler, such as ``nsys profile -c cudaProfilerApi python program.py``, that is all that happens, because CUPTI
