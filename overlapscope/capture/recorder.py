@@ -78,10 +78,12 @@ class record:  # noqa: N801 - reads as a verb where it is used
         OutputError: the trace cannot be written there, found out before the block runs where possible.
         ValueError: a count that makes no sense.
 
-    >>> with record("trace.json.gz", steps=3) as recording:  # doctest: +SKIP
-    ...     for batch in loader:
-    ...         train(batch)
-    ...         recording.step()
+    Example::
+
+        with record("trace.json.gz", steps=3) as recording:
+            for batch in loader:
+                train(batch)
+                recording.step()
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings, each with a default
