@@ -147,6 +147,17 @@ def test_a_module_is_run_by_name(run: Run, tmp_path: Path, monkeypatch: pytest.M
     assert Path("some_module.json.gz").exists()
 
 
+def test_every_rank_has_a_file_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "3")
+    assert run("import torch\ntorch.ones(3) + 1").exit_code == 0
+    assert run("import torch\ntorch.ones(3) + 1", "-o", "of_{rank}.json").exit_code == 0
+    assert Path("train.rank3.json.gz").exists()
+    assert Path("of_3.json").exists()
+    monkeypatch.delenv("RANK")
+    assert run("import torch\ntorch.ones(3) + 1", "-o", "of_{rank}.json").exit_code == 0
+    assert Path("of_0.json").exists()
+
+
 def test_names_that_only_nvtx_knows_reach_the_trace(run: Run) -> None:
     text = """
 import nvtx, torch

@@ -10,7 +10,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from overlapscope.errors import CaptureError
@@ -69,7 +69,7 @@ class annotate:  # noqa: N801 - reads as a verb where it is used
 
     def __enter__(self) -> annotate:
         record = _profiler_range(self.name)
-        marker = _nvtx().annotate(message=self.name, color=self.color, domain=DOMAIN)
+        marker = _marker(self.name, self.color)
         marker.__enter__()
         if record is not None:
             record.__enter__()
@@ -127,6 +127,12 @@ def _profiler_range(name: str) -> Any:
         return None if torch is None or torch.ops.profiler is None else torch.profiler.record_function(name)
     except AttributeError:
         return None
+
+
+@lru_cache(maxsize=1024)
+def _marker(name: str, color: int) -> Any:
+    """An NVTX range that can be open many times at once; making one costs more than opening it."""
+    return _nvtx().annotate(message=name, color=color, domain=DOMAIN)
 
 
 def _nvtx() -> Any:

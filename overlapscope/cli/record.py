@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,7 @@ SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_int
 def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     script: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARG]...", help="What to run, and its arguments.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The trace to write; SCRIPT's name and .json.gz otherwise.")
+        Path | None, typer.Option("--output", "-o", help="The trace to write; {rank} stands for the process's rank.")
     ] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help="SCRIPT names a module, as in python -m.")] = False,
     delay: Annotated[float, typer.Option(min=0, help="Start after so many seconds.")] = 0.0,
@@ -35,12 +36,13 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """Run SCRIPT as python would and record it into a Kineto trace.
 
-    Options of ours go before SCRIPT, its own after it. The exit status is the script's; 2 when nothing could be
+    Options of ours go before SCRIPT, its own after it. Without --output the trace is called like SCRIPT, with the rank
+    where a launcher such as torchrun set one. The exit status is the script's; 2 when nothing could be
     recorded. The GPUs are looked up before the script runs: set CUDA_VISIBLE_DEVICES outside of it. Processes
     that it starts are not recorded.
     """
     recording = record(
-        output or Path(f"{Path(script[0]).stem}.json.gz"),
+        target(output, script[0], os.environ.get("RANK", "")),
         steps=None if range_name is None else steps,
         warmup=warmup,
         unprofiled=unprofiled,
@@ -66,3 +68,10 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         if recording.saved:
             say(f"recorded to {recording.path}; look at it with: overlapscope audit {recording.path}")
     raise typer.Exit(status)
+
+
+def target(output: Path | None, script: str, rank: str) -> Path:
+    """Where the trace goes: every rank of a distributed run needs a file of its own."""
+    if output is not None:
+        return Path(str(output).replace("{rank}", rank or "0"))
+    return Path(f"{Path(script).stem}{'.rank' + rank if rank else ''}.json.gz")
