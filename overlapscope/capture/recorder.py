@@ -206,8 +206,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def _warm_up(self) -> None:
         """Let the profiler see some calls of ours first; what they cost now is what it adds to each."""
         if self._on_gpu and isinstance(self._profiler, TorchProfiler):
-            costs = calibrate.op_costs()
-            self._about.get("issue", {})["profiled"] = costs
+            with suppress(RuntimeError):
+                self._about.get("issue", {})["profiled"] = calibrate.op_costs()
 
     def _end(self) -> None:
         """End the stretch at hand and start the next."""
