@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import namedtuple
+import os
+from collections import Counter, UserDict, namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,23 @@ from overlapscope.cli.main import app
 from overlapscope.errors import CaptureError
 from overlapscope.plot.transfers import save_transfers
 from overlapscope.read.opening import open_trace
-from overlapscope.workloads import harness, pinning_sweep
+from overlapscope.workloads import (
+    dataloader_train,
+    gemm_copy,
+    harness,
+    moe_prefetch,
+    offload,
+    pinning_guide,
+    pinning_sweep,
+    prefetcher,
+    scalar_reads,
+    streams,
+)
 from overlapscope.workloads.catalogue import NAMES, workloads
 from overlapscope.workloads.dataloader_train import BatchKind, Collate, LooseBatch, PinnableBatch
-from overlapscope.workloads.harness import Variant, Workload, measure
+from overlapscope.workloads.harness import Program, Variant, Workload, measure
 from overlapscope.workloads.prefetcher import Prefetcher
+from overlapscope.workloads.streams import Memory
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -29,24 +42,202 @@ EVERY_VARIANT = pytest.mark.parametrize(
 )
 
 
-def result_of(workload: Workload[Any, Any], name: str) -> Any:
-    program = workload.build(name, "cpu")
+DEVICE = os.environ.get("OVERLAPSCOPE_TEST_DEVICE", "cpu")
+"""Where the programs run: on a machine with a GPU, ``cuda`` checks their streams and events too."""
+
+
+def program_of(workload: Workload[Any, Any], name: str | None = None) -> Program:
+    """A variant, small, that has run twice: a pass leaves nothing behind that changes the next."""
+    program = workload.build(name, DEVICE, workload.on_cpu)
     program.run()
-    program.run()  # again: a pass leaves nothing behind that changes the next
-    return program.result()
+    program.run()
+    return program
 
 
 @EVERY_VARIANT
 def test_every_variant_runs_and_computes_what_its_mended_twin_does(
     workload: Workload[Any, Any], variant: Variant[Any]
 ) -> None:
-    result = result_of(workload, variant.name)
-    if variant.fixed_by is not None:
+    result = program_of(workload, variant.name).result()
+    assert result is not None
+    if variant.fixed_by is not None and "read" not in variant.name:
         twin = workload.variant(variant.fixed_by)
         assert twin.choices != variant.choices
-        mended = result_of(workload, twin.name)
-        if variant.name.startswith(("list", "tensordict", "coalesced")) or result is not None:
-            torch.testing.assert_close(result, mended)
+        torch.testing.assert_close(result, program_of(workload, twin.name).result())
+
+
+# What each program computes, worked out without it
+
+
+@pytest.mark.parametrize("variant", gemm_copy.WORKLOAD.variants, ids=lambda variant: variant.name)
+def test_gemm_copy_multiplies_and_copies(variant: Variant[Any]) -> None:
+    product, *copies = program_of(gemm_copy.WORKLOAD, variant.name).result()  # type: ignore[misc]
+    sizes = gemm_copy.WORKLOAD.on_cpu
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(sizes.width, sizes.width, generator=generator).to(DEVICE) for _ in range(2))
+    torch.testing.assert_close(product, a @ b)
+    assert [copy.unique().tolist() for copy in copies] == [[float(number)] for number in range(1, sizes.rounds + 1)]
+
+
+@pytest.mark.parametrize("variant", ["pageable", "ahead"])
+def test_moe_prefetch_computes_what_the_layers_of_transformers_do(variant: str) -> None:
+    workload = moe_prefetch.WORKLOAD
+    sizes = workload.on_cpu
+    blocks = moe_prefetch._blocks(sizes, DEVICE)
+    hidden = torch.randn(sizes.tokens, sizes.width, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    with torch.no_grad():
+        for block in blocks:
+            hidden = hidden + block.to(DEVICE)(hidden[None])[0]
+    torch.testing.assert_close(program_of(workload, variant).result(), hidden)
+
+
+@pytest.mark.parametrize("variant", ["pageable", "pinned-non-blocking", "no-host-routing"])
+def test_experts_are_fetched_before_their_block_and_none_twice(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[tuple[int, int]] = []
+    copy = moe_prefetch.OnDemand._copy
+    needed: list[int] = []
+
+    def spy(self: Any, block: int, number: int) -> Any:
+        fetched.append((block, number))
+        return copy(self, block, number)
+
+    take = moe_prefetch.OnDemand.take
+
+    def noting(self: Any, block: int, experts: list[int]) -> Any:
+        assert {number for where, number in fetched if where == block}, "nothing was sent for in advance"
+        needed.append(len(experts))
+        return take(self, block, experts)
+
+    monkeypatch.setattr(moe_prefetch.OnDemand, "_copy", spy)
+    monkeypatch.setattr(moe_prefetch.OnDemand, "take", noting)
+    moe_prefetch.WORKLOAD.build(variant, DEVICE, moe_prefetch.WORKLOAD.on_cpu).run()
+    assert len(set(fetched)) == len(fetched) >= sum(needed) > 0
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_blocking_is_what_the_copies_are_told(blocking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: set[bool] = set()
+    to = torch.Tensor.to
+
+    def spy(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if "non_blocking" in kwargs:
+            told.add(kwargs["non_blocking"])
+        return to(self, *args, **kwargs)
+
+    program = moe_prefetch.WORKLOAD.build(moe_prefetch.Choices(blocking=blocking), DEVICE, moe_prefetch.WORKLOAD.on_cpu)
+    monkeypatch.setattr(torch.Tensor, "to", spy)
+    program.run()
+    assert told == {not blocking}
+
+
+@pytest.mark.parametrize("variant", [variant.name for variant in pinning_guide.WORKLOAD.variants])
+def test_pinning_guide_delivers_every_number(variant: str) -> None:
+    sizes = pinning_guide.WORKLOAD.on_cpu
+    found: Any = program_of(pinning_guide.WORKLOAD, variant).result()
+    if variant == "read-after-wait":
+        assert found == [1.0, 2.0]
+    elif variant == "read-early":
+        assert DEVICE != "cpu" or found == [1.0, 2.0]
+    else:
+        beside = variant.startswith("concurrent")
+        count = sizes.small if variant.startswith(("list", "tensordict", "coalesced")) else sizes.large
+        assert len(found) == count + beside
+        assert [tensor.unique().tolist() for tensor in found[:count]] == [[float(number)] for number in range(count)]
+        if beside:
+            assert found[-1].unique().tolist() == [sizes.width]
+
+
+def trained_alone(model: torch.nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]]) -> list[float]:
+    """The losses of plain training on these batches."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    losses = []
+    for images, labels in batches:
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+@pytest.mark.parametrize("variant", [variant.name for variant in prefetcher.WORKLOAD.variants])
+def test_prefetcher_trains_on_its_batches(variant: str) -> None:
+    sizes = prefetcher.WORKLOAD.on_cpu
+    program = prefetcher.WORKLOAD.build(variant, DEVICE, sizes)
+    program.run()
+    torch.manual_seed(0)
+    batches = prefetcher._batches(Memory.PAGEABLE, sizes, "cpu")
+    model = prefetcher.network(sizes.channels).to(DEVICE)
+    expected = trained_alone(model, [(images.to(DEVICE), labels.to(DEVICE)) for images, labels in batches])
+    assert program.result() == pytest.approx(expected, rel=1e-4)
+
+
+def test_only_the_prefetcher_variants_prefetch() -> None:
+    loops = {
+        variant.name: type(prefetcher._delivery([], variant.choices.loop, "cpu"))
+        for variant in prefetcher.WORKLOAD.variants
+    }
+    assert {name for name, kind in loops.items() if kind is Prefetcher} == {"prefetcher", "prefetcher-pageable"}
+
+
+@pytest.mark.parametrize("variant", [variant.name for variant in dataloader_train.WORKLOAD.variants])
+def test_dataloader_train_trains_on_its_images(variant: str) -> None:
+    sizes = dataloader_train.WORKLOAD.on_cpu
+    program = dataloader_train.WORKLOAD.build(variant, DEVICE, sizes)
+    program.run()
+    torch.manual_seed(0)
+    model = dataloader_train.network(sizes.channels).to(DEVICE)
+    images = dataloader_train.Images(100, sizes.image)
+    samples = [[images[step * sizes.images + each] for each in range(sizes.images)] for step in range(sizes.steps)]
+    batches = [
+        (torch.stack([image for image, _ in batch]).to(DEVICE), torch.tensor([label for _, label in batch]).to(DEVICE))
+        for batch in samples
+    ]
+    assert program.result() == pytest.approx(trained_alone(model, batches), rel=1e-4)
+
+
+@pytest.mark.parametrize("variant", [variant.name for variant in offload.WORKLOAD.variants])
+def test_offload_does_not_change_gradients(variant: str) -> None:
+    sizes = offload.WORKLOAD.on_cpu
+    generator = torch.Generator().manual_seed(0)
+    scale = sizes.width**-0.5 / sizes.layers
+    weights = [
+        (torch.randn(sizes.width, sizes.width, generator=generator) * scale).to(DEVICE).requires_grad_()
+        for _ in range(sizes.layers)
+    ]
+    hidden = torch.randn(sizes.tokens, sizes.width, generator=generator).to(DEVICE)
+    for weight in weights:
+        hidden = hidden + hidden @ weight
+    hidden.mean().backward()
+    torch.testing.assert_close(program_of(offload.WORKLOAD, variant).result(), [weight.grad for weight in weights])
+
+
+def operators(program: Program) -> Counter[str]:
+    """What a pass calls, by name."""
+    with torch.profiler.profile() as profiler:
+        program.run()
+    return Counter(event.name for event in profiler.events())
+
+
+@pytest.mark.parametrize(
+    ("workload", "variant", "reads"),
+    [
+        (scalar_reads, "item", 3),
+        (scalar_reads, "item-deferred", 1),
+        (scalar_reads, "cpu-deferred", 0),
+        (dataloader_train, "pinned-item", 3),
+        (dataloader_train, "pinned-non-blocking", 0),
+    ],
+)
+def test_what_reads_a_scalar_in_every_step_does(workload: Any, variant: str, reads: int) -> None:
+    program = workload.build(variant, DEVICE, workload.WORKLOAD.on_cpu)
+    program.run()
+    calls = operators(program)
+    extra = 3 if variant == "cpu-deferred" else 0  # float() of what has arrived on the host
+    assert calls["aten::item"] == reads + extra
+
+
+# All of them
 
 
 @pytest.mark.parametrize("workload", workloads(), ids=NAMES)
@@ -72,6 +263,28 @@ def test_variants_are_told_apart(workload: Workload[Any, Any]) -> None:
     for variant in workload.variants:
         assert variant.says
         assert variant.fixed_by is None or workload.variant(variant.fixed_by).fixed_by is None
+
+
+def test_measure_times_the_passes_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that only a pass moves: warm-ups take 100 ms here, passes 1, 2, 3 ms."""
+    now, lengths = 0, iter([100, 100, 3, 1, 2])
+
+    def run() -> None:
+        nonlocal now
+        now += next(lengths) * 1_000_000
+
+    monkeypatch.setattr(harness.time, "perf_counter_ns", lambda: now)
+    assert measure(run, repeats=3, warmup=2) == {"median_ms": 2.0, "min_ms": 1.0, "max_ms": 3.0, "repeats": 3}
+
+
+def test_a_stopwatch_measures_between_its_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([0, 5_000_000, 5_000_000, 6_000_000, 10_000_000, 13_000_000])
+    monkeypatch.setattr(streams.time, "perf_counter_ns", lambda: next(moments))
+    watch = streams.Stopwatch("cpu")
+    for _ in range(3):
+        with watch:
+            pass
+    assert watch.median_ms() == 3.0
 
 
 def test_measure_counts_only_what_it_says() -> None:
@@ -133,6 +346,26 @@ def test_a_clear_sentence_without_a_gpu(workload: Workload[Any, Any], capsys: py
     assert "no CUDA device" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("device", ["gpu", "mps", "cuda:", "CPU"])
+def test_a_device_that_is_none_is_said(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        harness.main(by_name("offload"), ["--device", device])
+    assert f"no device '{device}'" in capsys.readouterr().err
+
+
+def test_choices_that_do_nothing_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run_main(by_name("pinning_guide"), capsys, "--variant", "coalesced", "--way", "to")
+    assert "--load coalesced goes with --way pinned-ahead" in capsys.readouterr().err
+
+
+def test_a_trace_that_cannot_be_written_is_said_before_anything_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        harness.main(by_name("offload"), ["--device", "cpu", "--trace", "/none/t.json"])
+    captured = capsys.readouterr()
+    assert (captured.out, "cannot be written" in captured.err) == ("", True)
+
+
 @pytest.mark.parametrize(
     ("name", "variant", "package"),
     [("moe_prefetch", "pageable", "transformers"), ("pinning_guide", "tensordict-to", "tensordict")],
@@ -167,6 +400,27 @@ def test_a_prefetcher_delivers_every_batch_in_order_and_shape() -> None:
         assert found[1]["rest"] == [Pair(torch.tensor(1), "name"), (1,)]
         assert isinstance(found[0]["rest"][0], Pair)
     assert list(Prefetcher([], "cpu")) == []
+
+
+def test_a_prefetcher_moves_batch_types_of_ones_own() -> None:
+    moved = []
+
+    class Batch:
+        def to(self, device: Any, *, non_blocking: bool) -> Any:
+            moved.append((str(device), non_blocking))
+            return self
+
+    found = list(Prefetcher([Batch(), UserDict(inside=Batch())], torch.device("cpu")))
+    assert moved == [("cpu", True)] * 2
+    assert isinstance(found[1]["inside"], Batch)
+    assert len(Prefetcher([1, 2, 3], "cpu")) == 3
+    with pytest.raises(TypeError):
+        len(Prefetcher(iter([1]), "cpu"))
+
+
+def test_tensors_inside_a_batch_type_are_found() -> None:
+    batch = PinnableBatch(torch.zeros(1), torch.ones(1))
+    assert len(list(prefetcher._tensors([batch, {"x": torch.zeros(2)}, 3]))) == 3
 
 
 def test_a_prefetcher_asks_for_one_batch_more_than_it_has_delivered() -> None:

@@ -151,6 +151,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
     import torch
 
     torch.manual_seed(0)
+    model = network(sizes.channels).to(device)
     loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
         Images(_EPOCH_STEPS * sizes.images, sizes.image),  # type: ignore[arg-type]
         batch_size=sizes.images,
@@ -159,10 +160,10 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
         collate_fn=Collate(choices.batch),
     )
     batches = iter(loader)  # the same for all passes: workers are ahead when one starts
-    model = network(sizes.channels).to(device)
     criterion = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     clock = StepClock(device)
+    losses: list[torch.Tensor] = []
 
     def train_step(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         with annotate("train", color="green"):
@@ -173,19 +174,20 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
         return loss
 
     def one_pass() -> None:
+        losses.clear()
         with annotate("dataloader_train"):
             for batch in islice(batches, sizes.steps):
                 with annotate("step"):
                     with annotate("copy batch", color="orange"), clock.transfer:
                         images, labels = _to(batch, device, non_blocking=not choices.blocking)
                     with clock.kernels:
-                        loss = train_step(images, labels)
+                        losses.append(train_step(images, labels).detach())
                     if choices.item:
                         with annotate("item", color="red"):
-                            loss.item()
+                            losses[-1].item()
             finish(device)
 
-    return Program(one_pass, facts=clock.facts)
+    return Program(one_pass, lambda: [float(loss) for loss in losses], clock.facts)
 
 
 def _to(batch: Any, device: str, *, non_blocking: bool) -> tuple[torch.Tensor, torch.Tensor]:

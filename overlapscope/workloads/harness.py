@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 from overlapscope.capture.machine import require_cuda, require_torch
 from overlapscope.capture.profilers import OutsideProfiler
 from overlapscope.capture.recorder import record
-from overlapscope.errors import OverlapscopeError
+from overlapscope.errors import CaptureError, OverlapscopeError
 
 ChoicesT = TypeVar("ChoicesT")
 SizesT = TypeVar("SizesT")
@@ -76,9 +77,7 @@ class Workload(Generic[ChoicesT, SizesT]):
         Raises:
             CaptureError: torch or another package is missing, or there is no GPU and ``device`` is one.
         """
-        require_torch()
-        if device != "cpu":
-            require_cuda()
+        use_device(device)
         if choices is None or isinstance(choices, str):
             choices = self.variant(choices or self.variants[0].name).choices
         return self.make(choices, sizes or (self.on_cpu if device == "cpu" else self.sizes), device)
@@ -89,6 +88,25 @@ class Workload(Generic[ChoicesT, SizesT]):
         """Time a variant without any profiler; the figures of `measure`, and the program's facts."""
         program = self.build(choices, device, sizes)
         return measure(program.run, repeats) | program.facts()
+
+
+def use_device(device: str) -> None:
+    """Make ``device`` the current one, which streams and events of programs belong to.
+
+    Raises:
+        CaptureError: torch is missing, it is no device of a kind that the programs know, or it is not there.
+    """
+    require_torch()
+    if device == "cpu":
+        return
+    if not re.fullmatch(r"cuda(:\d+)?", device):
+        raise CaptureError(f"no device {device!r}: there are cuda, cuda:1 and so on, and cpu")
+    require_cuda()
+    import torch
+
+    if (torch.device(device).index or 0) >= torch.cuda.device_count():
+        raise CaptureError(f"no device {device!r}: there are {torch.cuda.device_count()} GPUs here")
+    torch.cuda.set_device(device if ":" in device else "cuda:0")
 
 
 def measure(run: Callable[[], None], repeats: int = 9, warmup: int = 3) -> dict[str, Any]:
@@ -122,11 +140,15 @@ def main(workload: Workload[Any, Any], argv: Sequence[str] | None = None) -> Non
     try:
         name, choices = _chosen(workload, options)
         sizes = _changed(workload.on_cpu if options.device == "cpu" else workload.sizes, options)
+        recording = None
+        if options.trace is not None:
+            recording = record(options.trace, steps=1, device=options.device, stacks=options.stacks)
+            recording.check()
         program = workload.build(choices, options.device, sizes)
         result = {"workload": workload.name, "variant": name, "device": options.device}
         print(json.dumps(result | measure(program.run, options.repeats) | program.facts()), flush=True)  # noqa: T201
-        if options.trace is not None:
-            with record(options.trace, steps=1, device=options.device, stacks=options.stacks) as recording:
+        if recording is not None:
+            with recording:
                 recording.run(program.run)
         if options.bracket:
             _bracket(program.run)
@@ -159,9 +181,9 @@ def _parser(workload: Workload[Any, Any]) -> argparse.ArgumentParser:
     sizes = parser.add_argument_group("sizes", "how much work a pass is made of")
     for field in fields(workload.sizes):
         usual = f"{getattr(workload.sizes, field.name)}, {getattr(workload.on_cpu, field.name)} on a cpu"
-        sizes.add_argument(_flag(field.name), type=_positive, metavar="N", help=usual)
+        sizes.add_argument(_flag(field.name), type=positive, metavar="N", help=usual)
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to try the program without a GPU")
-    parser.add_argument("--repeats", type=_positive, default=9, metavar="N", help="passes to time; 9 otherwise")
+    parser.add_argument("--repeats", type=positive, default=9, metavar="N", help="passes to time; 9 otherwise")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="record a pass into this Kineto trace")
     parser.add_argument("--stacks", action="store_true", help="with --trace: Python call stacks too")
     parser.add_argument("--bracket", action="store_true", help="bracket a pass for nsys profile -c cudaProfilerApi")
@@ -197,7 +219,8 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A number of things, for argparse."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1")

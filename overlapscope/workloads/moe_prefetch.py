@@ -9,6 +9,10 @@ The variants take away one obstacle after the other: pageable weights (staged, t
 host waits) and routing that the host waits for. Then the host runs ahead, and new tensors for every block take as much
 memory as it runs ahead; the last variant has two sets of buffers, and events that say when each may be touched.
 
+With the usual sizes every block hits all of its experts and no token exceeds an expert's capacity, so that all variants
+move the same bytes and compute the same. With many experts and few tokens neither is so: then fetching all of them
+costs more, and tokens beyond the capacity pass their expert by.
+
     python -m overlapscope.workloads.moe_prefetch --variant pageable --trace out.json.gz
 """
 
@@ -137,6 +141,7 @@ def _on_host(block: Any, *, pin: bool) -> Expert:
     for expert in _experts(block):
         weights = {name: weight.detach() for name, weight in expert.named_parameters()}
         found.append({name: weight.pin_memory() if pin else weight for name, weight in weights.items()})
+    block.experts.to("meta")
     return found
 
 

@@ -1,8 +1,9 @@
 """Activations that go to the host after the forward pass of a layer and come back before its backward pass.
 
-The memory that this saves on the GPU is paid for with two copies per layer. From pageable memory they hold
+The memory that this can save on the GPU is paid for with two copies per layer. From pageable memory they hold
 the host; on the kernels' stream they stand between the kernels; from pinned memory on a stream of their own
-they run beside them. The backward copies are issued by autograd's own thread.
+they run beside them. The backward copies are issued by autograd's own thread, as early as the host gets there: it
+runs ahead, and how much memory is saved in the end depends on a limit to that, which this program does not set.
 
     python -m overlapscope.workloads.offload --variant pageable-same --trace out.json.gz
 """

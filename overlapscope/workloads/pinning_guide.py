@@ -86,11 +86,16 @@ VARIANTS = (
         "coalesced",
     ),
     Variant("list-pinned-ahead", Choices(Load.LIST, Way.PINNED_AHEAD), "each pinned before the loop"),
-    Variant("tensordict-to", Choices(Load.TENSORDICT), "TensorDict.to(device)", "coalesced"),
+    Variant(
+        "tensordict-to",
+        Choices(Load.TENSORDICT),
+        "TensorDict.to(device, non_blocking=False): a wait after each",
+        "coalesced",
+    ),
     Variant(
         "tensordict-pin-then-to",
         Choices(Load.TENSORDICT, Way.PIN_THEN_TO),
-        "TensorDict.to(device, non_blocking_pin=True)",
+        "TensorDict.to(device, non_blocking_pin=True): pins one after the other",
         "coalesced",
     ),
     Variant(
@@ -121,8 +126,23 @@ VARIANTS = (
 )
 
 
+_ANY = frozenset(Way)
+_WAYS = {
+    Load.LARGE: _ANY,
+    Load.LIST: _ANY,
+    Load.TENSORDICT: _ANY,
+    Load.BESIDE_KERNELS: frozenset({Way.TO_NON_BLOCKING, Way.PINNED_AHEAD}),
+    Load.ONE_STREAM: frozenset({Way.TO_NON_BLOCKING, Way.PINNED_AHEAD}),
+    Load.BUSY_ENGINE: frozenset({Way.TO_NON_BLOCKING, Way.PINNED_AHEAD}),
+}
+"""What makes sense; other loads are pinned ahead."""
+
+
 def make(choices: Choices, sizes: Sizes, device: str) -> Program:
-    """Allocate what the chosen load needs."""
+    """Allocate what the chosen load needs; CaptureError for a way that it does not have."""
+    ways = _WAYS.get(choices.load, frozenset({Way.PINNED_AHEAD}))
+    if choices.way not in ways:
+        raise CaptureError(f"--load {choices.load} goes with --way {' or '.join(sorted(ways))}")
     if choices.load in {Load.READ_EARLY, Load.READ_AFTER_WAIT}:
         return _make_hazard(choices, sizes, device)
     if choices.load in {Load.BESIDE_KERNELS, Load.ONE_STREAM, Load.BUSY_ENGINE}:
@@ -140,7 +160,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
                 arrived[:] = send()
             finish(device)
 
-    return Program(one_pass, result=lambda: [float(tensor[0]) for tensor in arrived])
+    return Program(one_pass, result=lambda: arrived)
 
 
 def host_tensors(count: int, numbers: int, *, pin: bool) -> list[torch.Tensor]:
@@ -214,8 +234,9 @@ def _make_concurrent(choices: Choices, sizes: Sizes, device: str) -> Program:
     pin = choices.way is Way.PINNED_AHEAD and device != "cpu"
     sources = host_tensors(sizes.large, sizes.large_mib * 2**18, pin=pin)
     others = host_tensors(sizes.large, sizes.large_mib * 2**18, pin=pin) if choices.load is Load.BUSY_ENGINE else []
-    matrix = torch.randn(sizes.width, sizes.width, device=device)
-    product = torch.empty_like(matrix)
+    matrix = torch.ones(sizes.width, sizes.width, device=device)
+    product = torch.zeros_like(matrix)
+    arrived: list[torch.Tensor] = []
     side = copy_stream(CopyStream.SAME if choices.load is Load.ONE_STREAM else CopyStream.SIDE, device)
     other = copy_stream(CopyStream.SIDE, device)
 
@@ -224,14 +245,14 @@ def _make_concurrent(choices: Choices, sizes: Sizes, device: str) -> Program:
             with annotate("other copies", color="red"), on(other):
                 in_the_way = [tensor.to(device, non_blocking=True) for tensor in others]
             with annotate("send", color="orange"), on(side):
-                arrived = [tensor.to(device, non_blocking=True) for tensor in sources]
+                arrived[:] = [tensor.to(device, non_blocking=True) for tensor in sources]
             with annotate("matmul", color="green"):
                 for _ in range(sizes.matmuls):
                     torch.mm(matrix, matrix, out=product)
             finish(device)
-            del in_the_way, arrived
+            del in_the_way
 
-    return Program(one_pass)
+    return Program(one_pass, result=lambda: [*arrived, product])
 
 
 def _make_hazard(choices: Choices, sizes: Sizes, device: str) -> Program:
@@ -264,7 +285,7 @@ def _make_hazard(choices: Choices, sizes: Sizes, device: str) -> Program:
         wrong = sum(value != number for number, value in enumerate(read, 1))
         return {"checksums_read": len(read), "checksums_wrong": wrong}
 
-    return Program(one_pass, facts=facts)
+    return Program(one_pass, result=lambda: list(read), facts=facts)
 
 
 WORKLOAD = Workload(

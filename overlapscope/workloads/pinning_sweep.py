@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from overlapscope.capture.machine import devices, require_cuda, require_torch, versions
+from overlapscope.capture.machine import devices, versions
 from overlapscope.errors import OverlapscopeError
+from overlapscope.workloads.harness import positive, use_device
 from overlapscope.workloads.pinning_guide import WORKLOAD, Way, host_tensors, transfer
 from overlapscope.workloads.streams import finish
 
@@ -38,9 +39,7 @@ def sweep(device: str = "cuda", repeats: int = 9) -> dict[str, Any]:
     Raises:
         CaptureError: torch is missing, or there is no GPU and ``device`` is one.
     """
-    require_torch()
-    if device != "cpu":
-        require_cuda()
+    use_device(device)
     sizes = WORKLOAD.on_cpu if device == "cpu" else WORKLOAD.sizes
     many = [
         {"variant": name, "count": sizes.small, "size_bytes": sizes.small_kib * 1024}
@@ -81,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m overlapscope.workloads.pinning_sweep", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the JSON to write")
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to try the program without a GPU")
-    parser.add_argument("--repeats", type=int, default=9, metavar="N")
+    parser.add_argument("--repeats", type=positive, default=9, metavar="N")
     options = parser.parse_args(argv)
     try:
         result = sweep(options.device, options.repeats)

@@ -10,7 +10,7 @@ the next batch on its way on a stream of its own while the step computes, and us
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 class Prefetcher:
     """Iterates over ``batches`` with each already on ``device``, or on its way there while the one before computes.
 
-    A batch is a tensor, or tuples, lists and dicts of batches; other values pass as they are. From pinned
-    memory (a DataLoader with ``pin_memory=True``) the copies run beside the kernels; from pageable memory each of
-    them holds the host thread, and the kernels of the step are launched late. Iterate again for another epoch.
+    A batch is anything with ``.to(device, non_blocking=...)``, such as a tensor, or tuples, lists and mappings of
+    batches; other values pass as they are. From pinned memory (a DataLoader with ``pin_memory=True``) the
+    copies run beside the kernels; from pageable memory each of them holds the host thread, and the kernels of
+    the step are launched late.
+
+    Make one and iterate it again for every epoch: its stream, and the memory that the allocator keeps for that
+    stream, are used again. A loop that never waits for the device runs ahead of it, and then more than one
+    batch is on its way; what bounds that is the loop (a loss that is read, say), not the prefetcher.
 
     >>> list(Prefetcher([(1, "a"), (2, "b")], "cpu"))
     [(1, 'a'), (2, 'b')]
@@ -38,8 +43,12 @@ class Prefetcher:
         import torch
 
         self._batches = batches
-        self._device = device
-        self._stream = torch.cuda.Stream(device) if device != "cpu" else None  # type: ignore[no-untyped-call]
+        self._device = torch.device(device)
+        on_gpu = self._device.type == "cuda"
+        self._stream = torch.cuda.Stream(self._device) if on_gpu else None  # type: ignore[no-untyped-call]
+
+    def __len__(self) -> int:
+        return len(self._batches)  # type: ignore[arg-type] # TypeError where they have none, as for any iterable
 
     def __iter__(self) -> Iterator[Any]:
         coming = None
@@ -69,12 +78,10 @@ class Prefetcher:
         return batch
 
 
-def _move(batch: Any, device: str) -> Any:
-    import torch
-
-    if isinstance(batch, torch.Tensor):
+def _move(batch: Any, device: torch.device) -> Any:
+    if hasattr(batch, "to"):
         return batch.to(device, non_blocking=True)
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return {key: _move(value, device) for key, value in batch.items()}
     if isinstance(batch, list | tuple):
         moved = [_move(value, device) for value in batch]
@@ -83,16 +90,19 @@ def _move(batch: Any, device: str) -> Any:
 
 
 def _tensors(batch: Any) -> Iterator[torch.Tensor]:
+    """Every tensor in a batch, also in the attributes of a batch type of one's own."""
     import torch
 
     if isinstance(batch, torch.Tensor):
         yield batch
-    elif isinstance(batch, dict):
+    elif isinstance(batch, Mapping):
         for value in batch.values():
             yield from _tensors(value)
     elif isinstance(batch, list | tuple):
         for value in batch:
             yield from _tensors(value)
+    elif hasattr(batch, "to") and hasattr(batch, "__dict__"):
+        yield from _tensors(vars(batch))
 
 
 class Loop(StrEnum):
@@ -144,6 +154,8 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
     criterion = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     forward = ForwardTimes(device)
+    losses: list[torch.Tensor] = []
+    delivered = _delivery(batches, choices.loop, device)
 
     def train_step(images: torch.Tensor, labels: torch.Tensor) -> None:
         with annotate("forward", color="green"), forward:
@@ -154,15 +166,17 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
             loss.backward()
         with annotate("optimizer", color="green"):
             optimizer.step()
+        losses.append(loss.detach())
 
     def one_pass() -> None:
+        losses.clear()
         with annotate("prefetcher"):
-            for images, labels in _delivered(batches, choices.loop, device):
+            for images, labels in delivered:
                 with annotate("train_step"):
                     train_step(images, labels)
             finish(device)
 
-    return Program(one_pass, facts=forward.facts)
+    return Program(one_pass, lambda: [float(loss) for loss in losses], forward.facts)
 
 
 def network(channels: int, classes: int = 10) -> torch.nn.Module:
@@ -189,21 +203,32 @@ def _batches(memory: Memory, sizes: Sizes, device: str) -> list[tuple[torch.Tens
     pin = pins(memory, device)
     shape = (sizes.batch, 3, sizes.image, sizes.image)
     pool = [
-        (torch.zeros(shape, pin_memory=pin).normal_(), torch.zeros(sizes.batch, dtype=torch.long, pin_memory=pin))
-        for _ in range(2)
+        (
+            torch.zeros(shape, pin_memory=pin).normal_(),
+            torch.full((sizes.batch,), label, dtype=torch.long, pin_memory=pin),
+        )
+        for label in range(2)
     ]
     return [pool[step % len(pool)] for step in range(sizes.steps)]
 
 
-def _delivered(batches: list[tuple[torch.Tensor, torch.Tensor]], loop: Loop, device: str) -> Iterator[Any]:
-    if loop is Loop.PREFETCHER:
-        yield from Prefetcher(batches, device)
-        return
-    for images, labels in batches:
-        with annotate("copy batch", color="orange"):
-            blocking = loop is Loop.BLOCKING
-            moved = images.to(device, non_blocking=not blocking), labels.to(device, non_blocking=not blocking)
-        yield moved
+def _delivery(batches: list[tuple[torch.Tensor, torch.Tensor]], loop: Loop, device: str) -> Iterable[Any]:
+    """The batches on the device, pass after pass, as the loop gets them there."""
+    return Prefetcher(batches, device) if loop is Loop.PREFETCHER else _Copied(batches, loop, device)
+
+
+class _Copied:
+    """Copies each batch when it is asked for, on the stream of the kernels."""
+
+    def __init__(self, batches: list[tuple[torch.Tensor, torch.Tensor]], loop: Loop, device: str) -> None:
+        self._batches, self._device = batches, device
+        self._non_blocking = loop is not Loop.BLOCKING
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._batches:
+            with annotate("copy batch", color="orange"):
+                moved = tuple(tensor.to(self._device, non_blocking=self._non_blocking) for tensor in batch)
+            yield moved
 
 
 class ForwardTimes:
