@@ -29,6 +29,7 @@ from overlapscope.capture.machine import devices, versions
 from overlapscope.scrub.kineto import scrub_kineto
 from overlapscope.scrub.nsys import scrub_nsys
 from overlapscope.workloads.catalogue import workloads
+from overlapscope.workloads.pinning_sweep import sweep
 
 Sample = tuple[str, list[str]]  # a name, and the command line that runs it
 
@@ -41,11 +42,19 @@ def samples(pattern: str) -> Iterator[Sample]:
                 yield name, [sys.executable, "-m", workload.module, "--variant", variant.name]
 
 
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run and return what was printed; what went wrong ends the script with the program's own words."""
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(f"{' '.join(command)}\n{result.stderr.strip()}")
+    return result
+
+
 def run_it(name: str, command: list[str], out: Path, scratch: Path, *, trace: bool) -> dict[str, Any]:
     """Time a variant without a profiler and, in the same process after that, record it."""
     raw = scratch / f"{name}.json.gz"
     options = ["--trace", str(raw)] if trace else []
-    result = subprocess.run([*command, *options], check=True, capture_output=True, text=True)
+    result = run([*command, *options])
     if trace:
         scrub_kineto(raw, out / raw.name)
     facts: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
@@ -66,7 +75,7 @@ def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def make_nsys(name: str, command: list[str], out: Path, scratch: Path, nsys_sqlite: str) -> None:
     raw = scratch / f"{name}.sqlite"
-    subprocess.run([nsys_sqlite, str(raw), *command, "--repeats", "1", "--bracket"], check=True, capture_output=True)
+    run([nsys_sqlite, str(raw), *command, "--repeats", "1", "--bracket"])
     scrub_nsys(raw, out / f"{raw.name}.gz")
 
 
@@ -94,6 +103,8 @@ def main() -> None:
             if options.nsys_sqlite:
                 make_nsys(name, command, options.out, Path(scratch), options.nsys_sqlite)
             print(name, truth["unprofiled_wall"].get(name), f"{time.monotonic() - begin:.1f} s", flush=True)
+    if options.only == "*" and not options.no_kineto:
+        (options.out / "pinning_sweep.json").write_text(json.dumps(sweep(), indent=1) + "\n")
 
 
 if __name__ == "__main__":

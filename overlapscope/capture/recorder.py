@@ -108,7 +108,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self._about: dict[str, Any] = {}
         self._profiler: Profiler | None = None
         self._failure: OverlapscopeError | None = None
-        self._saved = False
+        self._entered = self._saved = False
 
     @property
     def done(self) -> bool:
@@ -128,10 +128,10 @@ class record:  # noqa: N801 - reads as a verb where it is used
         kineto_file.check_target(self.path)
 
     def __enter__(self) -> Self:
-        if self._profiler is not None:
+        if self._entered:
             raise CaptureError(f"{self.path}: a recording is made once; make another one for another block")
         self.check()
-        self._profiler = self._choose_profiler()
+        self._entered = True
         self._about = self._describe()
         self._begin()
         return self
@@ -182,7 +182,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def _describe(self) -> dict[str, Any]:
         """What is known of the machine before anything runs on it."""
         about: dict[str, Any] = {"schema": SCHEMA, "versions": versions()}
-        if self._on_gpu and isinstance(self._profiler, TorchProfiler):
+        if self._on_gpu and outside_tool() is None:
             import torch
 
             if self._calibrate:
@@ -196,7 +196,9 @@ class record:  # noqa: N801 - reads as a verb where it is used
         """Start the stretch that is next in the plan."""
         stretch = self._plan[0]
         if stretch.name == _WARM_UP:
-            self._running.start()
+            # Not before: a profiler that is only there already makes CUDA calls slower.
+            self._profiler = self._choose_profiler()
+            self._profiler.start()
             self._warm_up()
         self._synchronize()
         stretch.begin_ns = time.perf_counter_ns()
