@@ -11,7 +11,7 @@ import typer
 from overlapscope.cli.messages import ExitCode, complain, say
 from overlapscope.errors import OverlapscopeError
 from overlapscope.read.opening import is_database
-from overlapscope.scrub.kineto import scrub_kineto
+from overlapscope.scrub.kineto import LOST, scrub_kineto
 from overlapscope.scrub.nsys import scrub_nsys
 from overlapscope.scrub.texts import Hiding
 
@@ -28,7 +28,8 @@ def scrub_command(
     """Copy a trace without environment, command lines, host and user names, and the folders of source files.
 
     Known technical fields are kept, everything else is left out. Names of kernels, operators and ranges stay,
-    because a trace without them says nothing: use --hide for what they should not show.
+    because a trace without them says nothing: use --hide for what they should not show. Exit status: 0, 1 when
+    parts of the trace could not be read, 2 when nothing was written.
     """
     try:
         scrub = scrub_nsys if is_database(source) else scrub_kineto
@@ -37,6 +38,9 @@ def scrub_command(
         complain(error)
         raise typer.Exit(ExitCode.UNUSABLE) from error
     say(f"{target}: {_summary(dropped)}")
+    if any(name.startswith(LOST) and count for name, count in dropped.items()):
+        say("parts of the trace could not be read, and are lost in the scrubbed one, which says so when it is opened")
+        raise typer.Exit(ExitCode.PARTIAL)
 
 
 def _summary(dropped: Counter[str]) -> str:

@@ -19,7 +19,7 @@ from overlapscope.read.chunks import Opening, cut, find_events
 from overlapscope.read.draft import Arrays, Draft, NamePool
 from overlapscope.read.events import AnyEvent, DecodeError, MetaArgs, arguments, decode
 from overlapscope.read.kineto_columns import BUILDERS
-from overlapscope.read.kineto_header import metadata_of
+from overlapscope.read.kineto_header import LOST_KEY, metadata_of
 from overlapscope.read.log import UNKNOWN_CATEGORY, HealthLog
 from overlapscope.read.salvage import Rescue, rescue
 from overlapscope.read.values import NeedsExact, usable_times
@@ -194,6 +194,9 @@ def read_kineto(path: Path, open_blocks: Callable[[], Iterator[bytes]], log: Hea
     if log.events_read == 0 or (reader.batches == {} and log.health().damaged):
         raise UnusableTrace(f"{path}: a Kineto trace with no readable event in it; record it again")
     header = opening.header | _trailer_keys(reader.trailer, opening, log)
+    lost = header.get(LOST_KEY)
+    if isinstance(lost, int):
+        log.damage("lost-before-scrubbing", lost, "parts that could not be read when this trace was scrubbed")
     tables = {table: _joined(batches) for table, batches in reader.batches.items()}
     log.events_kept += sum(len(columns["start_ns"]) for columns in tables.values())
     metadata = metadata_of(header, path, reader.thread_names, is_list=opening.is_list)

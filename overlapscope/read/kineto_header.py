@@ -9,6 +9,9 @@ from typing import Any
 from overlapscope.model.metadata import Device, Metadata
 from overlapscope.read.recording import device_facts, recording_of
 
+LOST_KEY = "overlapscopeLost"
+"""How much of a scrubbed trace could not be read when it was scrubbed."""
+
 _VERSION_KEYS = (
     "cuda_driver_version",
     "cuda_runtime_version",

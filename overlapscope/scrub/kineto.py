@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,16 +12,15 @@ from typing import Any
 from overlapscope.errors import UnknownTraceFormat
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.chunks import BOUNDARY, Opening, cut, find_events
+from overlapscope.read.kineto_header import LOST_KEY
 from overlapscope.read.log import HealthLog
 from overlapscope.scrub.texts import Hiding
 from overlapscope.scrub.writing import writing
 
-_HEADER_KEYS = {
+_PLAIN_KEYS = {
     "schemaVersion",
-    "deviceProperties",
     "displayTimeUnit",
     "baseTimeNanoseconds",
-    "distributedInfo",
     "cuda_driver_version",
     "cuda_runtime_version",
     "cupti_version",
@@ -33,11 +33,16 @@ _HEADER_KEYS = {
     "with_modules",
     "with_flops",
     "profile_memory",
-    "overlapscope",
+    LOST_KEY,
+}
+_NESTED_KEYS = {
+    "deviceProperties": None,  # numbers, and names
+    "distributedInfo": {"backend", "rank", "world_size"},
+    "overlapscope": {"schema", "versions", "devices", "copies", "issue", "steps"},
 }
 _EVENT_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
-_TEXT_ARGUMENTS = {"name", "labels", "kind", "copy kind", "src kind", "dst kind", "cuda_sync_kind", "type", "dtype"}
-_ARGUMENTS = _TEXT_ARGUMENTS | {
+_TEXT_KEYS = {"name", "labels", "kind", "copy kind", "src kind", "dst kind", "cuda_sync_kind", "type", "dtype"}
+_ARGUMENTS = _TEXT_KEYS | {
     "External id",
     "external id",
     "Python id",
@@ -76,14 +81,20 @@ _ARGUMENTS = _TEXT_ARGUMENTS | {
     "wait_on_cuda_event_record_corr_id",
     "event_id",
 }
-_DISTRIBUTED_KEYS = {"backend", "rank", "world_size"}
+_NAMED = {"process_name", "process_labels", "thread_name"}
+_NUMBER = re.compile(rb'"\\ufdd0([-+.\deE]+)\\ufdd0"')
+"""A number on its way through: its own text between two code points that stand for nothing."""
 
 
 def scrub_kineto(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter[str]:
     """Write the Kineto trace ``source`` to ``target`` without host, user, folders, commands or environment.
 
+    What could not be read does not get through; the new trace carries how much that was, and is reported
+    as damaged where it is opened. Numbers keep their text.
+
     Returns:
-        How much was left out, by what it was: ``header NAME``, ``argument NAME``, ``unreadable events``.
+        How much was left out, by what it was: ``header NAME``, ``argument NAME``, ``changed texts``, and
+        ``LOST:`` with a reason.
 
     Raises:
         TraceNotFound: ``source`` cannot be read.
@@ -91,20 +102,28 @@ def scrub_kineto(source: Path, target: Path, hiding: Hiding = Hiding()) -> Count
         OutputError: ``target`` cannot be written.
     """
     dropped: Counter[str] = Counter()
-    blocks = read_blocks(source, HealthLog())
+    log = HealthLog()
+    blocks = read_blocks(source, log)
     opening = find_events(blocks)
     if opening is None:
         raise UnknownTraceFormat(f"{source}: not a Kineto trace")
     scrubber = _Scrubber(hiding, dropped)
     with writing(target) as file:
-        file.write(scrubber.head(opening).encode())
+        file.write(_text(scrubber.head(opening)))
         separator = b""
         for chunk in cut(opening.rest, blocks):
             for event in scrubber.events(chunk):
-                file.write(separator + json.dumps(event, separators=(",", ":")).encode())
+                file.write(separator + _json(event))
                 separator = b",\n"
-        file.write(scrubber.tail(opening).encode())
+        for warning in log.health():
+            if warning.code != "trailing-bytes":
+                dropped[f"{LOST} {warning.code}"] += warning.count
+        file.write(_text(scrubber.tail(opening)))
     return dropped
+
+
+LOST = "LOST:"
+"""Starts the names of what could not be read."""
 
 
 class _Scrubber:
@@ -119,15 +138,27 @@ class _Scrubber:
         """The text before the first event."""
         if opening.is_list:
             return "["
+        if not opening.header_ok:
+            self._dropped[f"{LOST} header"] += 1
         kept = json.dumps(self._header(opening.header), separators=(",", ":"))
         return f'{kept[:-1]}{"," if len(kept) > 2 else ""}"traceEvents":[\n'  # noqa: PLR2004 - the braces
 
     def tail(self, opening: Opening) -> str:
         """The text after the last event."""
+        kept: dict[str, Any] = {}
+        if self._trailer is None:
+            self._dropped[f"{LOST} end of the file"] += 1
+        elif not opening.is_list:
+            trailer = _loads("{" + self._trailer.lstrip(" ,\r\n\t]"))
+            self._dropped[f"{LOST} trailer"] += trailer is None
+            kept = self._header(trailer or {})
+        lost = sum(count for name, count in self._dropped.items() if name.startswith(LOST))
         if opening.is_list:
-            return "]\n"
-        kept = json.dumps(self._header(_loads("{" + (self._trailer or "").lstrip(" ,\r\n\t]")) or {}))
-        return f"\n]{',' if len(kept) > 2 else ''}{kept[1:]}\n"  # noqa: PLR2004 - the braces
+            return "\n" if lost else "]\n"  # the format lets a list end so; its reader takes it for cut, which it was
+        if lost:
+            kept[LOST_KEY] = lost + (kept.get(LOST_KEY) or 0)
+        text = json.dumps(kept)
+        return f"\n]{',' if len(text) > 2 else ''}{text[1:]}\n"  # noqa: PLR2004 - the braces
 
     def events(self, chunk: bytes) -> Iterator[dict[str, Any]]:
         """The events of a chunk as they may be published; those that cannot be read are left out and counted."""
@@ -150,7 +181,7 @@ class _Scrubber:
         trailer = None
         for piece in pieces:
             events, rest = _parsed(f"[{piece}]")
-            self._dropped["unreadable events"] += events is None
+            self._dropped[f"{LOST} unreadable events"] += events is None
             found += events or []
             trailer = rest if rest is not None else trailer
         return found, trailer
@@ -158,39 +189,90 @@ class _Scrubber:
     def _event(self, event: dict[str, Any]) -> dict[str, Any]:
         kept = {key: event[key] for key in _EVENT_KEYS if key in event}
         self._count("event key", event.keys() - kept.keys())
-        for key in ("name", "pid", "tid", "cat"):
-            if isinstance(kept.get(key), str):
-                kept[key] = self._hiding(kept[key])
-        if "args" in kept:
-            kept["args"] = self._arguments(kept["args"], command=event.get("name") == "process_name")
+        arguments = kept.pop("args", None)
+        for key, value in kept.items():
+            if isinstance(value, dict | list):
+                kept[key] = None
+            elif key == "name" and isinstance(value, str):
+                kept[key] = self._hidden(value)
+            elif key in {"pid", "tid"} and isinstance(value, str):
+                kept[key] = self._hiding.command(value)
+        if arguments is not None:
+            kept["args"] = self._arguments(arguments, named=event.get("name") in _NAMED)
         return kept
 
-    def _arguments(self, arguments: Any, *, command: bool) -> dict[str, Any]:
+    def _hidden(self, text: str) -> str:
+        changed = self._hiding(text)
+        self._dropped["changed texts"] += changed != text
+        return changed
+
+    def _arguments(self, arguments: Any, *, named: bool) -> dict[str, Any]:
         if not isinstance(arguments, dict):
             return {}
         kept = {key: value for key, value in arguments.items() if key in _ARGUMENTS}
         self._count("argument", arguments.keys() - kept.keys())
-        for key in _TEXT_ARGUMENTS & kept.keys():
-            if isinstance(kept[key], str):
-                text = kept[key].split()[0].rpartition("/")[2] if command and kept[key].strip() else kept[key]
-                kept[key] = self._hiding(text)
-        return kept
+        if named:
+            return {
+                key: self._hiding.command(value) if isinstance(value, str) else value for key, value in kept.items()
+            }
+        return {key: self._plain(value) for key, value in kept.items()}
+
+    def _plain(self, value: Any) -> Any:
+        """Numbers, texts and lists of them; whatever else stands there says nothing to a reader."""
+        if isinstance(value, str):
+            return self._hidden(value)
+        if isinstance(value, list):
+            return [self._plain(entry) for entry in value]
+        return None if isinstance(value, dict) else value
 
     def _header(self, header: dict[str, Any]) -> dict[str, Any]:
-        kept = {key: value for key, value in header.items() if key in _HEADER_KEYS}
+        kept: dict[str, Any] = {key: self._plain(header[key]) for key in _PLAIN_KEYS & header.keys()}
+        for key, allowed in _NESTED_KEYS.items():
+            if isinstance(header.get(key), dict | list):
+                kept[key] = self._nested(header[key], allowed)
         self._count("header", header.keys() - kept.keys())
-        if isinstance(kept.get("distributedInfo"), dict):
-            kept["distributedInfo"] = {
-                key: value for key, value in kept["distributedInfo"].items() if key in _DISTRIBUTED_KEYS
-            }
-        return kept
+        return {key: kept[key] for key in header if key in kept}  # in the order of the file
+
+    def _nested(self, value: Any, allowed: set[str] | None = None) -> Any:
+        """Objects with the allowed keys; of those that may have any, those with numbers, names and objects."""
+        if isinstance(value, list):
+            return [self._nested(entry) for entry in value]
+        if not isinstance(value, dict):
+            return self._plain(value)
+        if allowed is not None:
+            return {key: self._nested_or_text(entry) for key, entry in value.items() if key in allowed}
+        return {key: self._nested(entry) for key, entry in value.items() if key == "name" or not _is_text(entry)}
+
+    def _nested_or_text(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._nested_or_text(entry) for key, entry in value.items()}
+        if isinstance(value, list):
+            return [self._nested_or_text(entry) for entry in value]
+        return self._plain(value)
 
     def _count(self, what: str, names: Iterable[str]) -> None:
         for name in names:
             self._dropped[f"{what} {name}"] += 1
 
 
-_DECODER = json.JSONDecoder(strict=False)
+def _exact(number: str) -> str:
+    return f"\ufdd0{number}\ufdd0"
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not value.startswith("\ufdd0")
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_float=_exact, parse_constant=lambda _: None)
+
+
+def _json(value: Any) -> bytes:
+    return _text(json.dumps(value, separators=(",", ":")))
+
+
+def _text(text: str) -> bytes:
+    """ASCII text with its numbers as they were."""
+    return _NUMBER.sub(rb"\1", text.encode())
 
 
 def _parsed(text: str) -> tuple[list[Any] | None, str | None]:

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from overlapscope.errors import UnusableTrace
+from overlapscope.errors import OutputError, UnusableTrace
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.log import HealthLog
 from overlapscope.scrub.texts import Hiding
@@ -27,6 +27,14 @@ _TABLES = {
     "TARGET_INFO_CUDA_STREAM",
 }
 _PREFIXES = ("CUPTI_ACTIVITY_KIND_", "ENUM_", "sqlite_")
+_TEXTS = {
+    "StringIds": {"value"},
+    "NVTX_EVENTS": {"text"},
+    "TARGET_INFO_GPU": {"name"},
+    "TARGET_INFO_CUDA_DEVICE": {"name"},
+    "META_DATA_EXPORT": {"name", "value"},
+}
+"""Columns that may hold text; in ``ENUM_`` tables ``name`` and ``label`` may. Everywhere else there are numbers."""
 _EXPORT_KEYS = ("EXPORT_PRODUCT_NAME", "EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION")
 _STRING_USERS = {
     "CUPTI_ACTIVITY_KIND_KERNEL": ("demangledName", "shortName", "mangledName"),
@@ -34,7 +42,6 @@ _STRING_USERS = {
     "NVTX_EVENTS": ("textId",),
     "PROFILER_OVERHEAD": ("nameId",),
 }
-_DROPPED_COLUMNS = {"NVTX_EVENTS": ("jsonText", "jsonTextId", "binaryData"), "TARGET_INFO_GPU": ("uuid",)}
 
 
 def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter[str]:
@@ -49,37 +56,64 @@ def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter
         OutputError: ``target`` cannot be written.
     """
     dropped: Counter[str] = Counter()
+    log = HealthLog()
     with tempfile.TemporaryDirectory(prefix="scrub-") as folder:
         work = Path(folder) / "work.sqlite"
-        with work.open("wb") as copy:
-            for block in read_blocks(source, HealthLog()):
-                copy.write(block)
         try:
+            with work.open("wb") as copy:
+                for block in read_blocks(source, log):
+                    copy.write(block)
+            if log.health().damaged:
+                raise UnusableTrace(f"{source}: cannot be scrubbed, the compressed file is damaged")
             with closing(sqlite3.connect(work, isolation_level=None)) as connection:
                 _scrub(connection, hiding, dropped)
         except sqlite3.Error as error:
+            if "full" in str(error):
+                raise OutputError(f"{target}: cannot be written ({error})") from error
             raise UnusableTrace(f"{source}: cannot be scrubbed, the database is damaged ({error})") from error
+        except OSError as error:
+            raise OutputError(f"{target}: cannot be written ({error.strerror or error})") from error
         with writing(target) as file, work.open("rb") as ready:
             shutil.copyfileobj(ready, file)
     return dropped
 
 
 def _scrub(connection: sqlite3.Connection, hiding: Hiding, dropped: Counter[str]) -> None:
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    for name in sorted(tables - _TABLES):
-        if not name.startswith(_PREFIXES):
-            dropped[f"table {name}"] = connection.execute(f'SELECT COUNT(*) FROM "{name}"').fetchone()[0]
-            connection.execute(f'DROP TABLE "{name}"')
+    tables = _drop_others(connection, dropped)
     if "META_DATA_EXPORT" in tables:
         marks = ", ".join("?" * len(_EXPORT_KEYS))
         connection.execute(f"DELETE FROM META_DATA_EXPORT WHERE name NOT IN ({marks})", _EXPORT_KEYS)
-    for table, columns in _DROPPED_COLUMNS.items():
-        for column in _columns(connection, table) & set(columns):
-            connection.execute(f'UPDATE "{table}" SET "{column}" = NULL')
     _drop_unused_strings(connection, tables, dropped)
-    _hide_texts(connection, "StringIds", "value", hiding, dropped)
-    _hide_texts(connection, "NVTX_EVENTS", "text", hiding, dropped)
+    connection.create_function("hidden", 1, lambda text: hiding(text) if isinstance(text, str) else text)
+    for table in sorted(tables):
+        _scrub_columns(connection, table, dropped)
     connection.execute("VACUUM")
+
+
+def _scrub_columns(connection: sqlite3.Connection, table: str, dropped: Counter[str]) -> None:
+    """Hide in texts what is to be hidden; take out texts where numbers belong."""
+    texts = {"name", "label"} if table.startswith("ENUM_") else _TEXTS.get(table, set())
+    for _, column, _, required, *_ in connection.execute(f'PRAGMA table_info("{table}")').fetchall():
+        kinds, nothing = ("'blob'" if column in texts else "'text', 'blob'"), ("''" if required else "NULL")
+        query = f'UPDATE "{table}" SET "{column}" = {nothing} WHERE typeof("{column}") IN ({kinds})'
+        dropped["texts where numbers belong"] += connection.execute(query).rowcount
+        if column in texts:
+            hidden = f'hidden("{column}")'
+            query = f'UPDATE "{table}" SET "{column}" = {hidden} WHERE "{column}" IS NOT {hidden}'
+            dropped["changed texts"] += connection.execute(query).rowcount
+
+
+def _drop_others(connection: sqlite3.Connection, dropped: Counter[str]) -> set[str]:
+    """Drop views, triggers and every table that is not read; the names of those that stay."""
+    tables = set()
+    for kind, name in connection.execute("SELECT type, name FROM sqlite_master").fetchall():
+        if kind == "table" and (name in _TABLES or name.startswith(_PREFIXES)):
+            tables.add(name)
+        elif kind in {"view", "trigger", "table"}:
+            if kind == "table":
+                dropped[f"table {name}"] = connection.execute(f'SELECT COUNT(*) FROM "{name}"').fetchone()[0]
+            connection.execute(f'DROP {kind.upper()} IF EXISTS "{name}"')
+    return {name for name in tables if not name.startswith("sqlite_")}
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
@@ -97,11 +131,3 @@ def _drop_unused_strings(connection: sqlite3.Connection, tables: set[str], dropp
         return
     kept = " UNION ".join(used) or "SELECT NULL WHERE 0"
     dropped["unused strings"] = connection.execute(f"DELETE FROM StringIds WHERE id NOT IN ({kept})").rowcount
-
-
-def _hide_texts(connection: sqlite3.Connection, table: str, column: str, hiding: Hiding, dropped: Counter[str]) -> None:
-    if column not in _columns(connection, table):
-        return
-    connection.create_function("hidden", 1, lambda text: hiding(text) if isinstance(text, str) else text)
-    query = f'UPDATE "{table}" SET "{column}" = hidden("{column}") WHERE "{column}" IS NOT hidden("{column}")'
-    dropped["changed texts"] += connection.execute(query).rowcount

@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 HIDDEN = "***"
-_PART = r"[^/\\\s:()\"'<>|]+"
-_PATH = re.compile(rf"(?<![\w.~/])/(?:{_PART}/)*{_PART}|\b[A-Za-z]:\\(?:{_PART}\\)*{_PART}")
+_PART = r"[^/\\\s:()\"'<>|,;=]+"
+_ROOT = r"(?:file:/{1,3}|//?|~[\w.-]*/|(?:\.\./)+|[A-Za-z]:[\\/]|\\\\)"
+_PATH = re.compile(rf"(?<![\w.:/\\~]){_ROOT}(?:{_PART}[/\\])*{_PART}|(?<=[=:]){_ROOT}(?:{_PART}[/\\])*{_PART}")
+_FRAME = re.compile(rf"^{_ROOT}.*[/\\](?=[^/\\]+\(\d+\): )")  # a file of a call stack; its folders may hold spaces
 _LIBRARY = re.compile(r".*[/\\](?:site-packages|dist-packages|lib[/\\]python[\d.]+)[/\\]")
+_HOME = re.compile(r"/(?:home|users)/[^/]+/?$", re.IGNORECASE)
+_ACCOUNT = re.compile(r"\b[\w.+-]+@[\w.-]+")
 
 
 @dataclass(frozen=True)
 class Hiding:
-    """What to take out of texts: the folders of absolute paths, and words given by name.
+    """What to take out of texts: the folders of paths, accounts (``user@host``), and words given by name.
 
     Inside a Python library the folders stay: they are the same everywhere, and tell what a line does.
     """
@@ -40,11 +44,31 @@ class Hiding:
         >>> Hiding()("epoch 1/10")
         'epoch 1/10'
         """
-        if "/" in text or ":\\" in text:
-            text = _PATH.sub(_without_folders, text)
+        if "@" in text:
+            text = _ACCOUNT.sub(HIDDEN, text)
+        if "/" in text or "\\" in text:
+            frame = _FRAME.match(text)
+            text = (
+                _PATH.sub(_without_folders, text) if frame is None else _inside_library(frame[0]) + text[frame.end() :]
+            )
         return self.pattern.sub(HIDDEN, text) if self.pattern else text
+
+    def command(self, text: str) -> str:
+        """The name of a process or thread; of what looks like a command line, the program."""
+        words = text.split()
+        if not any(word.startswith("-") or "=" in word for word in words):
+            return self(text)
+        return HIDDEN if "=" in words[0] else self(words[0])
 
 
 def _without_folders(path: re.Match[str]) -> str:
-    inside = _LIBRARY.sub("", path[0])
-    return inside if inside != path[0] else re.split(r"[/\\]", path[0])[-1]
+    if _HOME.search(path[0]):
+        return "~"
+    inside = _inside_library(path[0])
+    return inside or re.split(r"[/\\]", path[0])[-1]
+
+
+def _inside_library(path: str) -> str:
+    """The part of a path within a library; empty outside of any."""
+    inside = _LIBRARY.sub("", path)
+    return inside if inside != path else ""
