@@ -62,7 +62,7 @@ def test_annotate_refuses_what_leaves_its_range_open() -> None:
         async def __call__(self) -> None: ...
 
     for function in (coroutine, generator, both, Callable(), partial(generator)):
-        with pytest.raises(TypeError, match="with annotate"):
+        with pytest.raises(TypeError, match="open while other code runs"):
             annotate("x")(function)
 
 
@@ -103,3 +103,15 @@ def test_an_annotation_can_be_copied() -> None:
 def test_a_colour_that_there_is_not_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="no colour 'mauve'; there are blue"):
         annotate("x", color="mauve")
+
+
+def test_bare_decoration_is_refused() -> None:
+    with pytest.raises(TypeError, match="annotate takes a name"):
+        annotate(lambda: None)  # type: ignore[arg-type]
+
+
+def test_any_name_leaves_the_trace_readable(tmp_path: Path) -> None:
+    with torch.profiler.profile() as profiler, annotate('say "über"\\\n'):
+        pass
+    profiler.export_chrome_trace(str(tmp_path / "t.json"))
+    assert profiled_names(tmp_path / "t.json") == ["say '?ber'/?"]

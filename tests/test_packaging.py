@@ -30,13 +30,13 @@ def test_the_wheel_holds_the_package_with_its_one_trace_and_nothing_else(built: 
     assert wheel.stat().st_size < 400_000
 
 
-def test_the_source_distribution_leaves_the_samples_out(built: Path) -> None:
+def test_the_source_distribution_holds_no_more(built: Path) -> None:
     (source,) = built.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
-    assert {"README.md", "pyproject.toml", "sample_traces/make.py", "sample_traces/truth.json"} <= set(names)
-    assert not [name for name in names if name.startswith("sample_traces/") and name.endswith(".gz")]
-    assert source.stat().st_size < 1_000_000
+    assert {"README.md", "pyproject.toml", "overlapscope/py.typed"} <= set(names)
+    assert [name for name in names if name.endswith(".gz")] == ["overlapscope/cli/demo.json.gz"]
+    assert source.stat().st_size < 400_000
 
 
 def test_the_demo_works_from_the_wheel_alone(built: Path, tmp_path: Path) -> None:

@@ -155,6 +155,71 @@ def test_a_gpu_that_fails_in_the_loop_is_said_at_its_end(tmp_path: Path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["again.json"]
 
 
+def test_a_relative_path_is_meant_where_the_recording_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with record("t.json", device="cpu"):
+        os.chdir("elsewhere")
+    assert (tmp_path / "t.json").exists()
+
+
+def test_a_forked_process_leaves_the_recording_to_its_parent(tmp_path: Path) -> None:
+    with record(tmp_path / "t.json", device="cpu") as recording:
+        child = os.fork()
+        if not child:
+            recording.step()
+            recording.__exit__(None, None, None)
+            os._exit(7 if recording.saved or (tmp_path / "t.json").exists() else 0)
+        assert os.waitpid(child, 0)[1] == 0
+        with annotate("of the parent"):
+            pass
+    assert "of the parent" in named(tmp_path / "t.json")
+
+
+def test_a_gpu_without_room_is_recorded_uncalibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError
+
+    asked: list[dict[str, Any]] = []
+
+    class Quiet(profilers.OutsideProfiler):
+        def __init__(self, path: Path, warmup: int, steps: int | None, **settings: Any) -> None:
+            super().__init__(warmup)
+
+        def stop(self, about: Any) -> None:
+            asked.append(about)
+
+    for name in profilers._TOOL_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name in ("link_speeds", "op_costs"):
+        monkeypatch.setattr(f"overlapscope.capture.calibrate.{name}", full)
+    monkeypatch.setattr(profilers, "_cuda_profiler", lambda what: None)
+    monkeypatch.setattr("overlapscope.capture.recorder.TorchProfiler", Quiet)
+    monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
+    monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    with record(tmp_path / "t.json"):
+        pass
+    assert "copies" not in asked[0]
+
+
+def test_the_profiler_is_asked_for_what_the_analysis_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {}
+    monkeypatch.setattr(torch.profiler, "profile", lambda **given: settings.update(given))
+    monkeypatch.setattr(torch._C._profiler, "_ExperimentalConfig", lambda **given: given)
+    profilers.TorchProfiler(tmp_path / "t.json", 1, 2, on_gpu=True, stacks=True)
+    assert settings["experimental_config"] == {"enable_cuda_sync_events": True}
+    assert settings["with_stack"]
+    assert torch.profiler.ProfilerActivity.CUDA in settings["activities"]
+
+
+@pytest.mark.parametrize("device", ["CPU", "gpu", "mps"])
+def test_a_device_that_is_none_is_refused(device: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no device"):
+        record(tmp_path / "t.json", device=device)
+
+
 def test_counts_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     for counts in ({"steps": 0}, {"warmup": -1}, {"unprofiled": -1}):
         with pytest.raises(ValueError, match="at least"):
@@ -293,8 +358,11 @@ def test_under_another_tool_only_the_stretch_is_marked(tmp_path: Path, monkeypat
     monkeypatch.setattr(profilers, "_cuda_profiler", marks.append)
     monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    with record(tmp_path / "t.json", steps=2, unprofiled=1) as recording:
-        recording.run(lambda: marks.append("step"))
+    recording = record(tmp_path / "t.json", steps=2, unprofiled=1)
+    with pytest.warns(UserWarning, match=r"CUDA_INJECTION64_PATH is set.*t\.json is not written"):
+        recording.__enter__()
+    recording.run(lambda: marks.append("step"))
+    recording.__exit__(None, None, None)
     assert marks == ["step", "step", "step", "start", "step", "step", "stop"]
     assert not recording.saved
     assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ from typer.testing import CliRunner
 from overlapscope.capture.watch import watch_ranges
 from overlapscope.cli.main import app
 from overlapscope.read.opening import open_trace
+from tests.conftest import ROOT
 
 LOOP = """
 import time, sys, torch
@@ -114,8 +117,9 @@ def test_what_could_not_be_recorded_is_said(run: Run, options: tuple[str, ...], 
 
 def test_there_is_no_such_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["record", "--device", "cpu", "missing.py"])
-    assert (result.exit_code, "no such script" in result.stderr) == (2, True)
+    for arguments, sentence in ((["missing.py"], "no such script"), (["-m", "missing_module"], "no such module")):
+        result = CliRunner().invoke(app, ["record", "--device", "cpu", *arguments])
+        assert (result.exit_code, sentence in result.stderr) == (2, True)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
@@ -145,6 +149,64 @@ def test_a_module_is_run_by_name(run: Run, tmp_path: Path, monkeypatch: pytest.M
     result = CliRunner().invoke(app, ["record", "--device", "cpu", "-m", "some_module", "--flag"])
     assert (result.exit_code, result.stdout.strip()) == (0, "__main__ ['--flag']")
     assert Path("some_module.json.gz").exists()
+
+
+def test_a_script_that_forks_is_recorded_once(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, sys, torch\n"
+        "from torch.profiler import record_function\n"
+        "child = os.fork()\n"
+        "if not child: sys.exit(7)\n"
+        "other = os.fork()\n"
+        "if not other: 1 / 0\n"
+        "codes = [os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in (other, child)]\n"
+        "print('children', *codes, flush=True)\n"
+        "with record_function('of the parent'): torch.ones(3) + 1\n"
+    )
+    command = [sys.executable, "-m", "overlapscope", "record", "--device", "cpu", "train.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, result.stdout) == (0, "children 1 7\n")
+    assert result.stderr.count("recorded to") == 1
+    assert result.stderr.count("ZeroDivisionError") == 1
+    assert "of the parent" in names(str(tmp_path / "train.json.gz"))
+
+
+def test_a_script_finds_what_lies_beside_it(run: Run) -> None:
+    result = run(
+        "import os, sys\nos.mkdir('x')\nos.chdir('x')\nsys.path.clear()\nprint(os.path.exists(__file__), sys.argv)"
+    )
+    assert result.stdout.strip() == "True ['train.py']"
+    assert names("../train.json.gz") == ["ProfilerStep#1"]
+
+
+def test_a_profiler_of_the_scripts_own_does_not_end_it(run: Run) -> None:
+    text = "import torch\nwith torch.profiler.profile():\n  for _ in range(3):\n"
+    text += "    with torch.profiler.record_function('step'): pass\nprint('done')"
+    result = run(text, "--range", "step")
+    assert result.stdout.strip() == "done"
+    assert (result.exit_code, "already recording" in result.stderr) == (2, True)
+
+
+def test_an_alarm_of_the_scripts_own_is_said(run: Run) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    result = run(f"import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\n{LOOP}", "--duration", "0.1")
+    assert "uses SIGALRM itself" in result.stderr
+    signal.signal(signal.SIGALRM, before)
+    run(LOOP, "--duration", "0.1")
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+def test_with_nvtx_disabled_scripts_run_as_before(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import nvtx\nwith nvtx.annotate('x'): print('ran')")
+    command = [sys.executable, "-m", "overlapscope", "record", "--device", "cpu", "train.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NVTX_DISABLE": "1"}
+    result = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, result.stdout) == (0, "ran\n")
 
 
 def test_every_rank_has_a_file_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,12 +39,12 @@ class annotate:  # noqa: N801 - reads as a verb where it is used
 
     The name becomes an NVTX push/pop range (domain ``overlapscope``) and, when torch is already imported, a
     ``torch.profiler.record_function`` range. Neither costs much when nothing listens; neither needs a GPU.
-    A decorated function may recurse and run in several threads; a generator or coroutine function cannot
-    be decorated, because it leaves and enters again while its range is open: use ``with`` inside it.
+    A decorated function may recurse and run in several threads. Ranges of a thread close in the reverse order of
+    their opening, so a range may not be left open over a ``yield`` or an ``await`` at which other ranges open:
+    generator and coroutine functions cannot be decorated. Name what runs in one go inside them.
 
     Args:
-        name: keep to printable ASCII without quotes: NVTX takes any text, but torch 2.13 writes "unknown" for other
-            names, and a trace that is no JSON for one with a quote.
+        name: any text for NVTX; see `profiler_name` for what torch's profiler gets.
         color: one of `COLORS`, or ARGB as a number; only NVTX tools show it.
 
     Raises:
@@ -62,6 +62,8 @@ class annotate:  # noqa: N801 - reads as a verb where it is used
     """
 
     def __init__(self, name: str, *, color: str | int = "blue") -> None:
+        if not isinstance(name, str):
+            raise TypeError(f'annotate takes a name, not {name!r}: @annotate("step")')
         if isinstance(color, str) and color not in COLORS:
             raise ValueError(f"no colour {color!r}; there are {', '.join(COLORS)} and ARGB numbers such as 0xFF00AACC")
         self.name = name
@@ -85,7 +87,10 @@ class annotate:  # noqa: N801 - reads as a verb where it is used
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Wrap ``function`` so that each call of it is a range."""
         if _leaves_its_range_open(function):
-            raise TypeError(f"{function!r} is a generator or coroutine function: use `with annotate` inside it")
+            raise TypeError(
+                f"{function!r} is a generator or coroutine function: its range would be open while other code runs; "
+                "name what runs in one go inside it"
+            )
 
         @wraps(function)
         def named(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -120,11 +125,25 @@ def _leaves_its_range_open(function: Callable[..., Any]) -> bool:
     )
 
 
+def profiler_name(name: str) -> str:
+    """The name as torch's profiler can write it: printable ASCII without quotes and backslashes.
+
+    Torch 2.13 writes "unknown" for other characters, and a trace that is no JSON for a quote.
+
+    >>> profiler_name('say "über"')
+    "say '?ber'"
+    """
+    plain = name.encode("ascii", "replace").decode().replace('"', "'").replace("\\", "/")
+    return "".join(letter if letter.isprintable() else "?" for letter in plain)
+
+
 def _profiler_range(name: str) -> Any:
     """A profiler range that is not open yet; None without torch, and while another thread is importing it."""
     torch = sys.modules.get("torch")
     try:
-        return None if torch is None or torch.ops.profiler is None else torch.profiler.record_function(name)
+        return (
+            None if torch is None or torch.ops.profiler is None else torch.profiler.record_function(profiler_name(name))
+        )
     except AttributeError:
         return None
 

@@ -115,7 +115,8 @@ class TorchProfiler:
     def step(self) -> None:
         """End a step, and keep what comes after the last one of the warm-up."""
         self._before -= 1
-        self._profile.step()
+        with _as_capture_error("go on"):
+            self._profile.step()
         if self._bracket is not None:
             self._bracket.step()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -54,9 +56,10 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     The trace has what the analysis needs (CUDA synchronisation events) and, under the key ``overlapscope``,
     how it was made: versions, GPUs, PCIe link, copy engines, what copies of several sizes take here from
-    pageable and pinned memory, and what the steps took with and without the profiler. It names no host,
-    user, path, command line or environment variable. It gets its name when it is complete. CUDA calls of all
-    threads are in it, ranges and operators of this thread and of autograd's only: NVTX tools see them all.
+    pageable and pinned memory, and what the steps took with and without the profiler. It names no host, user,
+    command line or environment variable, and no path unless ``stacks`` asks for source files. It gets its name
+    when it is complete. CUDA calls of all threads are in it, ranges and operators of this thread and of autograd's
+    only: NVTX tools see them all.
 
     The recorded stretch is also bracketed with cudaProfilerStart and cudaProfilerStop. Under another
     profiler, such as ``nsys profile -c cudaProfilerApi python program.py``, that is all that happens, because CUPTI
@@ -67,8 +70,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
         steps: how many steps to record; None for the whole block.
         warmup: steps that pass before something is measured.
         unprofiled: steps to time without a profiler; 0 for none.
-        stacks: record Python call stacks too. Findings can then name source lines; the trace grows and the
-            program slows down.
+        stacks: record Python call stacks too. Findings can then name source lines; the trace grows, names the
+            paths of source files, and the program slows down.
         device: ``"cuda"``, or ``"cpu"`` to try a program without a GPU: the trace then has host events only.
         calibrate: measure the link first (a fraction of a second, 64 MiB on the GPU).
 
@@ -76,7 +79,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         CaptureError: no GPU, no torch, another profiler is recording, or the block ended before
             anything was recorded.
         OutputError: the trace cannot be written there, found out before the block runs where possible.
-        ValueError: a count that makes no sense.
+        ValueError: a count that makes no sense, or no such device.
 
     Example::
 
@@ -99,7 +102,11 @@ class record:  # noqa: N801 - reads as a verb where it is used
     ) -> None:
         if (steps is not None and steps < 1) or warmup < 0 or unprofiled < 0:
             raise ValueError("steps is at least 1, warmup and unprofiled at least 0")
+        if device.partition(":")[0] not in {"cpu", "cuda"}:
+            raise ValueError(f"no device {device!r}: there are cuda and cpu")
         self.path = Path(path)
+        self._target = self.path.absolute()  # where it was meant, also when the block changes the folder
+        self._process = os.getpid()
         self._on_gpu = device != "cpu"
         self._stacks = stacks
         self._calibrate = calibrate
@@ -125,13 +132,21 @@ class record:  # noqa: N801 - reads as a verb where it is used
         (require_cuda if self._on_gpu else require_torch)()
         if self._on_gpu and outside_tool() is not None:
             return
-        kineto_file.check_target(self.path)
+        kineto_file.check_target(self._target)
 
     def __enter__(self) -> Self:
         if self._entered:
             raise CaptureError(f"{self.path}: a recording is made once; make another one for another block")
         self.check()
+        self._process = os.getpid()
         self._entered = True
+        tool = outside_tool() if self._on_gpu else None
+        if tool is not None:
+            warnings.warn(
+                f"{tool} is set: a profiler is around this program, and is shown what to record; "
+                f"{self.path} is not written",
+                stacklevel=2,
+            )
         self._about = self._describe()
         self._begin()
         return self
@@ -139,6 +154,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._elsewhere:
+            return
         if self._plan:
             self._guarded(self._end_early)
         if self._failure is None:
@@ -149,7 +166,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def step(self) -> None:
         """Say that a step of the program has ended; does nothing once everything is recorded."""
-        if not self._plan:
+        if not self._plan or self._elsewhere:
             return
         stretch = self._plan[0]
         stretch.ticks_ns.append(time.perf_counter_ns())
@@ -168,6 +185,11 @@ class record:  # noqa: N801 - reads as a verb where it is used
             self.step()
 
     @property
+    def _elsewhere(self) -> bool:
+        """Whether this is a process that was forked off: the recording is its parent's."""
+        return os.getpid() != self._process
+
+    @property
     def _running(self) -> Profiler:
         if self._profiler is None:
             raise CaptureError("nothing is being recorded: use `with record(...)`")
@@ -177,7 +199,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         warmup, steps = max(1, self._plan[-2].steps or 0), self._plan[-1].steps
         if self._on_gpu and outside_tool() is not None:
             return OutsideProfiler(warmup)
-        return TorchProfiler(self.path, warmup, steps, on_gpu=self._on_gpu, stacks=self._stacks)
+        return TorchProfiler(self._target, warmup, steps, on_gpu=self._on_gpu, stacks=self._stacks)
 
     def _describe(self) -> dict[str, Any]:
         """What is known of the machine before anything runs on it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import signal
 import sys
@@ -9,8 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 
+from overlapscope.capture.annotate import profiler_name
 from overlapscope.capture.recorder import record
 from overlapscope.capture.watch import watch_ranges
 from overlapscope.errors import CaptureError, OverlapscopeError
@@ -39,7 +41,7 @@ def run_script(argv: list[str], *, module: bool = False) -> int:
             if module:
                 runpy.run_module(name, run_name="__main__", alter_sys=True)
             else:
-                runpy.run_path(name, run_name="__main__")
+                _run_file(name)
     except SystemExit as wish:
         if wish.code is None or isinstance(wish.code, int):
             return wish.code or 0
@@ -48,16 +50,34 @@ def run_script(argv: list[str], *, module: bool = False) -> int:
     return 0
 
 
+def _run_file(name: str) -> None:
+    """Run a script as ``__main__``. Unlike `runpy.run_path`, this leaves ``sys.argv[0]`` as it was given."""
+    main = ModuleType("__main__")
+    main.__file__ = str(Path(name).absolute())
+    code = compile(Path(name).read_bytes(), main.__file__, "exec")
+    old, sys.modules["__main__"] = sys.modules["__main__"], main
+    try:
+        exec(code, main.__dict__)  # noqa: S102 - what the command is for
+    finally:
+        sys.modules["__main__"] = old
+
+
 @contextmanager
 def recording_by_range(recording: record, name: str) -> Iterator[None]:
     """Record the occurrences of a range as the steps of ``recording``, from the first that is opened."""
+    name, process = profiler_name(name), os.getpid()
     inside = False
+    failure: OverlapscopeError | None = None
 
     def opened(which: str) -> None:
-        nonlocal inside
-        if which == name and not inside:
+        nonlocal inside, failure
+        if which != name or inside or failure is not None:
+            return
+        try:
             recording.__enter__()
             inside = True
+        except OverlapscopeError as error:
+            failure = error  # the script goes on, its end says what failed
 
     def closed(which: str) -> None:
         if which == name and inside:
@@ -69,8 +89,10 @@ def recording_by_range(recording: record, name: str) -> Iterator[None]:
     finally:
         if inside:
             recording.__exit__(*sys.exc_info())
-    if not inside:
-        raise CaptureError(f"nothing was recorded: the script opened no range named {name!r}")
+    if not inside and os.getpid() == process:
+        raise failure or CaptureError(
+            f"nothing was recorded: the script's main thread opened no range named {name!r} in this process"
+        )
 
 
 @contextmanager
@@ -87,15 +109,21 @@ def recording_by_time(recording: record, times: Times, tell: Callable[[str], Non
     if not hasattr(signal, "SIGALRM"):
         raise CaptureError("a delay or a duration needs SIGALRM, which this system does not have")
     clock = _Clock(recording, times, tell)
-    old = signal.signal(signal.SIGALRM, lambda *_: clock.ring())
+
+    def ring(*_: object) -> None:
+        clock.ring()
+
+    old = signal.signal(signal.SIGALRM, ring)
     try:
         with watch_ranges(_ignore, _ignore):
             clock.set(times.delay_s)
             yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
-        clock.end(*sys.exc_info())
+        undisturbed = signal.getsignal(signal.SIGALRM) is ring
+        if undisturbed:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+        clock.end(*sys.exc_info(), disturbed=not undisturbed)
 
 
 class _Clock:
@@ -104,6 +132,7 @@ class _Clock:
     def __init__(self, recording: record, times: Times, tell: Callable[[str], None]) -> None:
         self._recording, self._times, self._tell = recording, times, tell
         self._running = False
+        self._process = os.getpid()
         self._failure: OverlapscopeError | None = CaptureError(
             f"nothing was recorded: the script ended before the delay of {times.delay_s:g} s"
         )
@@ -115,11 +144,14 @@ class _Clock:
             self.ring()
 
     def ring(self) -> None:
+        if os.getpid() != self._process:
+            return
         try:
             if self._running:
                 self._running = False
                 self._recording.__exit__(None, None, None)
-                self._tell(f"recorded {self._times.duration_s:g} s to {self._recording.path}; the script goes on")
+                if self._recording.saved:
+                    self._tell(f"recorded {self._times.duration_s:g} s to {self._recording.path}; the script goes on")
                 return
             self._failure = None
             self._recording.__enter__()
@@ -130,8 +162,19 @@ class _Clock:
             self._failure = error
             self._tell(str(error))
 
-    def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def end(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        *,
+        disturbed: bool,
+    ) -> None:
         """At the end of the script: end what still runs, and raise what failed."""
+        if os.getpid() != self._process:
+            return
+        if disturbed:
+            self._tell("the script uses SIGALRM itself: --delay and --duration could not be kept")
         if self._running:
             self._recording.__exit__(kind, error, trace)
         elif self._failure is not None and error is None:
@@ -144,9 +187,9 @@ def _ignore(_name: str) -> None:
 
 @contextmanager
 def _as_main(argv: list[str], folder: str) -> Iterator[None]:
-    old = sys.argv, sys.path[0]
+    old_argv, old_path = sys.argv, list(sys.path)
     sys.argv, sys.path[0] = list(argv), folder
     try:
         yield
     finally:
-        sys.argv, sys.path[0] = old
+        sys.argv, sys.path[:] = old_argv, old_path

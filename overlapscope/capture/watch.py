@@ -7,12 +7,13 @@ NVTX ranges never reach a Kineto trace. While they are watched, those made with 
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from overlapscope.capture.annotate import DOMAIN
+from overlapscope.capture.annotate import DOMAIN, profiler_name
 
 Heard = Callable[[str], None]
 
@@ -37,20 +38,26 @@ class _Ear:
     def __init__(self, opened: Heard, closed: Heard) -> None:
         self._opened, self._closed = opened, closed
         self._depth: dict[str, int] = {}
+        self._process = os.getpid()
 
     def open(self, name: str) -> None:
-        if threading.current_thread() is not threading.main_thread():
+        if self._elsewhere:
             return
         self._depth[name] = self._depth.get(name, 0) + 1
         if self._depth[name] == 1:
             self._opened(name)
 
     def close(self, name: str) -> None:
-        if threading.current_thread() is not threading.main_thread() or not self._depth.get(name):
+        if self._elsewhere or not self._depth.get(name):
             return
         self._depth[name] -= 1
         if not self._depth[name]:
             self._closed(name)
+
+    @property
+    def _elsewhere(self) -> bool:
+        """On another thread, or in a process that was forked off."""
+        return threading.current_thread() is not threading.main_thread() or os.getpid() != self._process
 
 
 Change = tuple[Any, str, Any]
@@ -84,6 +91,8 @@ def _nvtx_changes() -> Iterator[Change]:
     try:
         import nvtx
     except ImportError:
+        return
+    if not nvtx.enabled():  # by NVTX_DISABLE: then its functions do nothing, and are others
         return
     ranges = nvtx.annotate
     enter, leave = ranges.__enter__, ranges.__exit__
@@ -147,7 +156,7 @@ def _mirror(name: str) -> Any:
     import torch
 
     # Its __enter__ is watched, which is how NVTX ranges are heard.
-    mirror: Any = torch.profiler.record_function(name)
+    mirror: Any = torch.profiler.record_function(profiler_name(name))
     return mirror.__enter__()
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
+import traceback
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -25,7 +29,10 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     delay: Annotated[float, typer.Option(min=0, help="Start after so many seconds.")] = 0.0,
     duration: Annotated[float | None, typer.Option(min=0.001, help="Record for so many seconds.")] = None,
     range_name: Annotated[
-        str | None, typer.Option("--range", help="Record occurrences of this annotated, profiler or NVTX range.")
+        str | None,
+        typer.Option(
+            "--range", help="Record occurrences of this annotated, profiler or NVTX range of the main thread."
+        ),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="With --range: how many occurrences to record.")] = 1,
     warmup: Annotated[int, typer.Option(min=0, help="With --range: how many to let pass before measuring.")] = 1,
@@ -41,8 +48,10 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     recorded. The GPUs are looked up before the script runs: set CUDA_VISIBLE_DEVICES outside of it. Processes
     that it starts are not recorded.
     """
+    if device.partition(":")[0] not in {"cpu", "cuda"}:
+        raise typer.BadParameter(f"no device {device!r}: there are cuda and cpu", param_hint="--device")
     recording = record(
-        target(output, script[0], os.environ.get("RANK", "")),
+        target(output, script[0].rpartition(".")[2] if module else script[0], os.environ.get("RANK", "")),
         steps=None if range_name is None else steps,
         warmup=warmup,
         unprofiled=unprofiled,
@@ -50,12 +59,12 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         device=device,
         calibrate=calibrate,
     )
-    times = Times(delay, duration)
+    times, process, status = Times(delay, duration), os.getpid(), 1
     try:
         if range_name is not None and times != Times():
             raise CaptureError("--range chooses the stretch by name: leave --delay and --duration out")
-        if not module and not Path(script[0]).exists():
-            raise CaptureError(f"{script[0]}: no such script")
+        if not (_is_module(script[0]) if module else Path(script[0]).is_file()):
+            raise CaptureError(f"{script[0]}: no such {'module' if module else 'script'}")
         recording.check()
         timed = range_name is None
         chosen = recording_by_time(recording, times, say) if timed else recording_by_range(recording, range_name or "")
@@ -65,9 +74,34 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         complain(error)
         raise typer.Exit(ExitCode.UNUSABLE) from error
     finally:
+        if os.getpid() != process:
+            _leave_fork(status)
         if recording.saved:
             say(f"recorded to {recording.path}; look at it with: overlapscope audit {recording.path}")
     raise typer.Exit(status)
+
+
+def _leave_fork(status: int) -> NoReturn:
+    """End a process that the script forked off, and that has come to the script's end.
+
+    As python does, but without tearing down a profiler whose threads stayed behind in the parent.
+    """
+    if (error := sys.exception()) is not None:
+        traceback.print_exception(error)
+    atexit._run_exitfuncs()  # noqa: SLF001
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _is_module(name: str) -> bool:
+    sys.path.insert(0, "")  # as python -m has it
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+    finally:
+        sys.path.remove("")
 
 
 def target(output: Path | None, script: str, rank: str) -> Path:

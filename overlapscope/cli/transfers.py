@@ -23,6 +23,9 @@ def transfers_command(
 
     try:
         save_transfers(_read(measured), output)
+    except (KeyError, TypeError, ValueError) as error:
+        complain(UnknownTraceFormat(f"{measured}: lacks what the figure shows ({error!r})"))
+        raise typer.Exit(ExitCode.UNUSABLE) from error
     except OverlapscopeError as error:
         complain(error)
         raise typer.Exit(ExitCode.UNUSABLE) from error
