@@ -133,7 +133,9 @@ def test_what_is_nested_is_looked_at_too(tmp_path: Path) -> None:
     event["args"] |= {"Input type": ["/home/secret/x", "float"], "grid": {"env": "secret"}, "block": [1, 2, 3]}
     event["id"] = {"secret": 1}
     header = {
-        "deviceProperties": [{"id": 0, "name": "Test GPU", "hostname": "secret", "env": {"A": "secret"}}],
+        "deviceProperties": [
+            {"id": 0, "name": "Test GPU", "hostname": "secret", "env": {"A": "secret"}, "x": ["secret"]}
+        ],
         "distributedInfo": "secret",
         "displayTimeUnit": {"secret": "secret"},
         "overlapscope": {"schema": "overlapscope.recording/1", "argv": ["secret"], "versions": {"torch": "2.11"}},

@@ -236,7 +236,7 @@ class _Scrubber:
     def _nested(self, value: Any, allowed: set[str] | None = None) -> Any:
         """Objects with the allowed keys; of those that may have any, those with numbers, names and objects."""
         if isinstance(value, list):
-            return [self._nested(entry) for entry in value]
+            return [self._nested(entry) for entry in value if not _is_text(entry)]
         if not isinstance(value, dict):
             return self._plain(value)
         if allowed is not None:
