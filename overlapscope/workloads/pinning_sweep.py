@@ -19,13 +19,14 @@ from typing import Any
 from overlapscope.capture.machine import devices, versions
 from overlapscope.errors import OverlapscopeError
 from overlapscope.workloads.harness import positive, use_device
-from overlapscope.workloads.pinning_guide import WORKLOAD, Way, host_tensors, transfer
+from overlapscope.workloads.pinning_guide import WORKLOAD, Choices, Load, Way, host_tensors, transfer
 from overlapscope.workloads.streams import finish
 
 SCHEMA = "overlapscope.transfers/1"
 _LARGEST_POWER = {"cpu": 20}  # bytes, as a power of two
 _USUAL_LARGEST = 28
-_MANY = ("list-to", "list-to-non-blocking", "list-pinned-ahead", "tensordict-to", "tensordict-pin-then-to", "coalesced")
+_MANY = {f"{load}-{way}": Choices(load, way) for load in (Load.LIST, Load.TENSORDICT) for way in Way}
+_MANY["coalesced"] = Choices(Load.COALESCED, Way.PINNED_AHEAD)
 
 
 def sweep(device: str = "cuda", repeats: int = 9) -> dict[str, Any]:
@@ -34,7 +35,8 @@ def sweep(device: str = "cuda", repeats: int = 9) -> dict[str, Any]:
     Returns:
         ``transfers``: rows of ``way``, ``size_bytes``, ``median_us``, ``min_us`` and ``max_us``, the wall time until
         one tensor has arrived (pinning in the loop included where it is part of the way). ``many``: the figures of
-        `measure` per variant of `pinning_guide`, with ``count`` and ``size_bytes`` of the small tensors.
+        `measure` for many small tensors, as a list and as a TensorDict in every way and coalesced, with ``count``
+        and ``size_bytes`` of the tensors.
 
     Raises:
         CaptureError: torch is missing, or there is no GPU and ``device`` is one.
@@ -43,8 +45,8 @@ def sweep(device: str = "cuda", repeats: int = 9) -> dict[str, Any]:
     sizes = WORKLOAD.on_cpu if device == "cpu" else WORKLOAD.sizes
     many = [
         {"variant": name, "count": sizes.small, "size_bytes": sizes.small_kib * 1024}
-        | WORKLOAD.measure(name, device, repeats)
-        for name in _MANY
+        | WORKLOAD.measure(choices, device, repeats)
+        for name, choices in _MANY.items()
     ]
     about = {"schema": SCHEMA, "versions": versions(), "devices": devices() if device != "cpu" else []}
     return about | {"transfers": list(_transfers(device, repeats)), "many": many}
