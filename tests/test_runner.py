@@ -199,6 +199,14 @@ def test_an_alarm_of_the_scripts_own_is_said(run: Run) -> None:
     assert signal.getsignal(signal.SIGALRM) is before
 
 
+def test_a_timer_of_the_scripts_own_is_not_taken_for_ours(run: Run) -> None:
+    text = f"import signal\nsignal.setitimer(signal.ITIMER_REAL, 0.01)\n{LOOP}"
+    result = run(text, "--delay", "0.12", "--duration", "60")
+    assert "sets timers of its own" in result.stderr
+    assert 0 not in inside()
+    assert inside()
+
+
 def test_with_nvtx_disabled_scripts_run_as_before(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import nvtx\nwith nvtx.annotate('x'): print('ran')")
     command = [sys.executable, "-m", "overlapscope", "record", "--device", "cpu", "train.py"]

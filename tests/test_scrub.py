@@ -111,6 +111,7 @@ def test_words_by_name_are_hidden_wherever_they_stand(tmp_path: Path) -> None:
         ("//nfs/ann/a.py and \\\\ann-server\\share\\x.py", "a.py and x.py"),
         ("~ann/x ../ann/x.py", "x x.py"),
         ("ann@host.org:/data/x", "***:x"),
+        ("API_TOKEN=abc --password: xyz", "API_TOKEN=*** --password: ***"),
     ],
 )
 def test_folders_of_absolute_paths_are_left_out(text: str, published: str) -> None:

@@ -6,6 +6,7 @@ import os
 import runpy
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from overlapscope.capture.annotate import profiler_name
 from overlapscope.capture.recorder import record
 from overlapscope.capture.watch import watch_ranges
 from overlapscope.errors import CaptureError, OverlapscopeError
+
+_EARLY_S = 0.01  # an alarm that comes earlier than this before its time is not ours
 
 
 @dataclass(frozen=True)
@@ -132,12 +135,14 @@ class _Clock:
     def __init__(self, recording: record, times: Times, tell: Callable[[str], None]) -> None:
         self._recording, self._times, self._tell = recording, times, tell
         self._running = False
+        self._due_s = 0.0
         self._process = os.getpid()
         self._failure: OverlapscopeError | None = CaptureError(
             f"nothing was recorded: the script ended before the delay of {times.delay_s:g} s"
         )
 
     def set(self, seconds: float) -> None:
+        self._due_s = time.monotonic() + seconds
         if seconds > 0:
             signal.setitimer(signal.ITIMER_REAL, seconds)
         else:
@@ -145,6 +150,11 @@ class _Clock:
 
     def ring(self) -> None:
         if os.getpid() != self._process:
+            return
+        left = self._due_s - time.monotonic()
+        if left > _EARLY_S:
+            self._tell("the script sets timers of its own; --delay and --duration go on from here")
+            signal.setitimer(signal.ITIMER_REAL, left)
             return
         try:
             if self._running:

@@ -13,12 +13,13 @@ _PATH = re.compile(rf"(?<![\w.:/\\~]){_ROOT}(?:{_PART}[/\\])*{_PART}|(?<=[=:]){_
 _FRAME = re.compile(rf"^{_ROOT}.*[/\\](?=[^/\\]+\(\d+\): )")  # a file of a call stack; its folders may hold spaces
 _LIBRARY = re.compile(r".*[/\\](?:site-packages|dist-packages|lib[/\\]python[\d.]+)[/\\]")
 _HOME = re.compile(r"/(?:home|users)/[^/]+/?$", re.IGNORECASE)
+_SECRET = re.compile(r"\b([\w-]*(?:token|secret|passw(?:or)?d|api_?key|credential)[\w-]*\s*[=:]\s*)\S+", re.IGNORECASE)
 _ACCOUNT = re.compile(r"\b[\w.+-]+@[\w.-]+")
 
 
 @dataclass(frozen=True)
 class Hiding:
-    """What to take out of texts: the folders of paths, accounts (``user@host``), and words given by name.
+    """What to take out of texts: folders of paths, accounts (``user@host``), values of secrets, and given words.
 
     Inside a Python library the folders stay: they are the same everywhere, and tell what a line does.
     """
@@ -44,6 +45,8 @@ class Hiding:
         >>> Hiding()("epoch 1/10")
         'epoch 1/10'
         """
+        if "=" in text or ":" in text:
+            text = _SECRET.sub(rf"\1{HIDDEN}", text)
         if "@" in text:
             text = _ACCOUNT.sub(HIDDEN, text)
         if "/" in text or "\\" in text:
