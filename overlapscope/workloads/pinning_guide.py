@@ -234,7 +234,8 @@ def _make_concurrent(choices: Choices, sizes: Sizes, device: str) -> Program:
     pin = choices.way is Way.PINNED_AHEAD and device != "cpu"
     sources = host_tensors(sizes.large, sizes.large_mib * 2**18, pin=pin)
     others = host_tensors(sizes.large, sizes.large_mib * 2**18, pin=pin) if choices.load is Load.BUSY_ENGINE else []
-    matrix = torch.ones(sizes.width, sizes.width, device=device)
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(sizes.width, sizes.width, generator=generator).to(device)
     product = torch.zeros_like(matrix)
     arrived: list[torch.Tensor] = []
     side = copy_stream(CopyStream.SAME if choices.load is Load.ONE_STREAM else CopyStream.SIDE, device)
