@@ -70,7 +70,7 @@ def time(wall: dict[str, Any] | None) -> str:
 
 
 def gain(wall: dict[str, Any], mended: dict[str, Any]) -> str:
-    return f"{1 - mended['median_ms'] / wall['median_ms']:+.0%}".replace("+", "")
+    return f"{1 - mended['median_ms'] / wall['median_ms']:.0%}"
 
 
 def page(truth: dict[str, Any]) -> str:

@@ -30,6 +30,7 @@ TRUTH = json.loads((SAMPLES / "truth.json").read_text())
 WALLS: dict[str, dict[str, Any]] = TRUTH["unprofiled_wall"]
 ALL = [f"{workload.name}-{variant.name}" for workload in workloads() for variant in workload.variants]
 KINETO, NSYS = "json.gz", "sqlite.gz"
+WITH_NSYS = sorted(path.name.removesuffix(f".{NSYS}") for path in SAMPLES.glob(f"*.{NSYS}"))
 
 
 @cache
@@ -100,7 +101,7 @@ def test_the_recorded_pass_is_the_pass_that_was_timed(name: str) -> None:
     assert 0.8 * truth["min_ms"] <= recorded_ms <= 1.3 * truth["max_ms"] + calls_us / 1e3
 
 
-@pytest.mark.parametrize("name", sorted(path.name.removesuffix(f".{NSYS}") for path in SAMPLES.glob(f"*.{NSYS}")))
+@pytest.mark.parametrize("name", WITH_NSYS)
 def test_both_profilers_tell_the_same_story(name: str) -> None:
     assert sample(name, NSYS).metadata.device_name(0) == sample(name).metadata.device_name(0) == "NVIDIA H200"
     assert copied(name) == copied(name, NSYS)
@@ -111,7 +112,7 @@ def test_both_profilers_tell_the_same_story(name: str) -> None:
     assert [row[1:] for row in story[0]] == [row[1:] for row in story[1]]
 
 
-@pytest.mark.parametrize("name", sorted(path.name.removesuffix(f".{NSYS}") for path in SAMPLES.glob(f"*.{NSYS}")))
+@pytest.mark.parametrize("name", WITH_NSYS)
 def test_ranges_have_the_same_names_and_nesting_for_both_profilers(name: str) -> None:
     kineto, nsys = (sorted(nesting(sample(name, suffix))) for suffix in (KINETO, NSYS))
     assert any(name.partition("-")[0] in thread.splitlines() for thread in nsys)

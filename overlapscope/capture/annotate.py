@@ -140,10 +140,11 @@ def profiler_name(name: str) -> str:
 def _profiler_range(name: str) -> Any:
     """A profiler range that is not open yet; None without torch, and while another thread is importing it."""
     torch = sys.modules.get("torch")
+    if torch is None:
+        return None
     try:
-        return (
-            None if torch is None or torch.ops.profiler is None else torch.profiler.record_function(profiler_name(name))
-        )
+        _ = torch.ops.profiler  # what opening a range asks for
+        return torch.profiler.record_function(profiler_name(name))
     except AttributeError:
         return None
 

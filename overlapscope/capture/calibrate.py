@@ -1,7 +1,7 @@
 """What this machine's link and its profiler cost: measured in a fraction of a second, before a recording.
 
 The figures let an analysis say what a copy *would* take from pinned memory, and how much of a recorded
-time is the profiler's. Every figure is the median of `REPEATS` measurements.
+time is the profiler's. Every figure is a median.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 26)
 REPEATS = 3
 _BATCH_BYTES = 1 << 26  # copies of one measurement together, so that its two synchronisations weigh little
 _MOST_COPIES = 64
-_CALLS = 200
+_CALLS, _BATCHES = 20, 10  # between two synchronisations, and how often
 
 
 def link_speeds(device: int) -> list[dict[str, Any]]:
@@ -93,11 +93,11 @@ def _issue_ns(issue: Callable[[], object]) -> int:
     import torch
 
     times = []
-    for _ in range(_CALLS // 20):
+    for _ in range(_BATCHES):
         begin = time.perf_counter_ns()
-        for _ in range(20):
+        for _ in range(_CALLS):
             issue()
-        times.append((time.perf_counter_ns() - begin) // 20)
+        times.append((time.perf_counter_ns() - begin) // _CALLS)
         torch.cuda.synchronize()
     return int(statistics.median(times))
 

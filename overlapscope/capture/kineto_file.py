@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from overlapscope.errors import CaptureError, OutputError
+from overlapscope.writing import writing
 
 ABOUT_KEY = "overlapscope"
 """The top-level key of a trace under which a recording says how it was made."""
@@ -39,6 +38,7 @@ KEPT_KEYS = frozenset(
 )
 """Top-level keys of a trace that say nothing of who made it and where."""
 
+_GZIP_LEVEL = 6  # a program waits for it
 _HEADER_BYTES = 1 << 24
 _END_BYTES = 1 << 16
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -73,38 +73,45 @@ def save(export: Callable[[str], None], path: Path, *, must_have_gpu: bool) -> N
     """
     try:
         with tempfile.TemporaryDirectory(prefix=".recording-", dir=path.parent) as folder:
-            raw, ready = Path(folder) / "trace.json", Path(folder) / "ready"
+            raw = Path(folder) / "trace.json"
             export(str(raw))
-            gpu_seen = _pack(raw, ready, packed=path.suffix == ".gz")
-            if must_have_gpu and not gpu_seen:
-                raise CaptureError(
-                    "the profiler saw nothing of the GPU, so there is no trace: CUPTI serves one profiler at a time, "
-                    "and another one (Nsight, another torch.profiler, a monitoring agent) probably has it"
-                )
-            ready.replace(path)
+            _check_whole(raw)
+            with writing(path, _GZIP_LEVEL) as target:
+                gpu_seen = _copy(raw, target)
+                if must_have_gpu and not gpu_seen:
+                    raise CaptureError(
+                        "the profiler saw nothing of the GPU, so there is no trace: CUPTI serves one profiler at a "
+                        "time, and another one (Nsight, another torch.profiler, a monitoring agent) probably has it"
+                    )
     except OSError as error:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def _pack(raw: Path, ready: Path, *, packed: bool) -> bool:
+def _check_whole(raw: Path) -> None:
+    """Raise what the exporter does not say: that the disk is full, and its file cut, empty or not there."""
+    end = b""
+    if raw.exists():
+        with raw.open("rb") as file:
+            file.seek(max(0, raw.stat().st_size - _END_BYTES))
+            end = file.read().rstrip()
+    if not end.endswith(b"}"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _copy(raw: Path, target: IO[bytes]) -> bool:
     """Copy a trace without its own path and the keys of its header that are not kept; was a GPU in it?"""
-    if not raw.exists() or not raw.stat().st_size:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # what the exporter does not say
     with raw.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text, memoryview(text) as view:
         size = len(text)
-        if text[max(0, size - _END_BYTES) :].rstrip()[-1:] != b"}":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         events = _EVENTS_KEY.search(text, 0, _HEADER_BYTES)
         start = events.end() if events else 0
         name = _TRACE_NAME.search(text, max(start, size - _END_BYTES))
         end, rest = name.span() if name else (size, size)
-        with _opened(ready, packed=packed) as target:
-            target.write(_clean_header(text[:start]))
-            with view[start:end] as body, view[rest:] as trailer:
-                target.write(body)
-                target.write(b'"traceName": ""' if name else b"")
-                target.write(trailer)
-        del events, name
+        target.write(_clean_header(text[:start]))
+        with view[start:end] as body, view[rest:] as trailer:
+            target.write(body)
+            target.write(b'"traceName": ""' if name else b"")
+            target.write(trailer)
+        del events, name  # a match keeps the map from closing
         return _GPU_CALL.search(text) is not None
 
 
@@ -116,14 +123,3 @@ def _clean_header(text: bytes) -> bytes:
         return text
     kept = {key: value for key, value in header.items() if key in KEPT_KEYS}
     return json.dumps(kept | {"traceEvents": []}, indent=1).encode().rpartition(b"]")[0]
-
-
-@contextmanager
-def _opened(path: Path, *, packed: bool) -> Iterator[IO[bytes]]:
-    """Open for writing; no name and no time in a gzip header."""
-    with path.open("wb") as plain:
-        if not packed:
-            yield plain
-            return
-        with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0, compresslevel=6) as zipped:
-            yield cast("IO[bytes]", zipped)

@@ -107,7 +107,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self.path = Path(path)
         self._target = self.path.absolute()  # where it was meant, also when the block changes the folder
         self._process = os.getpid()
-        self._on_gpu = device != "cpu"
+        self._on_gpu = device.partition(":")[0] == "cuda"
         self._stacks = stacks
         self._calibrate = calibrate
         self._plan = _stretches(steps, warmup, unprofiled)
@@ -130,7 +130,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def check(self) -> None:
         """Raise now what would keep the block from being recorded: no GPU, no torch, no room for the file."""
         (require_cuda if self._on_gpu else require_torch)()
-        if self._on_gpu and outside_tool() is not None:
+        if self._tool is not None:
             return
         kineto_file.check_target(self._target)
 
@@ -140,10 +140,9 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self.check()
         self._process = os.getpid()
         self._entered = True
-        tool = outside_tool() if self._on_gpu else None
-        if tool is not None:
+        if self._tool is not None:
             warnings.warn(
-                f"{tool} is set: a profiler is around this program, and is shown what to record; "
+                f"{self._tool} is set: a profiler is around this program, and is shown what to record; "
                 f"{self.path} is not written",
                 stacklevel=2,
             )
@@ -185,6 +184,15 @@ class record:  # noqa: N801 - reads as a verb where it is used
             self.step()
 
     @property
+    def _tool(self) -> str | None:
+        """How a profiler around this program shows itself."""
+        return outside_tool() if self._on_gpu else None
+
+    @property
+    def _describes_gpu(self) -> bool:
+        return self._on_gpu and self._tool is None
+
+    @property
     def _elsewhere(self) -> bool:
         """Whether this is a process that was forked off: the recording is its parent's."""
         return os.getpid() != self._process
@@ -197,14 +205,14 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _choose_profiler(self) -> Profiler:
         warmup, steps = max(1, self._plan[-2].steps or 0), self._plan[-1].steps
-        if self._on_gpu and outside_tool() is not None:
+        if self._tool is not None:
             return OutsideProfiler(warmup)
         return TorchProfiler(self._target, warmup, steps, on_gpu=self._on_gpu, stacks=self._stacks)
 
     def _describe(self) -> dict[str, Any]:
         """What is known of the machine before anything runs on it."""
         about: dict[str, Any] = {"schema": SCHEMA, "versions": versions()}
-        if self._on_gpu and outside_tool() is None:
+        if self._describes_gpu:
             import torch
 
             if self._calibrate:
@@ -229,7 +237,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _warm_up(self) -> None:
         """Let the profiler see some calls of ours first; what they cost now is what it adds to each."""
-        if self._on_gpu and isinstance(self._profiler, TorchProfiler):
+        if self._describes_gpu:
             with suppress(RuntimeError):
                 self._about.get("issue", {})["profiled"] = calibrate.op_costs()
 

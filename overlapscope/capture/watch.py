@@ -96,13 +96,13 @@ def _nvtx_changes() -> Iterator[Change]:
         return
     ranges = nvtx.annotate
     enter, leave = ranges.__enter__, ranges.__exit__
-    mirrors = threading.local()
+    mirrors = _Mirrors()
 
     @functools.wraps(enter)
     def heard_enter(self: Any) -> Any:
         message, _color, domain, *_ = self.init_args
         if domain != DOMAIN:  # ours come with a profiler range
-            _stack(mirrors).append(_mirror(str(message)))
+            mirrors.open.append(_mirror(str(message)))
         return enter(self)
 
     @functools.wraps(leave)
@@ -110,8 +110,8 @@ def _nvtx_changes() -> Iterator[Change]:
         try:
             return leave(self, *failure)
         finally:
-            if self.init_args[2] != DOMAIN and _stack(mirrors):
-                _stack(mirrors).pop().__exit__(*failure)
+            if self.init_args[2] != DOMAIN and mirrors.open:
+                mirrors.open.pop().__exit__(*failure)
 
     def call(self: Any, function: Callable[..., Any]) -> Callable[..., Any]:
         message, *others = self.init_args
@@ -133,11 +133,11 @@ def _nvtx_changes() -> Iterator[Change]:
 def _push_and_pop(module: Any, push_name: str, pop_name: str) -> Iterator[Change]:
     """A module's two functions, with a profiler range beside each of theirs."""
     push, pop = getattr(module, push_name), getattr(module, pop_name)
-    mirrors = threading.local()
+    mirrors = _Mirrors()
 
     @functools.wraps(push)
     def heard_push(message: Any = None, *args: Any, **kwargs: Any) -> Any:
-        _stack(mirrors).append(_mirror(str(message)))
+        mirrors.open.append(_mirror(str(message)))
         return push(message, *args, **kwargs)
 
     @functools.wraps(pop)
@@ -145,11 +145,18 @@ def _push_and_pop(module: Any, push_name: str, pop_name: str) -> Iterator[Change
         try:
             return pop(*args, **kwargs)
         finally:
-            if _stack(mirrors):
-                _stack(mirrors).pop().__exit__(None, None, None)
+            if mirrors.open:
+                mirrors.open.pop().__exit__(None, None, None)
 
     yield module, push_name, heard_push
     yield module, pop_name, heard_pop
+
+
+class _Mirrors(threading.local):
+    """The profiler ranges that are open beside NVTX ranges on this thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.open: list[Any] = []
 
 
 def _mirror(name: str) -> Any:
@@ -158,13 +165,6 @@ def _mirror(name: str) -> Any:
     # Its __enter__ is watched, which is how NVTX ranges are heard.
     mirror: Any = torch.profiler.record_function(profiler_name(name))
     return mirror.__enter__()
-
-
-def _stack(mirrors: threading.local) -> list[Any]:
-    if not hasattr(mirrors, "open"):
-        mirrors.open = []
-    opened: list[Any] = mirrors.open
-    return opened
 
 
 @contextmanager

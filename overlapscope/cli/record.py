@@ -48,17 +48,18 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     recorded. The GPUs are looked up before the script runs: set CUDA_VISIBLE_DEVICES outside of it. Processes
     that it starts are not recorded.
     """
-    if device.partition(":")[0] not in {"cpu", "cuda"}:
-        raise typer.BadParameter(f"no device {device!r}: there are cuda and cpu", param_hint="--device")
-    recording = record(
-        target(output, script[0].rpartition(".")[2] if module else script[0], os.environ.get("RANK", "")),
-        steps=None if range_name is None else steps,
-        warmup=warmup,
-        unprofiled=unprofiled,
-        stacks=stacks,
-        device=device,
-        calibrate=calibrate,
-    )
+    try:
+        recording = record(
+            target(output, script[0].rpartition(".")[2] if module else script[0], os.environ.get("RANK", "")),
+            steps=None if range_name is None else steps,
+            warmup=warmup,
+            unprofiled=unprofiled,
+            stacks=stacks,
+            device=device,
+            calibrate=calibrate,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     times, process, status = Times(delay, duration), os.getpid(), 1
     try:
         if range_name is not None and times != Times():

@@ -12,7 +12,7 @@ from overlapscope.read.recording import device_facts, recording_of
 LOST_KEY = "overlapscopeLost"
 """How much of a scrubbed trace could not be read when it was scrubbed."""
 
-_VERSION_KEYS = (
+VERSION_KEYS = (
     "cuda_driver_version",
     "cuda_runtime_version",
     "cupti_version",
@@ -41,7 +41,7 @@ def metadata_of(
         rank=_integer(distributed.get("rank")),
         world_size=_integer(distributed.get("world_size")),
         devices=tuple(device for device in devices if device is not None),
-        versions=MappingProxyType({key: str(header[key]) for key in _VERSION_KEYS if key in header}),
+        versions=MappingProxyType({key: str(header[key]) for key in VERSION_KEYS if key in header}),
         thread_names=MappingProxyType(thread_names),
         recording=recording_of(about),
     )

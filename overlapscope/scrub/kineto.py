@@ -12,22 +12,16 @@ from typing import Any
 from overlapscope.errors import UnknownTraceFormat
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.chunks import BOUNDARY, Opening, cut, find_events
-from overlapscope.read.kineto_header import LOST_KEY
+from overlapscope.read.kineto_header import LOST_KEY, VERSION_KEYS
 from overlapscope.read.log import HealthLog
 from overlapscope.scrub.texts import Hiding
-from overlapscope.scrub.writing import writing
+from overlapscope.writing import writing
 
 _PLAIN_KEYS = {
     "schemaVersion",
     "displayTimeUnit",
     "baseTimeNanoseconds",
-    "cuda_driver_version",
-    "cuda_runtime_version",
-    "cupti_version",
-    "hip_driver_version",
-    "hip_runtime_version",
-    "roctracer_version",
-    "rocprofiler-sdk_version",
+    *VERSION_KEYS,
     "record_shapes",
     "with_stack",
     "with_modules",
@@ -228,26 +222,24 @@ class _Scrubber:
     def _header(self, header: dict[str, Any]) -> dict[str, Any]:
         kept: dict[str, Any] = {key: self._plain(header[key]) for key in _PLAIN_KEYS & header.keys()}
         for key, allowed in _NESTED_KEYS.items():
-            if isinstance(header.get(key), dict | list):
-                kept[key] = self._nested(header[key], allowed)
+            value = header.get(key)
+            if isinstance(value, dict) and allowed:
+                value = {name: entry for name, entry in value.items() if name in allowed}
+            if isinstance(value, dict | list):
+                kept[key] = self._nested(value, texts=isinstance(value, dict) and bool(allowed))
         self._count("header", header.keys() - kept.keys())
         return {key: kept[key] for key in header if key in kept}  # in the order of the file
 
-    def _nested(self, value: Any, allowed: set[str] | None = None) -> Any:
-        """Objects with the allowed keys; of those that may have any, those with numbers, names and objects."""
-        if isinstance(value, list):
-            return [self._nested(entry) for entry in value if not _is_text(entry)]
-        if not isinstance(value, dict):
-            return self._plain(value)
-        if allowed is not None:
-            return {key: self._nested_or_text(entry) for key, entry in value.items() if key in allowed}
-        return {key: self._nested(entry) for key, entry in value.items() if key == "name" or not _is_text(entry)}
-
-    def _nested_or_text(self, value: Any) -> Any:
+    def _nested(self, value: Any, *, texts: bool) -> Any:
+        """Objects and lists with their numbers and names; with their other ``texts`` too where those are known."""
         if isinstance(value, dict):
-            return {key: self._nested_or_text(entry) for key, entry in value.items()}
+            return {
+                key: self._nested(entry, texts=texts)
+                for key, entry in value.items()
+                if texts or key == "name" or not _is_text(entry)
+            }
         if isinstance(value, list):
-            return [self._nested_or_text(entry) for entry in value]
+            return [self._nested(entry, texts=texts) for entry in value if texts or not _is_text(entry)]
         return self._plain(value)
 
     def _count(self, what: str, names: Iterable[str]) -> None:

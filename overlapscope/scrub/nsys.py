@@ -13,7 +13,7 @@ from overlapscope.errors import OutputError, UnusableTrace
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.log import HealthLog
 from overlapscope.scrub.texts import Hiding
-from overlapscope.scrub.writing import writing
+from overlapscope.writing import writing
 
 _TABLES = {
     "StringIds",

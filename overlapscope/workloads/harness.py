@@ -32,7 +32,7 @@ class Program:
     """
 
     run: Callable[[], None]
-    result: Callable[[], object] = lambda: None
+    result: Callable[[], object]
     facts: Callable[[], dict[str, Any]] = dict
 
 
@@ -80,7 +80,11 @@ class Workload(Generic[ChoicesT, SizesT]):
         use_device(device)
         if choices is None or isinstance(choices, str):
             choices = self.variant(choices or self.variants[0].name).choices
-        return self.make(choices, sizes or (self.on_cpu if device == "cpu" else self.sizes), device)
+        return self.make(choices, sizes or self.usual_sizes(device), device)
+
+    def usual_sizes(self, device: str) -> SizesT:
+        """How much work a pass is made of where nothing else is asked for."""
+        return self.on_cpu if device == "cpu" else self.sizes
 
     def measure(
         self, choices: ChoicesT | str | None = None, device: str = "cuda", repeats: int = 9, sizes: SizesT | None = None
@@ -115,19 +119,25 @@ def measure(run: Callable[[], None], repeats: int = 9, warmup: int = 3) -> dict[
     Returns:
         ``median_ms``, ``min_ms``, ``max_ms`` of the wall time of ``repeats`` passes, and ``repeats``.
     """
+    return spread(walls_ns(run, repeats, warmup), "ms", 1e6) | {"repeats": repeats}
+
+
+def walls_ns(run: Callable[[], object], repeats: int, warmup: int) -> list[int]:
+    """The wall time of each of ``repeats`` calls, after some that do not count, in ns."""
     for _ in range(warmup):
         run()
     walls = []
     for _ in range(repeats):
         begin = time.perf_counter_ns()
         run()
-        walls.append((time.perf_counter_ns() - begin) / 1e6)
-    return {
-        "median_ms": round(statistics.median(walls), 3),
-        "min_ms": round(min(walls), 3),
-        "max_ms": round(max(walls), 3),
-        "repeats": repeats,
-    }
+        walls.append(time.perf_counter_ns() - begin)
+    return walls
+
+
+def spread(walls: Sequence[int], unit: str, unit_ns: float) -> dict[str, float]:
+    """``median_UNIT``, ``min_UNIT`` and ``max_UNIT``."""
+    figures = {"median": statistics.median(walls), "min": min(walls), "max": max(walls)}
+    return {f"{name}_{unit}": round(value / unit_ns, 3) for name, value in figures.items()}
 
 
 def main(workload: Workload[Any, Any], argv: Sequence[str] | None = None) -> None:
@@ -139,7 +149,7 @@ def main(workload: Workload[Any, Any], argv: Sequence[str] | None = None) -> Non
         return
     try:
         name, choices = _chosen(workload, options)
-        sizes = _changed(workload.on_cpu if options.device == "cpu" else workload.sizes, options)
+        sizes = _changed(workload.usual_sizes(options.device), options)
         recording = None
         if options.trace is not None:
             recording = record(options.trace, steps=1, device=options.device, stacks=options.stacks)

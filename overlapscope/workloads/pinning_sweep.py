@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from overlapscope.capture.machine import devices, versions
 from overlapscope.errors import OverlapscopeError
-from overlapscope.workloads.harness import positive, use_device
+from overlapscope.workloads.harness import positive, spread, use_device, walls_ns
 from overlapscope.workloads.pinning_guide import WORKLOAD, Choices, Load, Way, host_tensors, transfer
 from overlapscope.workloads.streams import finish
+
+if TYPE_CHECKING:
+    import torch
 
 SCHEMA = "overlapscope.transfers/1"
 _LARGEST_POWER = {"cpu": 20}  # bytes, as a power of two
@@ -56,25 +57,13 @@ def _transfers(device: str, repeats: int) -> Iterator[dict[str, Any]]:
     for power in range(10, _LARGEST_POWER.get(device, _USUAL_LARGEST) + 1, 2):
         for way in Way:
             (source,) = host_tensors(1, 2**power // 4, pin=way is Way.PINNED_AHEAD and device != "cpu")
-            walls = _walls_us(partial(transfer, source, way, device), device, repeats)
-            yield {
-                "way": str(way),
-                "size_bytes": 2**power,
-                "median_us": round(statistics.median(walls), 2),
-                "min_us": round(min(walls), 2),
-                "max_us": round(max(walls), 2),
-            }
+            walls = walls_ns(partial(_deliver, source, way, device), repeats, warmup=2)
+            yield {"way": str(way), "size_bytes": 2**power} | spread(walls, "us", 1e3)
 
 
-def _walls_us(send: Callable[[], object], device: str, repeats: int, warmup: int = 2) -> list[float]:
-    walls = []
-    for _ in range(warmup + repeats):
-        finish(device)
-        begin = time.perf_counter_ns()
-        send()
-        finish(device)
-        walls.append((time.perf_counter_ns() - begin) / 1e3)
-    return walls[warmup:]
+def _deliver(source: torch.Tensor, way: Way, device: str) -> None:
+    transfer(source, way, device)
+    finish(device)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

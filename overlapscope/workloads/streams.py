@@ -61,7 +61,7 @@ def keep_for(tensor: torch.Tensor, stream: torch.cuda.Stream | None) -> None:
 
 
 class Stopwatch:
-    """Sums the time between its begin and its end on the device's own clock; the host's where there is no GPU."""
+    """Times each stretch between its begin and end on the device's own clock; the host's where there is no GPU."""
 
     def __init__(self, device: str) -> None:
         self._on_gpu = device != "cpu"

@@ -1,4 +1,4 @@
-"""A scrubbed trace reaches its file whole or not at all."""
+"""A trace reaches its file whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from overlapscope.errors import OutputError
 
 
 @contextmanager
-def writing(target: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the name ``target`` when the block ends well; gzip when that ends in ``.gz``.
+def writing(target: Path, level: int = 9) -> Iterator[IO[bytes]]:
+    """A file that takes the name ``target`` when the block ends well.
 
-    There is no name and no time in a gzip header, so that the same content gives the same file.
+    It is gzip of this ``level`` when its name ends in ``.gz``. There is no name and no time in a gzip header, so that the same content gives the same file.
 
     Raises:
         OutputError: it cannot be written.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix=".scrub-", dir=target.parent) as folder:
+        with tempfile.TemporaryDirectory(prefix=".writing-", dir=target.parent) as folder:
             ready = Path(folder) / "ready"
             with ready.open("wb") as plain:
                 if target.suffix == ".gz":
-                    with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0, compresslevel=9) as zipped:
+                    with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0, compresslevel=level) as zipped:
                         yield cast("IO[bytes]", zipped)
                 else:
                     yield plain
