@@ -16,7 +16,8 @@ from overlapscope.errors import OutputError
 def writing(target: Path, level: int = 9) -> Iterator[IO[bytes]]:
     """A file that takes the name ``target`` when the block ends well.
 
-    It is gzip of this ``level`` when its name ends in ``.gz``. There is no name and no time in a gzip header, so that the same content gives the same file.
+    It is gzip of this ``level`` when its name ends in ``.gz``. There is no name and no time in a gzip header, so
+    that the same content gives the same file.
 
     Raises:
         OutputError: it cannot be written.
