@@ -16,14 +16,11 @@ import numpy as np
 
 from overlapscope.measure.devices import Activity, DeviceKey
 from overlapscope.measure.host import DEFAULT, HostConfig, held_from_ns
-from overlapscope.measure.spans import EMPTY, Spans, covered, intersect, merge, subtract, union
-from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.enums import SYNC_CALLS, ApiKind
+from overlapscope.measure.spans import Spans, subtract
+from overlapscope.measure.threads import Doing, Segments, over, thread_segments
+from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int64
 from overlapscope.model.tables import DeviceWork
 from overlapscope.model.trace import Trace
-
-_NOTHING_FOLLOWS = -2
-_ALLOCATIONS = (ApiKind.DEVICE_ALLOC, ApiKind.DEVICE_FREE, ApiKind.HOST_ALLOC, ApiKind.HOST_FREE)
 
 
 @dataclass(frozen=True)
@@ -36,6 +33,7 @@ class GapCauses:
         synchronising_ns: it was inside a stream, event or device synchronisation.
         allocating_ns: it was allocating or freeing memory.
         calling_ns: it was inside another call, or a call that only enqueued.
+        profiling_ns: it was inside the profiler.
         host_working_ns: it was running operators, Python or a named range: it launched late.
         host_absent_ns: nothing of that thread was recorded.
         queued_ns: the work had been issued; the device waited for an event, a stream, or the launch itself.
@@ -47,6 +45,7 @@ class GapCauses:
     synchronising_ns: int = 0
     allocating_ns: int = 0
     calling_ns: int = 0
+    profiling_ns: int = 0
     host_working_ns: int = 0
     host_absent_ns: int = 0
     queued_ns: int = 0
@@ -59,15 +58,37 @@ class GapCauses:
         return sum(getattr(self, entry.name) for entry in fields(self))
 
 
-@dataclass(frozen=True, eq=False)
-class _Thread:
-    """What one host thread was doing; the spans do not meet each other."""
+_SUMS = {
+    Doing.IN_COPY: "held_in_copy_ns",
+    Doing.IN_SYNC: "synchronising_ns",
+    Doing.ALLOCATING: "allocating_ns",
+    Doing.CALLING: "calling_ns",
+    Doing.PROFILING: "profiling_ns",
+    Doing.WORKING: "host_working_ns",
+    Doing.ABSENT: "host_absent_ns",
+}
 
-    in_copy: Spans
-    in_sync: Spans
-    in_allocation: Spans
-    in_other_call: Spans
-    working: Spans
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """Stretches without work, each with the work that came next.
+
+    ``followed`` says whether any did, ``stream`` and ``next_ns`` where and when. ``call`` is the call that issued it
+    (`NO_ID` where that is not known), ``issued_ns`` when that call was over, within the gap; without a call it is
+    the gap's end.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    followed: Bool
+    stream: Int64
+    next_ns: Int64
+    call: Int64
+    issued_ns: Int64
+
+    def take(self, rows: Int64 | Bool) -> Gaps:
+        """Some of them."""
+        return Gaps(*(getattr(self, entry.name)[rows] for entry in fields(self)))
 
 
 def idle_causes(trace: Trace, activity: Activity, config: HostConfig = DEFAULT) -> GapCauses:
@@ -87,91 +108,68 @@ def kernel_gap_causes(trace: Trace, activity: Activity, config: HostConfig = DEF
 
 
 def _causes(trace: Trace, key: DeviceKey, idle: Spans, tables: tuple[DeviceWork, ...], config: HostConfig) -> GapCauses:
-    if not len(idle):
-        return GapCauses()
-    call = _next_calls(key, idle, tables)
-    lengths = idle.end_ns - idle.start_ns
-    totals = {
-        "no_work_left_ns": int(lengths[call == _NOTHING_FOLLOWS].sum()),
-        "unknown_ns": int(lengths[call == NO_ID].sum()),
-    }
-    known = call >= 0
-    begin, end, call = idle.start_ns[known], idle.end_ns[known], call[known]
-    until = np.clip(trace.api_calls.end_ns[call], begin, end) if len(call) else begin
-    totals["queued_ns"] = int((end - until).sum())
-    process, thread = trace.api_calls.process[call], trace.api_calls.thread[call]
-    holding = held_from_ns(trace, config)
-    for owner in set(zip(process.tolist(), thread.tolist(), strict=True)):
-        mine = (process == owner[0]) & (thread == owner[1])
-        doing = _thread(trace, *owner, holding)
-        for name, length in _shares(begin[mine], until[mine], doing):
-            totals[name] = totals.get(name, 0) + length
-    return GapCauses(**totals)
-
-
-def _shares(begin: Int64, until: Int64, doing: _Thread) -> list[tuple[str, int]]:
-    parts = [
-        ("held_in_copy_ns", doing.in_copy),
-        ("synchronising_ns", doing.in_sync),
-        ("allocating_ns", doing.in_allocation),
-        ("calling_ns", doing.in_other_call),
-        ("host_working_ns", doing.working),
-    ]
-    lengths = [(name, int(covered(begin, until, spans).sum())) for name, spans in parts]
-    rest = int((until - begin).sum()) - sum(length for _, length in lengths)
-    return [*lengths, ("host_absent_ns", rest)]
-
-
-def _next_calls(key: DeviceKey, idle: Spans, tables: tuple[DeviceWork, ...]) -> Int64:
-    """Row of the call that issued the first work at or after the end of each gap.
-
-    `NO_ID` where the trace does not know it, `_NOTHING_FOLLOWS` after the device's last work.
-    """
-    starts, calls = [], []
-    for table in tables:
-        mine = key.rows(table) & (table.end_ns > table.start_ns)
-        starts.append(table.start_ns[mine])
-        calls.append(table.call[mine].astype(np.int64))
-    start, call = np.concatenate(starts), np.concatenate(calls)
-    order = np.argsort(start, kind="stable")
-    position = np.searchsorted(start[order], idle.end_ns)
-    if not len(order):
-        return np.full(len(idle), _NOTHING_FOLLOWS, np.int64)
-    return np.where(position < len(order), call[order[np.minimum(position, len(order) - 1)]], _NOTHING_FOLLOWS)
-
-
-def _thread(trace: Trace, process: int, thread: int, holding: Int64) -> _Thread:
-    calls = trace.api_calls
-    mine = (calls.process == process) & (calls.thread == thread) & (calls.parent == NO_ID)
-    copying = mine & (calls.kind == ApiKind.COPY)
-    in_copy = union(holding[copying], calls.end_ns[copying])
-    in_sync = _calls_of(trace, mine & np.isin(calls.kind, SYNC_CALLS))
-    in_allocation = _calls_of(trace, mine & np.isin(calls.kind, _ALLOCATIONS))
-    others = mine & ~np.isin(calls.kind, (*SYNC_CALLS, *_ALLOCATIONS))
-    behind_copy = _behind_copies(trace, others, process, thread, holding)
-    in_copy = merge(in_copy, behind_copy)
-    in_other_call = subtract(_calls_of(trace, others), in_copy)
-    in_calls = merge(in_copy, in_sync, in_allocation, in_other_call)
-    working = EMPTY
-    for table in (trace.cpu_ops, trace.frames, trace.ranges):
-        here = (table.process == process) & (table.thread == thread)
-        working = merge(working, union(table.start_ns[here], table.end_ns[here]))
-    return _Thread(
-        in_copy,
-        subtract(in_sync, in_copy),
-        subtract(in_allocation, merge(in_copy, in_sync)),
-        subtract(in_other_call, merge(in_sync, in_allocation)),
-        subtract(working, in_calls),
+    gaps = find_gaps(trace, key, idle, tables)
+    lengths = gaps.end_ns - gaps.start_ns
+    joined = gaps.call != NO_ID
+    _, pieces = late_host(trace, gaps, config)
+    durations = pieces.end_ns - pieces.start_ns
+    return GapCauses(
+        no_work_left_ns=int(lengths[~gaps.followed].sum()),
+        unknown_ns=int(lengths[gaps.followed & ~joined].sum()),
+        queued_ns=int((gaps.end_ns - gaps.issued_ns)[joined].sum()),
+        **{name: int(durations[pieces.doing == doing].sum()) for doing, name in _SUMS.items()},
     )
 
 
-def _calls_of(trace: Trace, rows: Bool) -> Spans:
-    return union(trace.api_calls.start_ns[rows], trace.api_calls.end_ns[rows])
+def find_gaps(trace: Trace, key: DeviceKey, idle: Spans, tables: tuple[DeviceWork, ...]) -> Gaps:
+    """The stretches of ``idle``, each with the first work of ``tables`` on the device at or after its end."""
+    start, stream, calls = _work(key, tables)
+    position = np.searchsorted(start, idle.end_ns)
+    followed = position < len(start)
+    place = np.where(followed, position, len(start))
+    call = np.append(calls, NO_ID)[place]
+    done = np.append(trace.api_calls.end_ns, 0)[call]
+    return Gaps(
+        start_ns=idle.start_ns,
+        end_ns=idle.end_ns,
+        followed=followed,
+        stream=np.append(stream, NO_ID)[place],
+        next_ns=np.append(start, NO_TIME)[place],
+        call=call,
+        issued_ns=np.where(call == NO_ID, idle.end_ns, np.clip(done, idle.start_ns, idle.end_ns)),
+    )
 
 
-def _behind_copies(trace: Trace, others: Bool, process: int, thread: int, holding: Int64) -> Spans:
-    """Held time of calls under a copy call of another thread: the driver lets one of them in at a time."""
-    calls = trace.api_calls
-    elsewhere = (calls.process == process) & (calls.thread != thread) & (calls.kind == ApiKind.COPY)
-    held = union(holding[others], calls.end_ns[others])
-    return intersect(held, union(holding[elsewhere], calls.end_ns[elsewhere]))
+def late_host(trace: Trace, gaps: Gaps, config: HostConfig = DEFAULT) -> tuple[Int64, Segments]:
+    """What each issuing thread was doing until it had issued the work after a gap, with the index of that gap."""
+    calls, joined = trace.api_calls, np.flatnonzero(gaps.call != NO_ID)
+    process, thread = calls.process[gaps.call[joined]], calls.thread[gaps.call[joined]]
+    holding = held_from_ns(trace, config)
+    found = [(np.empty(0, np.int64), _absent(np.empty(0, np.int64), np.empty(0, np.int64)))]
+    for owner in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
+        mine = joined[(process == owner[0]) & (thread == owner[1])]
+        doing = thread_segments(trace, *owner, holding)
+        begin, until = gaps.start_ns[mine], gaps.issued_ns[mine]
+        late = begin < until
+        which, pieces = over(doing, _absent(begin[late], until[late])).within(begin, until)
+        found.append((mine[which], pieces))
+    which = np.concatenate([index for index, _ in found])
+    columns = ("start_ns", "end_ns", "doing", "call")
+    return which, Segments(*(np.concatenate([getattr(part, name) for _, part in found]) for name in columns))
+
+
+def _absent(begin_ns: Int64, until_ns: Int64) -> Segments:
+    """Stretches of which nothing is known yet."""
+    count = len(begin_ns)
+    return Segments(begin_ns, until_ns, np.full(count, Doing.ABSENT, np.int8), np.full(count, NO_ID, np.int64))
+
+
+def _work(key: DeviceKey, tables: tuple[DeviceWork, ...]) -> tuple[Int64, Int64, Int64]:
+    """Start, stream and call of all work of a device that takes time, in the order of its start."""
+    some = [table.take(key.rows(table) & (table.end_ns > table.start_ns)) for table in tables]
+    start, stream, call = (
+        np.concatenate([getattr(table, name).astype(np.int64) for table in some])
+        for name in ("start_ns", "stream", "call")
+    )
+    order = np.argsort(start, kind="stable")
+    return start[order], stream[order], call[order]

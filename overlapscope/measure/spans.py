@@ -78,15 +78,23 @@ def profile(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
 
 def intersect(one: Spans, other: Spans) -> Spans:
     """The time in both."""
-    first = np.searchsorted(other.end_ns, one.start_ns, "right")
-    count = np.maximum(np.searchsorted(other.start_ns, one.end_ns, "left") - first, 0)
-    # Every pair that meets: a row of one, repeated, beside a run of rows of the other.
-    mine = np.repeat(np.arange(len(one)), count)
-    run = np.arange(len(mine)) - np.repeat(np.cumsum(count) - count, count)
-    theirs = first[mine] + run
+    mine, theirs = meeting(one.start_ns, one.end_ns, other.start_ns, other.end_ns)
     return Spans(
         np.maximum(one.start_ns[mine], other.start_ns[theirs]), np.minimum(one.end_ns[mine], other.end_ns[theirs])
     )
+
+
+def meeting(begin_ns: Int64, until_ns: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
+    """Every pair of an interval [begin, until) and a segment [start, end) that share time, as their indices.
+
+    Intervals may come in any order and overlap; segments are sorted and disjoint.
+    """
+    first = np.searchsorted(end_ns, begin_ns, "right")
+    count = np.maximum(np.searchsorted(start_ns, until_ns, "left") - first, 0)
+    # Every pair that meets: an interval, repeated, beside a run of segments.
+    mine = np.repeat(np.arange(len(begin_ns)), count)
+    run = np.arange(len(mine)) - np.repeat(np.cumsum(count) - count, count)
+    return mine, first[mine] + run
 
 
 def subtract(one: Spans, other: Spans) -> Spans:

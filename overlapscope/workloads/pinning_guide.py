@@ -85,6 +85,7 @@ VARIANTS = (
         "each with non_blocking=True, one wait at the end",
         "coalesced",
     ),
+    Variant("list-pin-then-to", Choices(Load.LIST, Way.PIN_THEN_TO), "each pinned in the loop", "coalesced"),
     Variant("list-pinned-ahead", Choices(Load.LIST, Way.PINNED_AHEAD), "each pinned before the loop"),
     Variant(
         "tensordict-to",
@@ -93,10 +94,19 @@ VARIANTS = (
         "coalesced",
     ),
     Variant(
+        "tensordict-to-non-blocking",
+        Choices(Load.TENSORDICT, Way.TO_NON_BLOCKING),
+        "TensorDict.to(device, non_blocking=True): one wait at the end",
+        "coalesced",
+    ),
+    Variant(
         "tensordict-pin-then-to",
         Choices(Load.TENSORDICT, Way.PIN_THEN_TO),
         "TensorDict.to(device, non_blocking_pin=True): pins one after the other",
         "coalesced",
+    ),
+    Variant(
+        "tensordict-pinned-ahead", Choices(Load.TENSORDICT, Way.PINNED_AHEAD), "its tensors pinned before the loop"
     ),
     Variant(
         "coalesced",
@@ -228,12 +238,19 @@ _SENDERS: dict[Load, Callable[[list[Any], Way, str], Sender]] = {
 
 
 def _make_concurrent(choices: Choices, sizes: Sizes, device: str) -> Program:
-    """Copies beside matrix products, with one of the three requirements broken, or none."""
+    """Copies beside matrix products, with one of the three requirements broken, or none.
+
+    Other copies run beside both: towards the host, where they have an engine of their own, or with ours.
+    """
     import torch
 
     pin = choices.way is Way.PINNED_AHEAD and device != "cpu"
     sources = host_tensors(sizes.large, sizes.large_mib * 2**18, pin=pin)
-    others = host_tensors(sizes.large, sizes.large_mib * 2**18, pin=pin) if choices.load is Load.BUSY_ENGINE else []
+    theirs = host_tensors(sizes.large, sizes.large_mib * 2**18, pin=device != "cpu")
+    places = [torch.empty_like(tensor, device=device) for tensor in theirs]
+    moves = (
+        [*zip(places, theirs, strict=True)] if choices.load is Load.BUSY_ENGINE else [*zip(theirs, places, strict=True)]
+    )
     generator = torch.Generator().manual_seed(0)
     matrix = torch.randn(sizes.width, sizes.width, generator=generator).to(device)
     product = torch.zeros_like(matrix)
@@ -244,14 +261,14 @@ def _make_concurrent(choices: Choices, sizes: Sizes, device: str) -> Program:
     def one_pass() -> None:
         with annotate("pinning_guide"):
             with annotate("other copies", color="red"), on(other):
-                in_the_way = [tensor.to(device, non_blocking=True) for tensor in others]
+                for target, source in moves:
+                    target.copy_(source, non_blocking=True)
             with annotate("send", color="orange"), on(side):
                 arrived[:] = [tensor.to(device, non_blocking=True) for tensor in sources]
             with annotate("matmul", color="green"):
                 for _ in range(sizes.matmuls):
                     torch.mm(matrix, matrix, out=product)
             finish(device)
-            del in_the_way
 
     return Program(one_pass, result=lambda: [*arrived, product])
 
