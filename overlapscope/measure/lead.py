@@ -1,0 +1,121 @@
+"""Which call cost a thread its lead over the device.
+
+A host that runs ahead of the device hides its own work: the device has something queued. A call that holds the
+thread takes that lead away, and the launches after it come late although the host, at the moment of lateness, is only
+doing its usual work. Without the call all that follows would have come earlier by the time it held, so late time
+after it is laid to it, newest call first, until that time is used up; what remains late is the host's own.
+
+A call that waited for the device leaves no lead, whatever was before it: the time that a pageable copy or an allocation
+held before it is out of account then. Waits before it stay in account: they are gone only if all of them are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from overlapscope.measure.host import DEFAULT, HostConfig, held_from_ns
+from overlapscope.measure.issue import first_copy_of
+from overlapscope.measure.threads import ALLOCATIONS, Doing, Segments
+from overlapscope.measure.windows import Window
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction
+from overlapscope.model.trace import Trace
+
+_DIRECT = (Doing.IN_COPY, Doing.IN_SYNC, Doing.ALLOCATING)
+_Part = tuple[int, int, int, int]  # index of the segment, start, end, row of the call
+
+
+def lost_lead(
+    trace: Trace, window: Window, late: Segments, thread: Int64, config: HostConfig = DEFAULT
+) -> tuple[Int64, Segments, Int64]:
+    """Find for each late stretch the call that cost its thread the lead.
+
+    Args:
+        trace: the trace.
+        window: only calls that reach into it are held to account.
+        late: what the launching thread was doing while the device waited, in any order.
+        thread: for each stretch, a call of the thread concerned.
+        config: what counts as held.
+
+    Returns:
+        Indices into ``late``, parts of those stretches (a stretch is cut where the time that a call held is used
+        up), and for each part the row of the call, `NO_ID` where there is none.
+    """
+    parts: list[_Part] = []
+    calls = trace.api_calls
+    held_from = held_from_ns(trace, config)
+    counts = window.touches(calls.process, calls.start_ns, calls.end_ns)
+    owner = np.stack([calls.process[thread], calls.thread[thread]])
+    for process, number in sorted(set(zip(*owner.tolist(), strict=True))):
+        mine = np.flatnonzero((owner[0] == process) & (owner[1] == number))
+        on_thread = (calls.process == process) & (calls.thread == number) & (calls.parent == NO_ID)
+        holds = np.flatnonzero((on_thread & counts & _holds(trace, held_from)) | _foreign(calls.end_ns, late, mine))
+        parts.extend(_matched(trace, late, mine, holds, held_from))
+    columns = np.array(parts, np.int64).reshape(-1, 4).T
+    which, start, end, root = columns
+    return which, Segments(start, end, late.doing[which], late.call[which]), root
+
+
+def _holds(trace: Trace, held_from: Int64) -> Bool:
+    """Calls that hold their thread and could be done without: copies, synchronisations, allocations."""
+    calls = trace.api_calls
+    return (held_from < calls.end_ns) & np.isin(calls.kind, (ApiKind.COPY, *SYNC_CALLS, *ALLOCATIONS))
+
+
+def _foreign(like: Int64, late: Segments, mine: Int64) -> Bool:
+    """Copy calls of other threads under which this thread's calls were held."""
+    result = np.zeros(len(like), np.bool_)
+    result[late.call[mine][late.doing[mine] == Doing.IN_COPY]] = True
+    return result
+
+
+def _matched(trace: Trace, late: Segments, mine: Int64, holds: Int64, held_from: Int64) -> Iterator[_Part]:
+    """Go through a thread's holding calls and late stretches in time: calls give credit, stretches use it up."""
+    calls = trace.api_calls
+    waits = _waits_for_device(trace, holds)
+    spent = np.bincount(
+        late.call[mine][_direct(late, mine)], (late.end_ns - late.start_ns)[mine][_direct(late, mine)], len(calls)
+    ).astype(np.int64)
+    moments = np.concatenate([calls.end_ns[holds], late.start_ns[mine]])
+    order = np.lexsort((np.arange(len(moments)), moments))  # a call that ends where a stretch begins is before it
+    credit: list[list[int]] = []  # [row of the call, ns left, whether it waited]
+    for index in order.tolist():
+        if index < len(holds):
+            row, wait = int(holds[index]), int(waits[index])
+            if wait:
+                credit = [entry for entry in credit if entry[2]]
+            credit.append([row, int(calls.end_ns[row] - held_from[row] - spent[row]), wait])
+            continue
+        piece = int(mine[index - len(holds)])
+        if late.doing[piece] in _DIRECT:
+            yield piece, int(late.start_ns[piece]), int(late.end_ns[piece]), int(late.call[piece])
+        else:
+            yield from _paid(piece, int(late.start_ns[piece]), int(late.end_ns[piece]), credit)
+
+
+def _direct(late: Segments, mine: Int64) -> Bool:
+    return np.isin(late.doing[mine], _DIRECT)
+
+
+def _paid(piece: int, start: int, end: int, credit: list[list[int]]) -> Iterator[_Part]:
+    """Lay a stretch to the newest calls with credit, and what is left of it to none."""
+    while start < end and credit:
+        row, left, _ = credit[-1]
+        if left <= 0:
+            credit.pop()
+            continue
+        part = min(left, end - start)
+        yield piece, start, start + part, row
+        credit[-1][1] -= part
+        start += part
+    if start < end:
+        yield piece, start, end, NO_ID
+
+
+def _waits_for_device(trace: Trace, holds: Int64) -> Bool:
+    """Whether a holding call waited for work before it: a synchronisation, or a copy towards the host."""
+    copy = first_copy_of(trace)[holds]
+    down: Bool = np.append(trace.copies.direction, Direction.UNKNOWN)[copy] == Direction.DTOH
+    return down | np.isin(trace.api_calls.kind[holds], SYNC_CALLS)
