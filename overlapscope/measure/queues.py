@@ -210,9 +210,9 @@ def _ended_just_before(trace: Trace, key: DeviceKey, gaps: Gaps, latency: int) -
 def _same_graph(trace: Trace, call: Int64, copy: Int64) -> Bool:
     """Whether one graph launch issued both: then the copy is before the work in the graph."""
     kinds = np.append(trace.api_calls.kind, ApiKind.OTHER)
-    issued: Bool = np.append(trace.copies.call, NO_ID)[copy] == call
-    in_graph: Bool = kinds[call] == ApiKind.GRAPH_LAUNCH
-    return issued & (copy != NO_ID) & in_graph
+    same: Bool = (np.append(trace.copies.call, NO_ID)[copy] == call) & (copy != NO_ID)
+    same &= kinds[call] == ApiKind.GRAPH_LAUNCH
+    return same
 
 
 def _synchronises(trace: Trace, key: DeviceKey, stream: Int64, copy: Int64) -> Bool:
