@@ -43,6 +43,7 @@ notebooks: $(VENV)/.test
 docs: $(BIN)/overlapscope
 	$(BIN)/python docs/make_columns.py
 	$(BIN)/python docs/make_workloads.py
+	$(BIN)/python docs/make_rules.py
 
 check: test lint types contracts doctest notebooks
 

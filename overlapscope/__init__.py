@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from overlapscope.capture.annotate import annotate
     from overlapscope.capture.recorder import record
+    from overlapscope.diagnosis.engine import diagnose
+    from overlapscope.diagnosis.finding import Diagnosis
     from overlapscope.errors import OverlapscopeError
     from overlapscope.measure.definitions import their_overlap
     from overlapscope.measure.windows import Window
@@ -29,11 +31,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Audit": "overlapscope.report.data",
+    "Diagnosis": "overlapscope.diagnosis.finding",
     "OverlapscopeError": "overlapscope.errors",
     "Trace": "overlapscope.model.trace",
     "Window": "overlapscope.measure.windows",
     "annotate": "overlapscope.capture.annotate",
     "audit": "overlapscope.report.content",
+    "diagnose": "overlapscope.diagnosis.engine",
     "draw_timeline": "overlapscope.plot.timeline",
     "open_trace": "overlapscope.read.opening",
     "record": "overlapscope.capture.recorder",
@@ -43,11 +47,13 @@ _HOMES = {
 
 __all__ = [
     "Audit",
+    "Diagnosis",
     "OverlapscopeError",
     "Trace",
     "Window",
     "annotate",
     "audit",
+    "diagnose",
     "draw_timeline",
     "open_trace",
     "record",

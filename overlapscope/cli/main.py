@@ -10,6 +10,7 @@ from overlapscope import __version__
 from overlapscope.cli import record
 from overlapscope.cli.audit import audit_command
 from overlapscope.cli.demo import demo_command
+from overlapscope.cli.explain import explain_command
 from overlapscope.cli.scrub import scrub_command
 from overlapscope.cli.transfers import transfers_command
 from overlapscope.cli.workloads import workloads_command
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command("audit")(audit_command)
 app.command("record", context_settings=record.SETTINGS)(record.record_command)
 app.command("scrub")(scrub_command)
+app.command("explain")(explain_command)
 app.command("demo")(demo_command)
 app.command("transfers")(transfers_command)
 app.command("workloads")(workloads_command)

@@ -73,26 +73,33 @@ def _foreign(like: Int64, late: Segments, mine: Int64) -> Bool:
 
 def _matched(trace: Trace, late: Segments, mine: Int64, holds: Int64, held_from: Int64) -> Iterator[_Part]:
     """Go through a thread's holding calls and late stretches in time: calls give credit, stretches use it up."""
-    calls = trace.api_calls
-    waits = _waits_for_device(trace, holds)
-    spent = np.bincount(
-        late.call[mine][_direct(late, mine)], (late.end_ns - late.start_ns)[mine][_direct(late, mine)], len(calls)
-    ).astype(np.int64)
-    moments = np.concatenate([calls.end_ns[holds], late.start_ns[mine]])
-    order = np.lexsort((np.arange(len(moments)), moments))  # a call that ends where a stretch begins is before it
+    ends = trace.api_calls.end_ns[holds]
+    left = (ends - held_from[holds] - _spent_inside(trace, late, mine)[holds]).tolist()
+    waits = _waits_for_device(trace, holds).tolist()
+    columns = (late.start_ns[mine], late.end_ns[mine], late.call[mine], _direct(late, mine))
+    starts, stops, calls, direct = (column.tolist() for column in columns)
+    indices, rows = mine.tolist(), holds.tolist()
     credit: list[list[int]] = []  # [row of the call, ns left, whether it waited]
-    for index in order.tolist():
-        if index < len(holds):
-            row, wait = int(holds[index]), int(waits[index])
-            if wait:
+    # A call that ends where a stretch begins is before it.
+    for event in np.argsort(np.concatenate([ends, late.start_ns[mine]]), kind="stable").tolist():
+        if event < len(rows):
+            if waits[event]:
                 credit = [entry for entry in credit if entry[2]]
-            credit.append([row, int(calls.end_ns[row] - held_from[row] - spent[row]), wait])
+            credit.append([rows[event], left[event], waits[event]])
             continue
-        piece = int(mine[index - len(holds)])
-        if late.doing[piece] in _DIRECT:
-            yield piece, int(late.start_ns[piece]), int(late.end_ns[piece]), int(late.call[piece])
+        piece = event - len(rows)
+        if direct[piece]:
+            yield indices[piece], starts[piece], stops[piece], calls[piece]
         else:
-            yield from _paid(piece, int(late.start_ns[piece]), int(late.end_ns[piece]), credit)
+            yield from _paid(indices[piece], starts[piece], stops[piece], credit)
+
+
+def _spent_inside(trace: Trace, late: Segments, mine: Int64) -> Int64:
+    """For each call, how long the device waited while the thread was inside it."""
+    direct = mine[_direct(late, mine)]
+    spent = np.zeros(len(trace.api_calls), np.int64)
+    np.add.at(spent, late.call[direct], late.end_ns[direct] - late.start_ns[direct])
+    return spent
 
 
 def _direct(late: Segments, mine: Int64) -> Bool:

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
+from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.diagnosis.engine import diagnose_window
 from overlapscope.measure.copies import CopyFacts, copy_facts, held_by_calls
 from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys
 from overlapscope.measure.gaps import idle_causes, kernel_gap_causes
@@ -38,6 +41,7 @@ class AuditConfig:
     longest_ranges: int = 50
     host: HostConfig = DEFAULT
     staging: StagingConfig = StagingConfig()
+    diagnosis: DiagnosisConfig = DIAGNOSIS
 
 
 def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditConfig()) -> Audit:  # noqa: A002
@@ -67,6 +71,7 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
         ranges=figures_by_range(trace, _ranges_within(trace.ranges, window), config.longest_ranges),
         costly=_costly(trace, facts, window, config.costly_copies),
         counts=counts,
+        diagnosis=diagnose_window(trace, window, config.diagnosis),
         verdict=verdict(
             trace,
             window,

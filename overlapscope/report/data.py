@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.measure.devices import Activity, DeviceKey, device_keys
 from overlapscope.measure.gaps import GapCauses
 from overlapscope.measure.groups import CopyGroup
@@ -141,6 +142,7 @@ class Audit:
     ranges: tuple[RangeFigures, ...]
     costly: tuple[CostlyCopy, ...]
     counts: dict[str, int]
+    diagnosis: Diagnosis
     verdict: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,6 +161,7 @@ class Audit:
             "ranges": [asdict(entry) for entry in self.ranges],
             "costly_copies": [asdict(copy) for copy in self.costly],
             "counts": self.counts,
+            "findings": [finding.to_dict() for finding in self.diagnosis.findings],
             "verdict": self.verdict,
         }
 

@@ -12,6 +12,7 @@ from overlapscope.measure.host import HostBlocking
 from overlapscope.model.health import Severity
 from overlapscope.model.recording import Recording
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit
+from overlapscope.report.findings import findings
 from overlapscope.words import safe, share, size, time
 
 Cells = dict[str, str]
@@ -45,7 +46,13 @@ def _parts(audit: Audit, *, wide: bool) -> list[RenderableType]:
         ("Calls that held their thread", _blocking_cells(audit.host_blocking)),
     ]
     shown = [_table(title, rows, hidden) for title, rows in tables if rows]
-    return [_heading(audit), Padding(Text(audit.verdict, style="bold"), (1, 0)), *shown, *_health(audit)]
+    return [
+        _heading(audit),
+        Padding(Text(audit.verdict, style="bold"), (1, 0)),
+        *findings(audit.diagnosis),
+        *shown,
+        *_health(audit),
+    ]
 
 
 def _heading(audit: Audit) -> Text:

@@ -1,0 +1,65 @@
+"""Every rule, listed. Codes are never reused."""
+
+from __future__ import annotations
+
+from overlapscope.diagnosis.rule import Rule
+from overlapscope.diagnosis.rules import (
+    ovl000_cannot_tell,
+    ovl001_pageable_copy,
+    ovl002_one_stream,
+    ovl003_default_stream,
+    ovl004_host_synchronises,
+    ovl005_host_reads_value,
+    ovl006_no_prefetch_distance,
+    ovl007_engine_busy,
+    ovl008_host_late,
+    ovl009_allocation,
+    ovl010_many_small_copies,
+    ovl011_nothing_to_hide_behind,
+    ovl012_launches_wait,
+    ovl013_slow_link,
+    ovl014_unsafe_read,
+    ovl015_device_full,
+    ovl016_exposed_collective,
+)
+
+RULES: tuple[Rule, ...] = tuple(
+    module.RULE
+    for module in (
+        ovl000_cannot_tell,
+        ovl001_pageable_copy,
+        ovl002_one_stream,
+        ovl003_default_stream,
+        ovl004_host_synchronises,
+        ovl005_host_reads_value,
+        ovl006_no_prefetch_distance,
+        ovl007_engine_busy,
+        ovl008_host_late,
+        ovl009_allocation,
+        ovl010_many_small_copies,
+        ovl011_nothing_to_hide_behind,
+        ovl012_launches_wait,
+        ovl013_slow_link,
+        ovl014_unsafe_read,
+        ovl015_device_full,
+        ovl016_exposed_collective,
+    )
+)
+"""In the order of their codes."""
+
+_PRECEDENCE = ("000", "012", "010", "005", "001", "013", "009", "004", "003", "002", "006", "007", "011", "008")
+"""Which rule has a stretch that several claim. What makes gaps doubtful goes first, then what explains a whole run of
+calls, then causes by how specific they are; a late host is what is left."""
+
+
+def rule(code: str) -> Rule:
+    """The rule of a code, in any case.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return {entry.code: entry for entry in RULES}[code.upper()]
+
+
+CLAIMING: tuple[Rule, ...] = tuple(rule(f"OVL{number}") for number in _PRECEDENCE)
+"""Rules about lost stretches, in the order in which they may claim one."""

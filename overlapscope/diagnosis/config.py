@@ -1,0 +1,53 @@
+"""What counts as a finding, and as a sign of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overlapscope.measure.losses import LossConfig
+
+
+@dataclass(frozen=True)
+class DiagnosisConfig:
+    """Thresholds, each with its reason.
+
+    ``worth_saying``: share of the time that counts (a range, or from a device's first work to its last) below which
+    lost time is noise; profilers lengthen a run by 1 to 10 %.
+    ``start_ns``: host time up to the first launch of a window that is put down to its beginning: Python under
+    a profiler that records stacks took up to 0.5 ms to get to its first launch.
+    ``hidable_share``: where kernels could cover less than this share of what copies cost, there is nothing to hide
+    behind; what is to be gained is then below a tenth of the loss.
+    ``read_share``: a copy to the host whose transfer takes less than this share of the time it held the host
+    was waited for, not transferred; a faster transfer cannot win most of that.
+    ``burst_least``: how many copies in a row, with no launch between, are many. Below it coalescing saves little
+    more than 100 us: issuing a copy takes 5 to 10 us.
+    ``burst_share``: copies in a row are small when carrying them out takes less than this share of their time.
+    ``slow_factor``: a pinned copy is slow when it takes this many times what its link is known to need;
+    both directions at once, and sharing a switch, cost less than that.
+    ``slow_least_bytes``: smaller copies do not reach the bandwidth of their link (pinned copies of 1 MiB reach 48 of
+    55 GB/s on an H200).
+    ``link_share``: share of a PCIe link's raw bandwidth that pinned copies reach: 52 to 57 of 63 GB/s on generation 5,
+    24 to 26 of 32 on generation 4, 12 of 16 on generation 3.
+    ``blocking_share``: where more than this share of the launches return after their kernel has ended, launches wait.
+    ``went_on_ns``: host time after an asynchronous copy to the host, without a call, from which on the host
+    did something else than to wait: Python between two calls takes 10 to 60 us under a profiler.
+    ``waiting_share``: share of the kernel time for which kernels of another stream have to be queued
+    before the lack of concurrency is mentioned.
+    """
+
+    worth_saying: float = 0.05
+    start_ns: int = 500_000
+    hidable_share: float = 0.1
+    read_share: float = 0.5
+    burst_least: int = 16
+    burst_share: float = 0.5
+    slow_factor: float = 2.0
+    slow_least_bytes: int = 2**20
+    link_share: float = 0.75
+    blocking_share: float = 0.5
+    went_on_ns: int = 200_000
+    waiting_share: float = 0.2
+    losses: LossConfig = LossConfig()
+
+
+DEFAULT = DiagnosisConfig()

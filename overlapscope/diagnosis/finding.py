@@ -1,0 +1,164 @@
+"""What a diagnosis consists of: plain, frozen data, and its JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from overlapscope.measure.devices import DeviceKey
+from overlapscope.measure.losses import Losses
+from overlapscope.measure.windows import Window
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.trace import Trace
+from overlapscope.words import share, time
+
+
+class Severity(StrEnum):
+    """How much it matters: wrong results, a share of the window (20 %, 5 %), or good to know."""
+
+    HAZARD = "hazard"
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+    INFO = "info"
+
+
+class Confidence(StrEnum):
+    """How sure the reason is: recorded in the trace, inferred from it, or one of several that fit."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the program: None where the trace does not say.
+
+    ``range`` is the path of the annotations around the call, outermost first, ``source`` the innermost line of the
+    user's own (``file(line): function``), ``op`` the framework's operator, ``api`` the CUDA call.
+    """
+
+    range: str | None
+    source: str | None
+    op: str | None
+    api: str | None
+    process: int | None
+    thread: int | None
+    device: int | None
+    stream: int | None
+
+
+@dataclass(frozen=True)
+class Share:
+    """A place and the device time lost there, in ns."""
+
+    where: Place
+    lost_ns: int
+
+
+Number = int | float | str | bool | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason for lost device time, with everything that speaks for it.
+
+    Attributes:
+        code: of the rule, such as ``OVL001``.
+        name: of the pattern.
+        severity: how much it matters.
+        confidence: how sure it is.
+        doubt: what would raise the confidence; empty where it is high.
+        rank: 1 for the finding to look at first.
+        copies: rows of ``trace.copies`` concerned.
+        calls: rows of ``trace.api_calls`` concerned.
+        where: the place at which most was lost.
+        places: all of them, the costliest first (at most ten).
+        evidence: numbers by name, with their unit in the name.
+        message: the same as a sentence.
+        fix: what to change, as code for PyTorch.
+        change: the change that would mend it, for a prediction; None where no change of the program would.
+        lost_ns: device time lost.
+        held_ns: host time that the calls held.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    confidence: Confidence
+    doubt: str
+    rank: int
+    copies: tuple[int, ...]
+    calls: tuple[int, ...]
+    where: Place
+    places: tuple[Share, ...]
+    evidence: Mapping[str, Number]
+    message: str
+    fix: str
+    change: str | None
+    lost_ns: int
+    held_ns: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as JSON-ready data: an entry of ``findings``."""
+        plain = asdict(self) | {"severity": str(self.severity), "confidence": str(self.confidence)}
+        return plain | {"copies": list(self.copies), "calls": list(self.calls), "evidence": dict(self.evidence)}
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceDiagnosis:
+    """One device: its lost stretches, and for each the number of its rule in ``codes``."""
+
+    key: DeviceKey
+    losses: Losses
+    reason: Int64
+    codes: tuple[str, ...]
+
+    def lost_ns(self, code: str) -> int:
+        """Device time lost for one reason."""
+        return int(self.losses.duration_ns[self.reason == self.codes.index(code)].sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Why copies of a trace were not hidden, over a window.
+
+    ``findings`` are ranked: hazards first, then by lost device time. ``copy_reasons`` gives for each row of
+    ``trace.copies`` the code of what it cost most by, None where it cost nothing. ``noise_ns`` is the lost time
+    below which nothing is said of a reason.
+    """
+
+    trace: Trace
+    window: Window
+    devices: tuple[DeviceDiagnosis, ...]
+    findings: tuple[Finding, ...]
+    copy_reasons: tuple[str | None, ...]
+    hidden_ns: int
+    copying_ns: int
+    noise_ns: int
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing was found that is worth saying."""
+        return not self.findings
+
+    @property
+    def summary(self) -> str:
+        """One sentence: the first finding, or that there is none."""
+        if self.findings:
+            return f"{self.findings[0].code} {self.findings[0].message}"
+        if not self.devices:
+            return "No work of a GPU: nothing to diagnose."
+        hidden = f"copies {share(self.hidden_ns, self.copying_ns)} hidden" if self.copying_ns else "no copies"
+        return f"{hidden[0].upper()}{hidden[1:]}; nothing to gain above {time(self.noise_ns)}."
+
+    def __repr__(self) -> str:
+        return f"<Diagnosis: {self.summary}>"
+
+
+def known(value: Any) -> int | None:
+    """A number of a column, or None where the trace does not say."""
+    return None if int(value) == NO_ID else int(value)

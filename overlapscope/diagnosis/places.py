@@ -1,0 +1,93 @@
+"""Where in the program a call was made, as far as the trace shows."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from overlapscope.diagnosis.finding import Place, Share, known
+from overlapscope.measure.places import innermost
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.tables import HostWork
+from overlapscope.model.trace import Trace
+
+_MOST = 10
+_LINE = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$")
+_NOT_THE_USER_S = re.compile(
+    r"(^|/)(site-packages|dist-packages|lib/python[\d.]+|torch|overlapscope/capture|contextlib\.py|threading\.py)(/|$)|^<"
+)
+
+
+def shares(trace: Trace, calls: Int64, lost_ns: Int64, streams: Int64, device: int) -> tuple[Share, ...]:
+    """Add up lost time by place, the costliest first.
+
+    Args:
+        trace: the trace.
+        calls: for each lost stretch the row of the call that stands for it, `NO_ID` where there is none.
+        lost_ns: its length.
+        streams: the stream concerned, `NO_ID` where there is none.
+        device: the device that lost it.
+    """
+    pairs, member = np.unique(np.stack([calls, streams]), axis=1, return_inverse=True)
+    totals = np.bincount(member.reshape(-1), lost_ns, pairs.shape[1]).astype(np.int64)
+    found: dict[Place, int] = {}
+    for place, total in zip(_places(trace, pairs[0], pairs[1], device), totals.tolist(), strict=True):
+        found[place] = found.get(place, 0) + total
+    ranked = sorted(found.items(), key=lambda entry: -entry[1])
+    return tuple(Share(place, total) for place, total in ranked[:_MOST])
+
+
+def _places(trace: Trace, calls: Int64, streams: Int64, device: int) -> list[Place]:
+    table = trace.api_calls
+    process, thread = np.append(table.process, NO_ID)[calls], np.append(table.thread, NO_ID)[calls]
+    moment = np.append(table.start_ns, 0)[calls]
+    ranges = innermost(trace.ranges, process, thread, moment)
+    ops = innermost(trace.cpu_ops, process, thread, moment)
+    names = np.append(table.name_id, NO_ID)[calls]
+    sources = _sources(trace, process, thread, moment)
+    return [
+        Place(
+            range=_path(trace, int(ranges[index])) if calls[index] != NO_ID else None,
+            source=sources[index] if calls[index] != NO_ID else None,
+            op=_name(trace, trace.cpu_ops, int(ops[index])) if calls[index] != NO_ID else None,
+            api=trace.names[int(names[index])] or None,
+            process=known(process[index]),
+            thread=known(thread[index]),
+            device=None if device == NO_ID else device,
+            stream=known(streams[index]),
+        )
+        for index in range(len(calls))
+    ]
+
+
+def _name(trace: Trace, table: HostWork, row: int) -> str | None:
+    return trace.names[int(table.name_id[row])] if row != NO_ID else None
+
+
+def _path(trace: Trace, row: int) -> str | None:
+    """Names of the ranges around a range, outermost first."""
+    if row == NO_ID:
+        return None
+    ranges = trace.ranges
+    around = (ranges.process == ranges.process[row]) & (ranges.thread == ranges.thread[row])
+    around &= (ranges.start_ns <= ranges.start_ns[row]) & (ranges.end_ns >= ranges.end_ns[row])
+    rows = np.flatnonzero(around)
+    order = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
+    names = ranges.names.decode(ranges.name_id[order])
+    return " / ".join(name for name, before in zip(names, [None, *names], strict=False) if name != before)
+
+
+def _sources(trace: Trace, process: Int64, thread: Int64, moment: Int64) -> list[str | None]:
+    """The innermost line of the user's own around each moment."""
+    frames = trace.frames
+    numbers = np.unique(frames.name_id)
+    own = [number for number in numbers.tolist() if _is_user_s(trace.names[number])]
+    rows = np.flatnonzero(np.isin(frames.name_id, own))
+    found = innermost(frames.take(rows), process, thread, moment)
+    return [None if row == NO_ID else trace.names[int(frames.name_id[rows[row]])] for row in found.tolist()]
+
+
+def _is_user_s(name: str) -> bool:
+    match = _LINE.match(name)
+    return match is not None and not _NOT_THE_USER_S.search(match["file"])

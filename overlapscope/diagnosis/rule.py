@@ -1,0 +1,101 @@
+"""What a rule is, and how its page is laid out."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.finding import Confidence, Number
+from overlapscope.model.columns import Bool, Int64
+
+HEADINGS = (
+    "What happens",
+    "How it shows in a trace",
+    "Fix",
+    "What the saving assumes",
+    "When this misleads",
+    "Sources",
+)
+"""Every page has these, in this order."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a rule says of the stretches that are its own.
+
+    ``hazard`` marks wrong results, ``aside`` what is good to know and costs nothing. ``copies``, ``calls`` and
+    ``lost_ns`` are for rules that are not about lost stretches; the others get them from these.
+    """
+
+    message: str
+    evidence: Mapping[str, Number]
+    confidence: Confidence = Confidence.HIGH
+    doubt: str = ""
+    hazard: bool = False
+    aside: bool = False
+    copies: Int64 | None = None
+    calls: Int64 | None = None
+    lost_ns: int | None = None
+
+
+def no_claim(case: Case) -> Bool:
+    """The claim of a rule that is not about lost stretches."""
+    return case.nothing
+
+
+def no_view(case: Case) -> Said | None:
+    """The view of a rule that is about lost stretches only."""
+    del case
+    return None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One pattern.
+
+    Attributes:
+        code: never reused.
+        name: the pattern, not the remedy.
+        page: its documentation: a title, and the sections of `HEADINGS`.
+        fix: code for PyTorch that mends it.
+        change: the change of a replay that mends it.
+        claims: which lost stretches of a case are its own, if no rule before it has them.
+        describe: what to say of them (rows of the losses).
+        view: what to say of a case as a whole; None for nothing.
+        least: share of the window from which on it is said; None for the usual one.
+    """
+
+    code: str
+    name: str
+    page: str
+    fix: str
+    change: str | None = None
+    claims: Callable[[Case], Bool] = no_claim
+    describe: Callable[[Case, Int64], Said] | None = None
+    view: Callable[[Case], Said | None] = no_view
+    least: float | None = None
+    sections: Mapping[str, str] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take the page apart."""
+        object.__setattr__(self, "page", inspect.cleandoc(self.page))
+        parts = re.split(r"^## (.+)$", self.page, flags=re.MULTILINE)
+        texts = (text.strip() for text in parts[2::2])
+        object.__setattr__(self, "sections", dict(zip(parts[1::2], texts, strict=True)))
+
+    @property
+    def title(self) -> str:
+        """The first line of its page."""
+        return self.page.splitlines()[0].rstrip(".")
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    >>> counted(1, "copy", "copies"), counted(1200, "copy", "copies")
+    ('1 copy', '1,200 copies')
+    """
+    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"

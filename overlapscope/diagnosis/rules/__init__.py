@@ -1,0 +1,1 @@
+"""One rule per file. Its docstring is its page in the documentation, and what ``overlapscope explain`` prints."""

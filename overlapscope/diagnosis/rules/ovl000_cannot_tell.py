@@ -1,0 +1,104 @@
+"""The trace does not say why.
+
+## What happens
+Device time was lost, and the fact that would tell why is not in the file. No reason is guessed.
+
+## How it shows in a trace
+- The call that issued the next work is missing: its correlation id is absent or joins nothing, or the profile began
+  after the call (a clipped window).
+- Issued work waits, a copy ends just before it starts, and a stream was made to wait in between, but synchronisation
+  events were not recorded.
+- A copy call holds its thread and the file has no memory kinds (ROCm does not record them), so that pageable memory
+  is only one of the possible reasons.
+- CUDA graphs were traced as a whole: what ran inside them is not in the file.
+- Device times are of another clock than the host's.
+
+## Fix
+Record again, with what is missing:
+
+```python
+# before
+with torch.profiler.profile() as p: ...
+# after: synchronisation events, a warm-up, everything on one clock
+with overlapscope.record("trace.json.gz", steps=3) as recording:
+    for batch in loader:
+        train(batch)
+        recording.step()
+```
+
+With Nsight Systems: `nsys profile -t cuda,nvtx --cuda-graph-trace=node`, and export with a version that is not older.
+
+## What the saving assumes
+Nothing: no saving is given.
+
+## When this misleads
+The time is lost all the same; a reason below the noise may be hidden in it.
+
+## Sources
+Kineto's `_ExperimentalConfig(enable_cuda_sync_events=True)` adds synchronisation events (PyTorch, torch/profiler).
+Nsight Systems User Guide, option `--cuda-graph-trace`.
+"""
+
+from __future__ import annotations
+
+from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.finding import Confidence
+from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.measure.losses import Cause
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.words import time
+
+_UNTRUSTWORTHY = {
+    "whole-graph-trace": "CUDA graphs were traced whole (record with --cuda-graph-trace=node)",
+    "far-from-host": "device times are of another clock than the host's",
+    "device-work-lost": "the profiler lost the GPU's records",
+    "copies-not-recorded": "copies were not recorded, only their calls",
+}
+
+
+def untrustworthy(case: Case) -> Bool:
+    """Every stretch, where what ran on the device is not in the file or not at its time."""
+    return ~case.nothing if missing_work(case) else case.nothing
+
+
+def missing_work(case: Case) -> list[str]:
+    """What makes gaps on the device doubtful."""
+    return [text for code, text in _UNTRUSTWORTHY.items() if case.trace.health.has(code)]
+
+
+def describe(case: Case, rows: Int64) -> Said:
+    """Name the missing facts, and how long nothing can be said for each."""
+    untold = case.losses.take(rows)
+    by_cause = {
+        "unjoined_ns": int(untold.duration_ns[untold.cause == Cause.UNKNOWN].sum()),
+        "queued_ns": int(untold.duration_ns[untold.cause == Cause.QUEUED].sum()),
+        "unknown_memory_ns": int(untold.duration_ns[(untold.cause != Cause.UNKNOWN) & (untold.copy >= 0)].sum()),
+    }
+    reasons = missing_work(case) or _reasons(case, by_cause)
+    message = f"For {time(case.lost_ns(rows))} the trace does not say what the device waited for: {'; '.join(reasons)}."
+    evidence = dict(by_cause) | {"missing": "; ".join(reasons)}
+    return Said(message, evidence, Confidence.LOW, "record again with what is missing")
+
+
+def _reasons(case: Case, by_cause: dict[str, int]) -> list[str]:
+    health = case.trace.health
+    reasons = []
+    if by_cause["unjoined_ns"]:
+        reasons.append("work has no call that issued it (clipped, or its correlation is missing)")
+    if by_cause["queued_ns"] and health.has("syncs-not-recorded"):
+        reasons.append("synchronisation events were not recorded (enable_cuda_sync_events=True)")
+    elif by_cause["queued_ns"]:
+        reasons.append("work was queued behind nothing that was recorded")
+    if by_cause["unknown_memory_ns"] and health.has("unknown-memory-kind"):
+        reasons.append("memory kinds were not recorded, so pageable cannot be told from pinned")
+    return reasons or ["no recorded fact fits"]
+
+
+RULE = Rule(
+    code="OVL000",
+    name="cannot-tell",
+    page=__doc__,
+    fix='with overlapscope.record("trace.json.gz", steps=3) as recording: ...  # records what is missing',
+    claims=untrustworthy,
+    describe=describe,
+)

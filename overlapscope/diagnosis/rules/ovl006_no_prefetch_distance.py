@@ -1,0 +1,84 @@
+"""Kernels wait for a copy that was issued too late.
+
+## What happens
+The copy is pinned, asynchronous and on a stream of its own, but it is issued right before the kernels that an event
+makes wait for it. Nothing else is queued meanwhile, so the copy runs alone.
+
+## How it shows in a trace
+The kernel had been launched, its stream waits for an event of the copy's stream, and it starts when the copy ends.
+
+## Fix
+```python
+# before
+for batch in loader:
+    with torch.cuda.stream(side):
+        data = batch.to(device, non_blocking=True)
+    torch.cuda.current_stream().wait_stream(side)
+    step(data)
+# after: one step ahead
+following = fetch(loader)                                  # on the side stream
+while following is not None:
+    torch.cuda.current_stream().wait_stream(side)
+    data, following = following, fetch(loader)             # the next copy runs beside this step
+    step(data)
+```
+
+Where the side stream first waits for the compute stream (`side.wait_stream(...)` before the copy), that wait keeps
+the copy behind the kernels before it: it is needed only where their memory is reused, and two buffers make it
+unneeded.
+
+## What the saving assumes
+The data can be fetched one step earlier, and there is memory for it. What can be hidden is at most a step's kernels.
+
+## When this misleads
+A trace does not show which kernel reads the copied tensor. If what the event guards is not read until later, moving
+the wait down is enough. The first copy of a window has nothing before it to hide behind.
+
+## Sources
+CUDA C++ Programming Guide, "Events". `torch.cuda.Stream.wait_stream` (PyTorch). The prefetcher of NVIDIA Apex's
+ImageNet example shows the pattern.
+"""
+
+from __future__ import annotations
+
+from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.finding import Confidence
+from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.measure.losses import Cause
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.words import size, time
+
+
+def claims(case: Case) -> Bool:
+    """Queued behind a copy by an event."""
+    return case.of_cause(Cause.BEHIND_EVENT)
+
+
+def describe(case: Case, rows: Int64) -> Said:
+    """How long kernels waited, and how sure the event's stream is."""
+    copies = case.copies_of(rows)
+    message = (
+        f"Kernels waited {time(case.lost_ns(rows))} at an event for {counted(len(copies), 'copy', 'copies')} "
+        f"({size(case.size_bytes(copies))}) issued shortly before: no prefetch distance."
+    )
+    inferred = bool(case.losses.inferred[rows].any()) or case.trace.health.has("inferred-waits")
+    evidence = {
+        "copies": len(copies),
+        "size_bytes": case.size_bytes(copies),
+        "waited_ns": case.lost_ns(rows),
+        "kernel_time_without_copies_ns": case.uncovered_kernel_ns,
+        "event_inferred": inferred,
+    }
+    doubt = "an Nsight Systems trace, which records what each event waits for" if inferred else ""
+    return Said(message, evidence, Confidence.MEDIUM if inferred else Confidence.HIGH, doubt)
+
+
+RULE = Rule(
+    code="OVL006",
+    name="no-prefetch-distance",
+    page=__doc__,
+    fix="data, following = following, fetch(loader)  # on the side stream, before this step computes",
+    change="prefetch=1",
+    claims=claims,
+    describe=describe,
+)

@@ -1,0 +1,88 @@
+"""Many small copies in a row.
+
+## What happens
+Each copy costs the host a call and some Python, 5 to 20 us together, and the device a start, however few bytes it
+moves. Hundreds of small tensors, sent one by one, take as long as their calls.
+
+## How it shows in a trace
+A thread issues copy after copy, with no launch between; the device carries them out in a fraction of that time.
+
+## Fix
+```python
+# before
+data = [tensor.to(device, non_blocking=True) for tensor in tensors]
+# after: one pinned buffer, one copy, views
+sizes = [tensor.numel() for tensor in tensors]
+torch.cat([tensor.flatten() for tensor in tensors], out=pinned)
+data = [view.view_as(t) for view, t in zip(pinned.to(device, non_blocking=True).split(sizes), tensors)]
+```
+
+`TensorDict.to` and loaders that collate into one tensor do the same.
+
+## What the saving assumes
+The tensors are of one type and can be gathered; gathering costs a copy on the host.
+
+## When this misleads
+If the small copies run beside long kernels nothing is lost, and nothing is reported.
+
+## Sources
+PyTorch tutorial on `pin_memory` and `non_blocking`, section on `TensorDict`. Measured on an H200: 600 tensors of 64
+KiB, pinned, took 4.1 ms one by one, their bytes alone 0.7 ms.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.measure.losses import Cause
+from overlapscope.measure.queues import LINK
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.words import size, time
+
+
+def claims(case: Case) -> Bool:
+    """Within a run of small copies."""
+    return case.burst & ~case.of_cause(Cause.UNKNOWN)
+
+
+def copies_in(case: Case, rows: Int64) -> Int64:
+    """The copies over a link that were issued in some stretches."""
+    copies, calls = case.trace.copies, case.trace.api_calls
+    link = np.isin(copies.direction, LINK) & case.activity.key.rows(copies) & (copies.call >= 0)
+    issued = np.append(calls.start_ns, 0)[copies.call]
+    first, last = case.losses.start_ns[rows].min(), case.losses.end_ns[rows].max()
+    found: Int64 = np.flatnonzero(link & case.burst.any() & (issued >= first) & (issued < last))
+    return found
+
+
+def describe(case: Case, rows: Int64) -> Said:
+    """Their number and size, and what of the time was copying."""
+    copies = copies_in(case, rows)
+    calls = np.unique(case.trace.copies.call[copies]).astype(np.int64)
+    sizes = case.trace.copies.size_bytes[copies]
+    total = int(case.facts.total_ns[copies].sum())
+    median = int(np.median(sizes)) if len(sizes) else 0
+    what = f"{counted(len(copies), 'small copy', 'small copies')} in a row ({size(median)} each at the median)"
+    message = f"{what}: the device waited {time(case.lost_ns(rows))}, of which copying took {time(total)}."
+    evidence = {
+        "copies": len(copies),
+        "median_size_bytes": median,
+        "size_bytes": case.size_bytes(copies),
+        "copying_ns": total,
+        "in_calls_ns": int(case.trace.api_calls.duration_ns[calls].sum()),
+    }
+    return Said(message, evidence, copies=copies, calls=calls)
+
+
+RULE = Rule(
+    code="OVL010",
+    name="many-small-copies",
+    page=__doc__,
+    fix="torch.cat([t.flatten() for t in tensors], out=pinned)  # one buffer, one copy, then views\n"
+    "views = pinned.to(device, non_blocking=True).split(sizes)",
+    change="coalesce",
+    claims=claims,
+    describe=describe,
+)

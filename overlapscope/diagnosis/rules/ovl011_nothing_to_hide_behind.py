@@ -1,0 +1,77 @@
+"""There is no kernel time to hide the copies behind.
+
+## What happens
+Copies run at the speed of the link, and next to no kernel time is there that could run beside them: an upload before
+the work begins, results that come down after it has ended, or a loop that moves far more than it computes. Reordering
+cannot win more than the kernels that there are.
+
+## How it shows in a trace
+Copies with no kernel beside them and none that could be: no work follows, or the kernels that follow take a small
+fraction of the copies' time.
+
+## Fix
+Move fewer bytes, or less often; or find something to do meanwhile.
+
+```python
+# before
+model.load_state_dict(torch.load(path)); model.to(device)   # then the first batch
+# after: the first layers compute while the rest is uploaded, bytes in a smaller type
+for layer in model.layers:
+    with torch.cuda.stream(side): layer.to(device, dtype=torch.bfloat16, non_blocking=True)
+    uploaded.append(side.record_event())
+for layer, event in zip(model.layers, uploaded):
+    torch.cuda.current_stream().wait_event(event); x = layer(x)
+```
+
+Keep on the device what is needed again; recompute what is cheap; compress.
+
+## What the saving assumes
+Nothing: what could be hidden is given in the evidence, and it is little.
+
+## When this misleads
+A window that holds the upload only does not show the work that could be moved beside it.
+
+## Sources
+Follows from the times themselves: the sum of what overlaps cannot be shorter than the longer part.
+"""
+
+from __future__ import annotations
+
+from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.measure.losses import Cause
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.words import size, time
+
+
+def claims(case: Case) -> Bool:
+    """A copy runs, and no other work is to come."""
+    return case.of_cause(Cause.COPYING)
+
+
+def describe(case: Case, rows: Int64) -> Said:
+    """What was copied, and how much kernel time there is."""
+    copies = case.copies_of(rows)
+    kernels = case.uncovered_kernel_ns
+    what = f"{counted(len(copies), 'copy', 'copies')} ({size(case.size_bytes(copies))})"
+    message = (
+        f"{what} took {time(case.lost_ns(rows))} with next to nothing to hide behind: "
+        f"{time(kernels)} of kernels had no copy beside them."
+    )
+    evidence = {
+        "copies": len(copies),
+        "size_bytes": case.size_bytes(copies),
+        "copying_ns": int(case.copying_ns[rows].sum()),
+        "kernel_time_without_copies_ns": kernels,
+    }
+    return Said(message, evidence)
+
+
+RULE = Rule(
+    code="OVL011",
+    name="nothing-to-hide-behind",
+    page=__doc__,
+    fix="# fewer bytes (smaller types, keep data on the device), or other work while the link is busy",
+    claims=claims,
+    describe=describe,
+)

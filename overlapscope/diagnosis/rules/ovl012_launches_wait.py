@@ -1,0 +1,86 @@
+"""Launches are forced to wait.
+
+## What happens
+With `CUDA_LAUNCH_BLOCKING=1` every launch returns after its kernel has ended. The host never runs ahead, nothing is
+queued, and copies overlap with kernels only by accident. A profiler's own work (flushing its buffers) stops the
+launching thread in the same way.
+
+## How it shows in a trace
+Most launch calls end after their kernel has ended; or the profiler recorded time of its own on the launching thread.
+
+## Fix
+```sh
+# before
+CUDA_LAUNCH_BLOCKING=1 python train.py
+# after
+python train.py
+```
+
+It is set for debugging and then forgotten: in shell profiles, job scripts, `os.environ`. Profile again without it,
+and without other tools that wait after each launch (compute-sanitizer, anomaly detection).
+
+## What the saving assumes
+None is given: the trace does not show how the program runs without it.
+
+## When this misleads
+`CUDA_DEVICE_MAX_CONNECTIONS=1` makes streams wait for each other without any call that waits; a trace does not show
+that, and it is needed by some tensor-parallel programs.
+
+## Sources
+CUDA C++ Programming Guide, "Environment variables": `CUDA_LAUNCH_BLOCKING`, `CUDA_DEVICE_MAX_CONNECTIONS`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.diagnosis.case import LATE, Case
+from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.measure.losses import Cause
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.words import share, time
+
+
+def claims(case: Case) -> Bool:
+    """Time in the profiler, and all of a late host's where launches wait for their kernels."""
+    profiling = case.of_cause(Cause.PROFILING)
+    if not _blocked(case)[0]:
+        return profiling
+    return profiling | case.of_cause(*LATE, Cause.LAUNCHING)
+
+
+def _blocked(case: Case) -> tuple[bool, int, int]:
+    """Whether launches wait, how many of them, and of how many.
+
+    Only kernels count that take longer than a launch: others are over before it returns anyway.
+    """
+    kernels, calls = case.trace.kernels, case.trace.api_calls
+    mine = case.activity.key.rows(kernels) & (kernels.call >= 0) & (kernels.graph_node < 0)
+    mine &= kernels.duration_ns > case.config.losses.host.most_enqueue_ns
+    inside = case.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
+    call, rows = kernels.call[mine & inside], np.flatnonzero(mine & inside)
+    around = (calls.start_ns[call] <= kernels.start_ns[rows]) & (calls.end_ns[call] >= kernels.end_ns[rows])
+    late = int(around.sum())
+    return late > case.config.blocking_share * len(rows), late, len(rows)
+
+
+def describe(case: Case, rows: Int64) -> Said:
+    """How many launches waited, and what the profiler took."""
+    blocked, late, total = _blocked(case)
+    profiling = int(case.losses.duration_ns[rows][np.isin(case.cause[rows], Cause.PROFILING)].sum())
+    what = f"{share(late, total)} of the launches returned only after their kernel had ended (CUDA_LAUNCH_BLOCKING=1?)"
+    message = f"{what}: the device waited {time(case.lost_ns(rows))} for the host, which never ran ahead."
+    if not blocked:
+        message = f"The profiler held the launching thread: the device waited {time(profiling)} for it."
+    return Said(message, {"launches_waited": late, "launches": total, "profiling_ns": profiling})
+
+
+RULE = Rule(
+    code="OVL012",
+    name="launches-wait",
+    page=__doc__,
+    fix="unset CUDA_LAUNCH_BLOCKING  # and profile again",
+    claims=claims,
+    describe=describe,
+    least=0.01,  # the setting serialises everything, whatever share of this window it happens to cost
+)

@@ -1,0 +1,119 @@
+"""Copies are slower than their link should be.
+
+## What happens
+Pinned copies reach a known share of the link's bandwidth. If they do not, something is in the way: fewer lanes or an
+older generation than the slot has, memory on the other socket, a switch shared with other devices, traffic of other
+processes, kernels that read host memory themselves.
+
+## How it shows in a trace
+A pinned copy of more than a megabyte takes a multiple of what the trace's own faster copies, its calibration or the
+link's generation and width let expect for its size.
+
+## Fix
+```sh
+# before: an unbound process
+python train.py
+# after: look at the link under load, bind the process to the GPU's socket
+nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv
+nvidia-smi topo -m
+numactl --cpunodebind=0 --membind=0 python train.py
+```
+
+## What the saving assumes
+The copies can reach the speed that was expected of them.
+
+## When this misleads
+Both directions at once slow each other a little on some links. Links save power when idle, so their generation has to
+be read under load.
+
+## Sources
+Pinned copies in public measurements: 12 GB/s on PCIe 3 x16, 24 to 26 on PCIe 4 x16, 52 to 57 on PCIe 5 x16. Raw
+bandwidth per lane: PCI-SIG.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.diagnosis.case import BEHIND, Case
+from overlapscope.diagnosis.finding import Confidence
+from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.measure.losses import Cause
+from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
+from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.words import time
+
+_LANE_GB_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+_ENOUGH = 4  # copies, of which the fastest quarter then is at least one
+_BEST = 0.75  # quantile
+
+
+def claims(case: Case) -> Bool:
+    """Waiting for a slow pinned copy."""
+    waiting = case.of_cause(*BEHIND, Cause.COPYING) | (case.of_cause(Cause.IN_SYNC) & ~case.read)
+    slow: Bool = np.append(_slow(case), False)[case.copy]
+    waiting &= case.copy != NO_ID
+    return waiting & slow
+
+
+def _slow(case: Case) -> Bool:
+    rates, expected = case.facts.bandwidth_gb_s, expected_gb_s(case)
+    with np.errstate(invalid="ignore"):
+        slow: Bool = rates * case.config.slow_factor < expected
+    return slow
+
+
+def expected_gb_s(case: Case) -> Float64:
+    """For each copy, the bandwidth that its link is known to reach; NaN where nothing is known."""
+    copies = case.trace.copies
+    result = np.full(len(copies), np.nan)
+    here = case.activity.key.rows(copies) & (case.facts.host_kind == MemoryKind.PINNED)
+    for direction in (Direction.HTOD, Direction.DTOH):
+        mine = here & (copies.direction == direction) & (copies.size_bytes >= case.config.slow_least_bytes)
+        result[mine] = np.fmax.reduce([np.nan, *_known(case, mine, direction)])
+    return result
+
+
+def _known(case: Case, mine: Bool, direction: Direction) -> list[float]:
+    """What the trace's faster copies, its calibration and the link let expect."""
+    rates = case.facts.bandwidth_gb_s[mine]
+    own = [float(np.nanquantile(rates, _BEST))] if len(rates) >= _ENOUGH else []
+    recording = case.trace.metadata.recording
+    measured = [
+        entry.size_bytes / entry.copy_ns
+        for entry in (recording.copies if recording is not None else ())
+        if entry.direction == direction.label and entry.host_memory == "pinned" and entry.copy_ns
+    ]
+    links = [
+        _LANE_GB_S.get(device.pcie_generation or 0, 0.0) * (device.pcie_width or 0) * case.config.link_share
+        for device in case.trace.metadata.devices
+        if device.number == case.activity.key.device
+    ]
+    return own + measured + [link for link in links if link]
+
+
+def describe(case: Case, rows: Int64) -> Said:
+    """How fast they were, how fast they should be, and what that is known from."""
+    copies = case.copies_of(rows)
+    reached = float(np.nanmedian(case.facts.bandwidth_gb_s[copies]))
+    expected = float(np.nanmedian(expected_gb_s(case)[copies]))
+    what = counted(len(copies), "pinned copy", "pinned copies")
+    message = (
+        f"{what} reached {reached:.3g} GB/s where {expected:.3g} GB/s are to be expected: "
+        f"the device waited {time(case.lost_ns(rows))} for them."
+    )
+    evidence = {"copies": len(copies), "reached_gb_s": round(reached, 2), "expected_gb_s": round(expected, 2)}
+    return Said(
+        message, evidence, Confidence.MEDIUM, "the link's state under load (nvidia-smi) and the process's socket"
+    )
+
+
+RULE = Rule(
+    code="OVL013",
+    name="slow-link",
+    page=__doc__,
+    fix="numactl --cpunodebind=N --membind=N python train.py  # the GPU's socket; check the link under load",
+    change="faster-link",
+    claims=claims,
+    describe=describe,
+)

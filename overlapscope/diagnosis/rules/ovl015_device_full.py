@@ -1,0 +1,85 @@
+"""Kernels of several streams cannot run at once: each fills the device.
+
+## What happens
+Streams let kernels run at once where there is room. A kernel with at least one block for every multiprocessor leaves
+none: the next stream's kernel waits until it is done. Nothing is lost by that, and more streams gain nothing.
+
+## How it shows in a trace
+Kernels of two streams or more, queued at the same time, that run one after the other, with grids of at least as many
+blocks as the device has multiprocessors.
+
+## Fix
+None is needed. To use the streams, make the kernels smaller or put copies on them:
+
+```python
+# before
+with torch.cuda.stream(a): y = x @ w1        # fills the device
+with torch.cuda.stream(b): z = x @ w2        # waits for it
+# after: one batched kernel
+y, z = torch.baddbmm(bias, x.expand(2, -1, -1), torch.stack((w1, w2)))
+```
+
+## What the saving assumes
+There is none.
+
+## When this misleads
+A grid that fills the device may still leave bandwidth or tensor cores idle; a trace does not show that.
+
+## Sources
+CUDA C++ Programming Guide, "Concurrent Kernel Execution".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.measure.spans import covered, union
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.words import share, time
+
+
+def view(case: Case) -> Said | None:
+    """For how long kernels were queued while those of other streams filled the device."""
+    key = case.activity.key
+    processors = next((d.multiprocessors for d in case.trace.metadata.devices if d.number == key.device), None)
+    kernels = case.trace.kernels
+    inside = case.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
+    rows = np.flatnonzero(inside & key.rows(kernels) & (kernels.call >= 0))
+    streams = np.unique(kernels.stream[rows])
+    if processors is None or len(streams) < 2:  # noqa: PLR2004 - one stream has nothing to run beside
+        return None
+    full = rows[kernels.blocks[rows] >= processors]
+    waited = sum(_waited(case, rows, full, stream) for stream in streams.tolist())
+    busy, together = case.activity.kernels.total_ns, case.activity.kernel_concurrency.total_ns
+    if waited <= case.config.waiting_share * busy or together > waited:
+        return None
+    message = (
+        f"Kernels of {len(streams)} streams waited {time(waited)} while another stream's filled the device "
+        f"({share(together, busy)} of the kernel time ran two at once): there is no room for more."
+    )
+    evidence = {"streams": len(streams), "waited_ns": waited, "together_ns": together, "multiprocessors": processors}
+    return Said(message, evidence, aside=True, lost_ns=0)
+
+
+def _waited(case: Case, rows: Int64, full: Int64, stream: int) -> int:
+    """How long a stream's next kernel was issued, first in its stream, and under a full device."""
+    kernels, calls = case.trace.kernels, case.trace.api_calls
+    mine = rows[kernels.stream[rows] == stream]
+    mine = mine[np.argsort(kernels.start_ns[mine], kind="stable")]
+    ready = calls.end_ns[kernels.call[mine]]
+    ready[1:] = np.maximum(ready[1:], kernels.end_ns[mine][:-1])
+    others = full[kernels.stream[full] != stream]
+    spans = union(kernels.start_ns[others], kernels.end_ns[others])
+    waiting: Bool = kernels.start_ns[mine] > ready
+    return int(covered(ready[waiting], kernels.start_ns[mine][waiting], spans).sum())
+
+
+RULE = Rule(
+    code="OVL015",
+    name="device-full",
+    page=__doc__,
+    fix="# nothing to mend: more streams gain nothing here",
+    view=view,
+)

@@ -1,0 +1,57 @@
+"""Findings on a terminal: what, how much, where, and what to change."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Place, Severity
+from overlapscope.words import safe, share, time
+
+_STYLE = {
+    Severity.HAZARD: "bold red",
+    Severity.HIGH: "bold red",
+    Severity.MEDIUM: "bold yellow",
+    Severity.LOW: "bold",
+    Severity.INFO: "bold dim",
+}
+_WIDTH = 60
+
+
+def findings(diagnosis: Diagnosis) -> list[RenderableType]:
+    """Every finding, or that there is none."""
+    if not diagnosis.findings:
+        return [Padding(Text(safe(diagnosis.summary), style="green"), (0, 0, 1, 0))] if diagnosis.devices else []
+    several = len(diagnosis.devices) > 1
+    return [part for finding in diagnosis.findings for part in _finding(finding, diagnosis.window.wall_ns, several)]
+
+
+def _finding(finding: Finding, wall_ns: int, several: bool) -> list[RenderableType]:
+    head = Text(f"{finding.rank}. {finding.code} {finding.name}", style=_STYLE[finding.severity])
+    head.append("  " + ", ".join(_facts(finding, wall_ns)), style="not bold dim")
+    where = _where(finding.where, several)
+    lines = [Text(safe(finding.message)), *([Text(f"at {where}", style="dim")] if where else [])]
+    if finding.doubt:
+        lines.append(Text(f"to be surer: {safe(finding.doubt)}", style="dim"))
+    lines += [Text(safe(line), style="cyan") for line in finding.fix.splitlines()]
+    return [head, *(Padding(line, (0, 0, 0, 3)) for line in lines), Text("")]
+
+
+def _facts(finding: Finding, wall_ns: int) -> list[str]:
+    facts = [str(finding.severity)]
+    if finding.lost_ns:
+        facts.append(f"{time(finding.lost_ns)} of device time lost ({share(finding.lost_ns, wall_ns)})")
+    if finding.confidence is not Confidence.HIGH:
+        facts.append(f"confidence {finding.confidence}")
+    return facts
+
+
+def _where(place: Place, several: bool) -> str:
+    parts = [place.range, place.source or place.op, place.api]
+    shown = [safe(part, _WIDTH) for part in parts if part]
+    if place.stream is not None:
+        shown.append(f"stream {place.stream}")
+    if several and place.device is not None:
+        shown.append(f"device {place.device}")
+    return ", ".join(shown)
