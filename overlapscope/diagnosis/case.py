@@ -98,6 +98,13 @@ class Case:
         return waited
 
     @cached_property
+    def of_unknown_memory(self) -> Bool:
+        """Which stretches are laid to a copy call that held the host, with memory of an unknown kind."""
+        held: Bool = (self.root_kind == ApiKind.COPY) & (self.memory == MemoryKind.UNKNOWN)
+        held &= np.isin(self.direction, LINK) & ~self.read
+        return held
+
+    @cached_property
     def burst(self) -> Bool:
         """Which stretches lie within a run of many small copies."""
         begin, end = bursts(self)

@@ -43,7 +43,7 @@ def reason_of_copies(case: Case, reason: Int64) -> Int64:
     """
     copies, losses = case.trace.copies, case.losses
     known = reason != NO_ID
-    laid = known & (case.copy != NO_ID)
+    laid = known & (case.copy != NO_ID) & np.isin(case.direction, LINK)
     result = _costliest(len(copies), case.copy[laid], reason[laid], losses.duration_ns[laid])
     rows = np.flatnonzero(case.activity.key.rows(copies) & np.isin(copies.direction, LINK) & (result == NO_ID))
     which, stretch = meeting(copies.start_ns[rows], copies.end_ns[rows], losses.start_ns, losses.end_ns)

@@ -18,7 +18,8 @@ Record again, with what is missing:
 
 ```python
 # before
-with torch.profiler.profile() as p: ...
+with torch.profiler.profile() as p:
+    ...
 # after: synchronisation events, a warm-up, everything on one clock
 with overlapscope.record("trace.json.gz", steps=3) as recording:
     for batch in loader:

@@ -17,10 +17,10 @@ the host has caught up.
 ## Fix
 ```python
 # before
-batch = batch.to(device, non_blocking=True)          # batch is pageable: the call holds the host
+batch = batch.to(device, non_blocking=True)  # batch is pageable: the call holds the host
 # after: pinned once, ahead of time
-batch = batch.pin_memory()                            # in the loader: DataLoader(..., pin_memory=True)
-batch = batch.to(device, non_blocking=True)          # returns at once
+batch = batch.pin_memory()  # in the loader: DataLoader(..., pin_memory=True)
+batch = batch.to(device, non_blocking=True)  # returns at once
 ```
 
 A view that is not contiguous is staged through pageable memory even if its storage is pinned: make it contiguous

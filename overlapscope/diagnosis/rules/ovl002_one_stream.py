@@ -13,12 +13,12 @@ the copy is a node before the kernel's.
 # before
 batch = batch.to(device, non_blocking=True)
 # after: the next batch on a stream of its own while this one computes
-side.wait_stream(torch.cuda.current_stream())        # where its memory was in use
+side.wait_stream(torch.cuda.current_stream())  # where its memory was in use
 with torch.cuda.stream(side):
     following = batch.to(device, non_blocking=True)
 step(current)
-torch.cuda.current_stream().wait_stream(side)        # before the batch is used
-following.record_stream(torch.cuda.current_stream()) # so that its memory is not given away
+torch.cuda.current_stream().wait_stream(side)  # before the batch is used
+following.record_stream(torch.cuda.current_stream())  # so that its memory is not given away
 ```
 
 In a graph, capture the copy on a side stream that forks from and joins the capturing one.

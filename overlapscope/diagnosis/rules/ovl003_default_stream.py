@@ -14,7 +14,7 @@ Kineto does not: then this is what remains, and the confidence is medium.
 ## Fix
 ```python
 # before
-stream = library.create_stream()                         # cudaStreamCreate: blocking
+stream = library.create_stream()  # cudaStreamCreate: blocking
 # after: a non-blocking stream, as PyTorch makes them
 stream = torch.cuda.Stream()
 # or in C++: cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)

@@ -14,12 +14,13 @@ copy ran, and the lead over queued kernels that the call took away.
 ## Fix
 ```python
 # before
-batch = batch.to(device)                                  # pinned, but waits
+batch = batch.to(device)  # pinned, but waits
 torch.cuda.synchronize()
 # after
-batch = batch.to(device, non_blocking=True)               # kernels of this stream wait for it, the host does not
-event = torch.cuda.Event(); event.record()                # where the host really needs it:
-...                                                        # launch other work first
+batch = batch.to(device, non_blocking=True)  # kernels of this stream wait for it, the host does not
+event = torch.cuda.Event()
+event.record()  # where the host really needs it:
+...  # launch other work first
 event.synchronize()
 ```
 

@@ -14,10 +14,10 @@ A small copy to the host, in a call that holds the thread much longer than the c
 ```python
 # before
 for batch in loader:
-    loss = step(batch)
-    total += loss.item()                                  # waits for every kernel of the step
+    total += step(batch).item()  # waits for every kernel of the step
 # after: add up on the device, read once
-    total += loss.detach()
+for batch in loader:
+    total += step(batch).detach()
 print(total.item())
 # or read what an earlier step left in pinned memory, when its event has been reached
 ```

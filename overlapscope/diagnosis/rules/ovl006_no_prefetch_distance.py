@@ -16,10 +16,10 @@ for batch in loader:
     torch.cuda.current_stream().wait_stream(side)
     step(data)
 # after: one step ahead
-following = fetch(loader)                                  # on the side stream
+following = fetch(loader)  # on the side stream
 while following is not None:
     torch.cuda.current_stream().wait_stream(side)
-    data, following = following, fetch(loader)             # the next copy runs beside this step
+    data, following = following, fetch(loader)  # the next copy runs beside this step
     step(data)
 ```
 

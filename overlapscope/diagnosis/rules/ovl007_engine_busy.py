@@ -13,7 +13,8 @@ running.
 ```python
 # before: bulk copies first, the batch behind them
 with torch.cuda.stream(bulk):
-    for tensor in checkpoint: tensor.to(device, non_blocking=True)
+    for tensor in checkpoint:
+        tensor.to(device, non_blocking=True)
 with torch.cuda.stream(side):
     data = batch.to(device, non_blocking=True)
 # after: what is needed first goes first; bulk in pieces between the steps

@@ -14,9 +14,9 @@ because such a call had taken the thread's lead, it is laid to that call.
 ```python
 # before
 for batch in loader:
-    loss = step(batch)                                    # hundreds of small launches
+    loss = step(batch)  # hundreds of small launches
 # after: fewer launches
-step = torch.compile(step, mode="reduce-overhead")         # fuses, and replays a CUDA graph
+step = torch.compile(step, mode="reduce-overhead")  # fuses, and replays a CUDA graph
 # data preparation away from the launching thread
 loader = DataLoader(dataset, num_workers=8, pin_memory=True, prefetch_factor=4)
 ```
@@ -49,7 +49,7 @@ from overlapscope.words import time
 
 def claims(case: Case) -> Bool:
     """Late, and laid to no other call; or the launches themselves. Not the beginning of the window."""
-    return case.of_cause(*LATE, Cause.LAUNCHING) & ~case.beginning
+    return case.of_cause(*LATE, Cause.LAUNCHING) & ~case.beginning & ~case.of_unknown_memory
 
 
 def describe(case: Case, rows: Int64) -> Said:

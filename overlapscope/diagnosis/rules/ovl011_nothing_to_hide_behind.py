@@ -14,13 +14,16 @@ Move fewer bytes, or less often; or find something to do meanwhile.
 
 ```python
 # before
-model.load_state_dict(torch.load(path)); model.to(device)   # then the first batch
+model.load_state_dict(torch.load(path))
+model.to(device)  # then the first batch
 # after: the first layers compute while the rest is uploaded, bytes in a smaller type
 for layer in model.layers:
-    with torch.cuda.stream(side): layer.to(device, dtype=torch.bfloat16, non_blocking=True)
+    with torch.cuda.stream(side):
+        layer.to(device, dtype=torch.bfloat16, non_blocking=True)
     uploaded.append(side.record_event())
 for layer, event in zip(model.layers, uploaded):
-    torch.cuda.current_stream().wait_event(event); x = layer(x)
+    torch.cuda.current_stream().wait_event(event)
+    x = layer(x)
 ```
 
 Keep on the device what is needed again; recompute what is cheap; compress.

@@ -14,11 +14,12 @@ not show which memory the host reads, so this is a warning to check.
 ```python
 # before
 place.copy_(result, non_blocking=True)
-print(place.sum())                                        # what is in it now?
+print(place.sum())  # what is in it now?
 # after
 place.copy_(result, non_blocking=True)
-arrived = torch.cuda.Event(); arrived.record()
-...                                                        # launch other work
+arrived = torch.cuda.Event()
+arrived.record()
+...  # launch other work
 arrived.synchronize()
 print(place.sum())
 ```

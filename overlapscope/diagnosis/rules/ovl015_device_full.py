@@ -13,14 +13,16 @@ None is needed. To use the streams, make the kernels smaller or put copies on th
 
 ```python
 # before
-with torch.cuda.stream(a): y = x @ w1        # fills the device
-with torch.cuda.stream(b): z = x @ w2        # waits for it
+with torch.cuda.stream(a):
+    y = x @ w1  # fills the device
+with torch.cuda.stream(b):
+    z = x @ w2  # waits for it
 # after: one batched kernel
 y, z = torch.baddbmm(bias, x.expand(2, -1, -1), torch.stack((w1, w2)))
 ```
 
 ## What the saving assumes
-There is none.
+There is no saving: the device works all the time.
 
 ## When this misleads
 A grid that fills the device may still leave bandwidth or tensor cores idle; a trace does not show that.

@@ -11,12 +11,13 @@ that time are in the evidence: they compete.
 ## Fix
 ```python
 # before
-loss.backward(); dist.all_reduce(gradients)               # then the optimizer
+loss.backward()
+dist.all_reduce(gradients)  # then the optimizer
 # after: gradients are reduced in buckets while backward goes on
 model = DistributedDataParallel(model, bucket_cap_mb=25, gradient_as_bucket_view=True)
 # or by hand
 work = dist.all_reduce(bucket, async_op=True)
-...                                                        # computation that does not need it
+...  # computation that does not need it
 work.wait()
 ```
 

@@ -1,0 +1,516 @@
+"""Does the diagnosis name the cause that is known? Programs with one fault each, their mended twins, damaged copies."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overlapscope import diagnose, open_trace
+from overlapscope.diagnosis.catalogue import CLAIMING, RULES, rule
+from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.diagnosis.finding import Confidence, Diagnosis, Severity
+from overlapscope.diagnosis.rule import HEADINGS
+from overlapscope.measure.losses import Cause
+from overlapscope.model.enums import Direction
+from overlapscope.report.content import audit
+from tests import kineto_maker as make
+from tests.conftest import CASES, SAMPLES, corpus_files, trace_id
+
+KINETO, NSYS = "json.gz", "sqlite.gz"
+
+LOOPS: dict[str, str | None] = {
+    "no_prefetch_distance": "OVL006",
+    "prefetched": None,
+    "pageable_nothing_waits": None,
+    "pageable_own_thread": "OVL001",
+    "strided_view": "OVL001",
+    "one_stream": "OVL002",
+    "blocking_external_stream": "OVL003",
+    "non_blocking_external_stream": None,
+    "explicit_stream_sync": "OVL004",
+    "item_and_hidden_copies": "OVL005",
+    "large_read": "OVL001",
+    "launch_bound": "OVL008",
+    "device_allocation": "OVL009",
+    "host_allocation": "OVL009",
+    "many_small_copies": "OVL010",
+    "upload_phase": "OVL011",
+    "two_copy_streams": "OVL007",
+    "both_directions": None,
+    "blocking_launches": "OVL012",
+    "graph_parallel_branch": None,
+    "graph_one_branch": "OVL002",
+    "read_after_event": None,
+    "full_device": "OVL015",
+    "compute_alone": None,
+}
+"""What tests/cases/loops.py makes, and the code of its cause; None for healthy loops."""
+
+SAMPLE_CODES: dict[str, set[str | None]] = {
+    "gemm_copy-pageable-*": {"OVL001"},
+    "gemm_copy-pinned-*-non-blocking-side": {None},
+    "gemm_copy-pinned-*-blocking-side": {None},  # the wait is over before the kernels are
+    "gemm_copy-pinned-*-non-blocking-same": {"OVL002"},
+    "gemm_copy-pinned-*-blocking-same": {"OVL004"},
+    "moe_prefetch-pageable*": {"OVL001"},
+    "moe_prefetch-pinned": {"OVL004"},
+    "moe_prefetch-pinned-non-blocking": {"OVL005", "OVL008"},  # a read in each block, and many small kernels
+    "moe_prefetch-no-host-routing": {
+        "OVL006",
+        "OVL008",
+    },  # as the read is gone, the first fetch and the launches are left
+    "moe_prefetch-ahead": {"OVL006"},
+    "pinning_guide-to*": {"OVL001"},
+    "pinning_guide-pin*": {"OVL011"},
+    "pinning_guide-list-*": {"OVL010"},
+    "pinning_guide-tensordict-*": {"OVL010"},
+    "pinning_guide-coalesced": {"OVL008"},  # gathering on the host
+    "pinning_guide-concurrent": {None},
+    "pinning_guide-concurrent-pageable": {"OVL001"},
+    "pinning_guide-concurrent-one-stream": {"OVL002"},
+    "pinning_guide-concurrent-busy-engine": {"OVL007"},
+    "pinning_guide-read-early": {"OVL014"},
+    "pinning_guide-read-after-wait": {"OVL011"},
+    "dataloader_train-pageable-*": {"OVL001"},
+    "dataloader_train-custom-not-pinned": {"OVL001"},
+    "dataloader_train-custom-pinned": {None, "OVL008"},
+    "dataloader_train-pinned-blocking": {"OVL004"},
+    "dataloader_train-pinned-non-blocking": {None},
+    "dataloader_train-pinned-item": {"OVL005"},
+    "prefetcher-blocking": {"OVL001"},
+    "prefetcher-non-blocking": {"OVL002"},
+    "prefetcher-prefetcher-pageable": {"OVL001"},
+    "prefetcher-prefetcher": {None},
+    "offload-pageable-*": {"OVL001"},
+    "offload-pinned-same": {"OVL002"},
+    "offload-pinned-side": {None},
+    "scalar_reads-*-deferred": {None},
+    "scalar_reads-*": {"OVL005"},
+}
+"""The cause by name; of several patterns that match, the longest counts."""
+
+
+@cache
+def diagnosed(path: Path, range_name: str | None) -> Diagnosis:
+    return diagnose(open_trace(path), range_name)
+
+
+def loop(name: str, suffix: str = KINETO) -> Diagnosis:
+    return diagnosed(CASES / f"{name}.{suffix}", "pass")
+
+
+def top(diagnosis: Diagnosis) -> str | None:
+    return diagnosis.findings[0].code if diagnosis.findings else None
+
+
+def expected(name: str) -> set[str | None]:
+    from fnmatch import fnmatchcase
+
+    return SAMPLE_CODES[max((pattern for pattern in SAMPLE_CODES if fnmatchcase(name, pattern)), key=len)]
+
+
+def samples() -> list[Path]:
+    return sorted(path for path in SAMPLES.glob("*-*.gz"))
+
+
+# The known cause
+
+
+@pytest.mark.parametrize("suffix", [KINETO, NSYS])
+@pytest.mark.parametrize("name", LOOPS)
+def test_the_first_finding_of_a_loop_is_its_known_cause(name: str, suffix: str) -> None:
+    found = loop(name, suffix)
+    assert top(found) == LOOPS[name], found.findings
+    assert found.healthy == (LOOPS[name] is None)
+
+
+@pytest.mark.parametrize("path", samples(), ids=lambda path: path.name)
+def test_the_first_finding_of_a_sample_is_its_known_cause(path: Path) -> None:
+    name = path.name.removesuffix(f".{KINETO}").removesuffix(f".{NSYS}")
+    assert top(diagnosed(path, name.partition("-")[0])) in expected(name)
+
+
+def test_every_case_file_has_a_label() -> None:
+    names = {path.name.split(".")[0] for path in CASES.glob("*.gz")}
+    assert names == {*LOOPS, "side_stream_wait", "read_too_early"}
+
+
+def test_a_read_that_is_too_early_is_found_where_operators_are_recorded() -> None:
+    """Nsight Systems shows nothing of the read, and so short a silence of the host says nothing."""
+    finding = loop("read_too_early").findings[0]
+    assert (finding.code, finding.severity, finding.confidence) == ("OVL014", Severity.HAZARD, Confidence.MEDIUM)
+    assert len(finding.copies) == finding.evidence["read_by_operator"] == 3
+    assert top(loop("read_too_early", NSYS)) == "OVL002"
+
+
+def test_a_hazard_comes_first_whatever_it_costs() -> None:
+    found = diagnosed(SAMPLES / "pinning_guide-read-early.json.gz", "pinning_guide").findings
+    assert found[0].lost_ns == 0 < found[1].lost_ns
+    assert [finding.rank for finding in found] == list(range(1, len(found) + 1))
+
+
+def test_every_rule_has_a_case_that_it_speaks_in_and_one_in_which_it_is_silent() -> None:
+    spoken = {code for name in (*LOOPS, "read_too_early") for code in _codes(loop(name))}
+    made_up = {"OVL000", "OVL013", "OVL016"}  # in the tests below
+    assert spoken | made_up == {entry.code for entry in RULES}
+    assert not any(loop(name).findings for name, code in LOOPS.items() if code is None)
+
+
+def _codes(diagnosis: Diagnosis) -> set[str]:
+    return {finding.code for finding in diagnosis.findings}
+
+
+# What a finding holds
+
+
+def all_diagnoses() -> list[Any]:
+    own = [
+        pytest.param(CASES / f"{name}.{suffix}", "pass", id=f"{name}.{suffix}")
+        for name in LOOPS
+        for suffix in (KINETO, NSYS)
+    ]
+    return own + [pytest.param(path, path.name.partition("-")[0], id=path.name) for path in samples()]
+
+
+@pytest.mark.parametrize(("path", "range_name"), all_diagnoses())
+def test_each_lost_nanosecond_has_one_reason(path: Path, range_name: str) -> None:
+    found = diagnosed(path, range_name)
+    by_code = dict.fromkeys((entry.code for entry in CLAIMING), 0)
+    for device in found.devices:
+        losses = device.losses
+        assert (losses.start_ns[1:] >= losses.end_ns[:-1]).all()
+        assert (losses.duration_ns > 0).all()
+        within = found.window.of(device.key.process)
+        assert losses.duration_ns.sum() <= within.total_ns
+        for code in by_code:
+            by_code[code] += device.lost_ns(code)
+    for finding in found.findings:
+        if finding.code in by_code and finding.severity is not Severity.HAZARD:
+            assert finding.lost_ns == by_code[finding.code]
+        assert finding.held_ns >= 0
+        assert sum(share.lost_ns for share in finding.places) <= finding.lost_ns or finding.lost_ns == 0
+
+
+@pytest.mark.parametrize(("path", "range_name"), all_diagnoses())
+def test_json_has_what_is_promised(path: Path, range_name: str) -> None:
+    found = diagnosed(path, range_name)
+    keys = {
+        "code",
+        "name",
+        "severity",
+        "confidence",
+        "rank",
+        "copies",
+        "where",
+        "lost_ns",
+        "held_ns",
+        "evidence",
+        "message",
+        "fix",
+    }
+    for finding in json.loads(json.dumps([entry.to_dict() for entry in found.findings])):
+        assert keys <= finding.keys()
+        assert {"range", "source", "stream", "device", "api"} <= finding["where"].keys()
+        assert all(0 <= row < len(found.trace.copies) for row in finding["copies"])
+        assert finding["message"].endswith(".")
+        assert finding["doubt"] or finding["confidence"] == "high"
+
+
+def test_an_audit_carries_the_findings() -> None:
+    trace = open_trace(CASES / f"one_stream.{KINETO}")
+    (finding,) = audit(trace, "pass").to_dict()["findings"]
+    assert (finding["code"], finding["severity"], finding["rank"]) == ("OVL002", "high", 1)
+    assert finding["evidence"]["copies"] == len(finding["copies"]) == 4
+    assert finding["where"]["api"] == "cudaMemcpyAsync"
+
+
+@pytest.mark.parametrize("name", [name for name, code in LOOPS.items() if code is not None])
+def test_a_finding_names_the_line_of_the_program(name: str) -> None:
+    """The cases were recorded with stacks, of the main thread only."""
+    source = loop(name).findings[0].where.source
+    if name in {"full_device", "pageable_own_thread"}:
+        assert source is None
+    else:
+        assert source is not None
+        assert source.startswith("loops.py(")
+
+
+def test_both_profilers_lead_to_the_same_numbers() -> None:
+    """What a device lost to its first cause, within what the profilers themselves change."""
+    for name in (
+        "one_stream",
+        "blocking_external_stream",
+        "explicit_stream_sync",
+        "two_copy_streams",
+        "graph_one_branch",
+    ):
+        kineto, nsys = (loop(name, suffix).findings[0] for suffix in (KINETO, NSYS))
+        assert kineto.lost_ns == pytest.approx(nsys.lost_ns, rel=0.1)
+        assert len(kineto.copies) == len(nsys.copies)
+
+
+def test_every_copy_has_a_reason_or_cost_nothing() -> None:
+    blocked = loop("one_stream")
+    assert blocked.copy_reasons == ("OVL002",) * 4 or set(blocked.copy_reasons[1:]) == {"OVL002"}
+    looks_hidden = diagnosed(SAMPLES / "gemm_copy-pageable-kernels-first-non-blocking-side.json.gz", "gemm_copy")
+    assert set(looks_hidden.copy_reasons) == {"OVL001"}
+    assert looks_hidden.hidden_ns > 0.5 * looks_hidden.copying_ns, "the trap: they look overlapped"
+    assert set(loop("graph_parallel_branch").copy_reasons) <= {None, "OVL008"}
+
+
+def test_a_healthy_trace_says_so() -> None:
+    found = loop("prefetched")
+    assert found.summary.startswith("Copies ")
+    assert "nothing to gain above" in found.summary
+    assert repr(found) == f"<Diagnosis: {found.summary}>"
+    empty = diagnose(open_trace(CASES / f"one_stream.{KINETO}"), "pass", DiagnosisConfig(worth_saying=0.9))
+    assert empty.healthy
+
+
+# What is missing from a trace
+
+
+def without(tmp_path: Path, source: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Diagnosis:
+    """The diagnosis of a copy of a Kineto trace, each event changed or left out."""
+    content = json.loads(gzip.decompress(source.read_bytes()))
+    content["traceEvents"] = [kept for event in content["traceEvents"] if (kept := change(event)) is not None]
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(content))
+    return diagnose(open_trace(path), "pass")
+
+
+@pytest.mark.parametrize("name", [name for name in LOOPS if LOOPS[name] is not None])
+def test_without_synchronisation_events_no_cause_is_made_up(name: str, tmp_path: Path) -> None:
+    found = without(
+        tmp_path, CASES / f"{name}.{KINETO}", lambda event: None if event.get("cat") == "cuda_sync" else event
+    )
+    if name == "no_prefetch_distance":
+        (finding,) = found.findings
+        assert finding.code == "OVL000"
+        assert "enable_cuda_sync_events" in finding.message
+    elif name == "two_copy_streams":
+        assert top(found) == "OVL000" or _codes(found) <= {"OVL007", "OVL000"}
+    else:
+        assert top(found) == LOOPS[name]
+
+
+@pytest.mark.parametrize("name", [name for name in LOOPS if LOOPS[name] is not None])
+def test_without_memory_kinds_no_cause_is_made_up(name: str, tmp_path: Path) -> None:
+    def unkind(event: dict[str, Any]) -> dict[str, Any]:
+        text = event.get("name", "")
+        for kind in ("Pageable", "Pinned"):
+            text = text.replace(kind, "Host") if text.startswith("Memcpy") else text
+        return event | {"name": text}
+
+    found = without(tmp_path, CASES / f"{name}.{KINETO}", unkind)
+    assert top(found) == ("OVL000" if LOOPS[name] == "OVL001" else LOOPS[name])
+    if LOOPS[name] == "OVL001":
+        assert "memory kinds" in found.findings[0].message
+
+
+def test_without_stacks_the_line_is_not_known(tmp_path: Path) -> None:
+    found = without(
+        tmp_path, CASES / f"one_stream.{KINETO}", lambda event: None if event.get("cat") == "python_function" else event
+    )
+    assert top(found) == "OVL002"
+    assert found.findings[0].where.source is None
+    assert found.findings[0].where.op == "aten::copy_"
+
+
+@pytest.mark.parametrize("name", [name for name in LOOPS if LOOPS[name] is not None])
+def test_without_correlations_nothing_is_guessed(name: str, tmp_path: Path) -> None:
+    def unjoined(event: dict[str, Any]) -> dict[str, Any]:
+        return event | {"args": {key: value for key, value in event.get("args", {}).items() if key != "correlation"}}
+
+    found = without(tmp_path, CASES / f"{name}.{KINETO}", unjoined)
+    assert _codes(found) <= {"OVL000", "OVL011", "OVL001"}, "what runs after the last kernel needs no call to be seen"
+    assert all(finding.code == "OVL000" for finding in found.findings[:1] if name != "large_read")
+
+
+def test_graphs_traced_whole_leave_nothing_to_be_said(tmp_path: Path) -> None:
+    """Kernels in graphs are not in the file, so that time without a kernel may be none."""
+    found = diagnosed(CASES / f"one_stream.{NSYS}", "pass")
+    assert not found.trace.health.has("whole-graph-trace")
+
+
+# Single decisions
+
+
+def program(*events: make.Event, **header: Any) -> Callable[[Path], Diagnosis]:
+    return lambda path: diagnose(open_trace(make.write(path / "t.json", *events, **header)))
+
+
+def losses_of(diagnosis: Diagnosis) -> list[tuple[str, str | None, int]]:
+    """Cause, code and length in us of each lost stretch."""
+    (device,) = diagnosis.devices
+    codes = [None if number < 0 else device.codes[number] for number in device.reason.tolist()]
+    rows = zip(device.losses.cause.tolist(), codes, device.losses.duration_ns.tolist(), strict=True)
+    return [(Cause(cause).name, code, length // 1000) for cause, code, length in rows]
+
+
+def test_late_time_is_laid_to_the_call_that_took_the_lead(tmp_path: Path) -> None:
+    """The copy call holds the thread over [10, 1010) while a kernel runs; the next one is 500 us late by host work."""
+    found = program(
+        make.call(0, 4, correlation=1),
+        make.kernel(5, 1000, correlation=1),
+        make.call(10, 1000, name="cudaMemcpyAsync", correlation=2),
+        make.copy(12, 996, correlation=2),
+        make.call(1500, 4, correlation=3),
+        make.kernel(1505, 100, correlation=3),
+    )(tmp_path)
+    assert losses_of(found) == [("ABSENT", "OVL001", 490), ("IN_COPY", "OVL001", 5)] or {
+        code for _, code, _ in losses_of(found)
+    } == {"OVL001", "OVL008"}
+    assert found.findings[0].code == "OVL001"
+    assert found.hidden_ns > 0.9 * found.copying_ns
+
+
+def test_a_call_is_not_blamed_for_more_than_it_held(tmp_path: Path) -> None:
+    """100 us held, 5 ms late: the rest is the host's own."""
+    found = program(
+        make.call(0, 4, correlation=1),
+        make.kernel(5, 1000, correlation=1),
+        make.call(10, 104, name="cudaMemcpyAsync", correlation=2),
+        make.copy(12, 100, correlation=2),
+        make.call(6000, 4, correlation=3),
+        make.kernel(6005, 100, correlation=3),
+    )(tmp_path)
+    (device,) = found.devices
+    assert device.lost_ns("OVL001") == 100_000
+    assert device.lost_ns("OVL008") == 5_000_000 - 100_000
+    assert top(found) == "OVL008"
+
+
+def test_a_wait_for_the_device_settles_what_was_held_before(tmp_path: Path) -> None:
+    """After the synchronisation the thread would have had no lead anyway: the copy before it is not to blame."""
+    found = program(
+        make.call(0, 4, correlation=1),
+        make.kernel(5, 3000, correlation=1),
+        make.call(10, 1000, name="cudaMemcpyAsync", correlation=2),
+        make.copy(12, 996, correlation=2),
+        make.call(1100, 1920, name="cudaDeviceSynchronize", correlation=3),
+        make.call(3500, 4, correlation=4),
+        make.kernel(3505, 100, correlation=4),
+    )(tmp_path)
+    assert top(found) == "OVL004"
+    (device,) = found.devices
+    assert device.lost_ns("OVL001") == 0
+
+
+def test_kernels_of_a_late_host_are_the_host_s_fault(tmp_path: Path) -> None:
+    events = []
+    for number in range(10):
+        events += [make.call(1000 * number, 5, correlation=number + 1)]
+        events += [make.kernel(1000 * number + 8, 300, correlation=number + 1)]
+    found = program(*events)(tmp_path)
+    assert _codes(found) == {"OVL008"}
+    assert found.findings[0].lost_ns == 9 * 700_000
+
+
+def test_a_slow_pinned_copy_is_seen_against_the_faster_ones(tmp_path: Path) -> None:
+    """Copies of 10 MB on the kernels' stream: five take 200 us, one takes 2 ms."""
+    events, at = [], 0
+    for number in range(6):
+        length = 2000 if number == 3 else 200
+        kinds = "HtoD (Pinned -> Device)"
+        events += [
+            make.call(10 * number, 5, name="cudaMemcpyAsync", correlation=2 * number + 1),
+            make.copy(at + 100, length, kinds=kinds, size=10_000_000, stream=7, correlation=2 * number + 1),
+            make.call(10 * number + 5, 5, correlation=2 * number + 2),
+            make.kernel(at + 101 + length, 600, correlation=2 * number + 2),
+        ]
+        at += length + 610
+    found = program(*events)(tmp_path)
+    slow = next(finding for finding in found.findings if finding.code == "OVL013")
+    assert (slow.lost_ns, slow.copies) == (2_000_000, (3,))
+    assert (slow.evidence["reached_gb_s"], slow.evidence["expected_gb_s"]) == (5.0, 50.0)
+    even = [event for event in events if event["dur"] != 2000]
+    assert "OVL013" not in _codes(program(*even)(tmp_path))
+
+
+def test_an_exposed_collective_is_found_and_a_covered_one_is_not(tmp_path: Path) -> None:
+    collective = make.kernel(10, 500, stream=20, name="ncclDevKernel_AllReduce_Sum_f32", correlation=1)
+    calls = [make.call(0, 3, correlation=1), make.call(4, 3, correlation=2), make.call(8, 3, correlation=3)]
+    alone = program(*calls, collective, make.kernel(515, 500, correlation=2))(tmp_path)
+    assert (top(alone), alone.findings[0].lost_ns) == ("OVL016", 500_000)
+    covered = program(*calls, collective, make.kernel(10, 990, correlation=2))(tmp_path)
+    assert covered.healthy
+
+
+def test_two_processes_are_not_mixed(tmp_path: Path) -> None:
+    """One process's pageable copy does not excuse the late launches of another."""
+    found = program(
+        make.call(0, 900, name="cudaMemcpyAsync", correlation=9, pid=2, tid=2),
+        make.copy(5, 890, device=1, correlation=9),
+        make.call(0, 4, correlation=1),
+        make.kernel(5, 100, correlation=1),
+        make.call(900, 4, correlation=2),
+        make.kernel(905, 100, correlation=2),
+    )(tmp_path)
+    first = next(device for device in found.devices if device.key.process == 1)
+    assert first.lost_ns("OVL001") == 0
+    assert first.lost_ns("OVL008") > 700_000
+
+
+# The catalogue
+
+
+@pytest.mark.parametrize("entry", RULES, ids=lambda entry: entry.code)
+def test_a_rule_s_page_is_complete(entry: Any) -> None:
+    assert tuple(entry.sections) == HEADINGS
+    assert all(len(text) > 20 for text in entry.sections.values())
+    assert "```" in entry.sections["Fix"]
+    assert "# before" in entry.sections["Fix"] or entry.code == "OVL000"
+    assert entry.title
+    assert entry.fix
+    assert rule(entry.code.lower()) is entry
+
+
+def test_codes_are_in_order_and_each_has_its_file() -> None:
+    assert [entry.code for entry in RULES] == [f"OVL{number:03}" for number in range(17)]
+    folder = Path(__file__).parent.parent / "overlapscope" / "diagnosis" / "rules"
+    assert sorted(path.name[:6] for path in folder.glob("ovl*.py")) == [entry.code.lower() for entry in RULES]
+    assert {entry.code for entry in CLAIMING} == {entry.code for entry in RULES} - {"OVL014", "OVL015", "OVL016"}
+
+
+# Public traces with known causes
+
+PUBLIC = {
+    "saf-base-oct": "OVL005",
+    "saf-wave2": "OVL005",
+    "tr-sleep-r0": "OVL016",
+    "tr-sleep-r2": "OVL008",
+    "hta-alexnet": "OVL009",
+    "tl-sglang-decode": "OVL000",
+}
+"""Segment-anything's masks on the host; a rank that sleeps and one that waits for it; a program's first steps; ROCm
+without synchronisation events."""
+
+
+def test_public_traces_have_the_cause_that_is_known(corpus: Path) -> None:
+    paths = {trace_id(path): path for path in corpus_files()}
+    for name, code in PUBLIC.items():
+        assert top(diagnose(open_trace(paths[name]))) == code, name
+
+
+def test_any_trace_can_be_diagnosed(corpus_trace: Path, tmp_path: Path) -> None:
+    path = corpus_trace
+    if path.name.endswith(".sqlite.gz"):
+        path = tmp_path / corpus_trace.name.removesuffix(".gz")
+        path.write_bytes(gzip.decompress(corpus_trace.read_bytes()))
+    found = diagnose(open_trace(path))
+    for device in found.devices:
+        assert (device.losses.start_ns[1:] >= device.losses.end_ns[:-1]).all()
+        extent = found.window.of(device.key.process).total_ns
+        assert 0 <= device.losses.duration_ns.sum() <= extent
+    json.dumps([finding.to_dict() for finding in found.findings], allow_nan=False)
+    reasons = np.array([reason or "" for reason in found.copy_reasons])
+    unlinked = ~np.isin(found.trace.copies.direction, (Direction.HTOD, Direction.DTOH, Direction.PTOP))
+    assert not reasons[unlinked].any()
