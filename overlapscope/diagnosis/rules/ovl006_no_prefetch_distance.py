@@ -20,6 +20,7 @@ following = fetch(loader)  # on the side stream
 while following is not None:
     torch.cuda.current_stream().wait_stream(side)
     data, following = following, fetch(loader)  # the next copy runs beside this step
+    data.record_stream(torch.cuda.current_stream())
     step(data)
 ```
 
