@@ -26,7 +26,7 @@ while following is not None:
 
 Where the side stream first waits for the compute stream (`side.wait_stream(...)` before the copy), that wait keeps
 the copy behind the kernels before it: it is needed only where their memory is reused, and two buffers make it
-unneeded.
+unneeded. The evidence counts the copies that were kept back like that.
 
 ## What the saving assumes
 The data can be fetched one step earlier, and there is memory for it. What can be hidden is at most a step's kernels.
@@ -42,11 +42,14 @@ ImageNet example shows the pattern.
 
 from __future__ import annotations
 
+import numpy as np
+
 from overlapscope.diagnosis.case import Case
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Rule, Said, counted
 from overlapscope.measure.losses import Cause
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.measure.queues import launch_latency_ns
+from overlapscope.model.columns import NO_TIME, Bool, Int64
 from overlapscope.words import size, time
 
 
@@ -67,11 +70,23 @@ def describe(case: Case, rows: Int64) -> Said:
         "copies": len(copies),
         "size_bytes": case.size_bytes(copies),
         "waited_ns": case.lost_ns(rows),
+        "copies_kept_back_by_kernels": _kept_back(case, copies),
         "kernel_time_without_copies_ns": case.uncovered_kernel_ns,
         "event_inferred": inferred,
     }
     doubt = "an Nsight Systems trace, which records what each event waits for" if inferred else ""
     return Said(message, evidence, Confidence.MEDIUM if inferred else Confidence.HIGH, doubt)
+
+
+def _kept_back(case: Case, copies: Int64) -> int:
+    """How many of the copies had been issued and began only when a kernel ended: their stream waited for it."""
+    table, kernels = case.trace.copies, case.trace.kernels
+    latency = launch_latency_ns(case.trace, case.config.losses.queue) * case.config.losses.queue.tolerance
+    ends = np.sort(kernels.end_ns[case.activity.key.rows(kernels)])
+    start = table.start_ns[copies]
+    before = np.append(ends, NO_TIME)[np.searchsorted(ends, start, "right") - 1]
+    issued = np.append(case.trace.api_calls.end_ns, NO_TIME)[table.call[copies]]
+    return int(((start - before <= latency) & (before > issued)).sum())
 
 
 RULE = Rule(
