@@ -6,6 +6,7 @@
     │   ├── UnknownTraceFormat           readable, but no trace that we know
     │   └── UnusableTrace                a known format with nothing to read in it
     ├── RangeNotFound                    no annotated range of that name
+    ├── ChangeNotUnderstood              no such change of a program, or not of that form
     ├── OutputError                      a result cannot be written where it was asked for
     └── CaptureError                     recording cannot start here (no GPU, no torch, ...)
 
@@ -51,6 +52,12 @@ class RangeNotFound(OverlapscopeError):
     """The trace has no annotation or NVTX range of the name asked for."""
 
     code = "range-not-found"
+
+
+class ChangeNotUnderstood(OverlapscopeError):
+    """A change to predict is none that we know, or not written as one."""
+
+    code = "change"
 
 
 class OutputError(OverlapscopeError):

@@ -1,0 +1,98 @@
+"""What device work waits for: its launch, its stream, events, its copy engine, other work.
+
+Sources: CUDA C++ Programming Guide, sections on streams, events, implicit synchronisation and concurrent transfers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.measure.queues import launch_latency_ns
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.enums import SyncKind
+from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.graph import Because, Edges, Graph, Work, bound
+
+_ORDER = (Because.STREAM, Because.ENGINE)
+
+
+def device_edges(graph: Graph, config: ReplayConfig) -> Edges:
+    """Edges into the starts of all device work.
+
+    What came last bound the start, and has the lag that was seen; where that is more than is usual and other work of the
+    device ended just before, that is what bound it.
+    """
+    work = graph.work
+    index = np.arange(len(work))
+    engine = np.flatnonzero(work.engine > 0)
+    starts = graph.work_start(index)
+    latency = round(config.queue.tolerance * launch_latency_ns(graph.trace, config.queue))
+    known = [
+        Edges.of(graph.call_start(work.call), starts, latency, Because.ISSUE),
+        Edges.of(graph.work_end(_before(work, work.stream, index)), starts, config.follow_ns, Because.STREAM),
+        Edges.of(graph.work_end(_before(work, work.engine, engine)), starts, config.follow_ns, Because.ENGINE),
+        _event_edges(graph, config),
+    ]
+    edges = _from_start_where_they_overlap(graph, Edges.together(*known))
+    return bound(graph.time_ns, Edges.together(edges, _unexplained(graph, edges, config.near_ns)))
+
+
+def _from_start_where_they_overlap(graph: Graph, edges: Edges) -> Edges:
+    """Work may begin before the end of what it follows (programmatic dependent launch): then it follows its start."""
+    early = (graph.time_ns[edges.source] > graph.time_ns[edges.target]) & edges.of_kind(*_ORDER)
+    source = np.where(early, edges.source - 1, edges.source)
+    lag = np.where(early, graph.time_ns[edges.target] - graph.time_ns[source], edges.lag_ns)
+    edges = Edges(source, edges.target, lag, edges.because)
+    return edges.take(graph.time_ns[edges.source] <= graph.time_ns[edges.target])
+
+
+def _before(work: Work, key: Int64, some: Int64) -> Int64:
+    """For each op the one before it among ``some`` with the same key on its device; `NO_ID` where there is none."""
+    order = some[np.lexsort((some, key[some], work.device[some], work.process[some]))]
+    same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for values in (key, work.device, work.process):
+        same &= values[order[1:]] == values[order[:-1]]
+    result = np.full(len(work), NO_ID, np.int64)
+    result[order[1:][same]] = order[:-1][same]
+    return result
+
+
+def _event_edges(graph: Graph, config: ReplayConfig) -> Edges:
+    """From the last op before a recorded event to the first op after the wait for it."""
+    trace, work = graph.trace, graph.work
+    syncs = trace.syncs.take(trace.syncs.kind == SyncKind.STREAM_WAIT_EVENT)
+    calls = trace.api_calls
+    if not len(syncs) or not len(calls):
+        return Edges.none()
+    waited = np.where(syncs.call == NO_ID, syncs.start_ns, calls.start_ns[syncs.call])
+    recorded = np.where(syncs.record_call == NO_ID, waited, calls.start_ns[syncs.record_call])
+    issued = work.issued_ns(graph.calls)
+    source, target = np.full(len(syncs), NO_ID, np.int64), np.full(len(syncs), NO_ID, np.int64)
+    for process, stream in set(zip(work.process.tolist(), work.stream.tolist(), strict=True)):
+        rows = np.flatnonzero((work.process == process) & (work.stream == stream) & (work.call != NO_ID))
+        rows = rows[np.argsort(issued[rows], kind="stable")]
+        mine = syncs.process == process
+        out = mine & (syncs.source_stream == stream)
+        source[out] = np.append(NO_ID, rows)[np.searchsorted(issued[rows], recorded[out])]
+        into = mine & (syncs.stream == stream)
+        target[into] = np.append(rows, NO_ID)[np.searchsorted(issued[rows], waited[into])]
+    return Edges.of(graph.work_end(source), graph.work_start(target), config.follow_ns, Because.EVENT)
+
+
+def _unexplained(graph: Graph, edges: Edges, near_ns: int) -> Edges:
+    """For starts that nothing known explains, the work of the device that ended just before."""
+    work, starts = graph.work, graph.work_start(np.arange(len(graph.work)))
+    ready = np.full(len(graph.time_ns), np.iinfo(np.int64).min)
+    usual = np.minimum(edges.lag_ns, graph.time_ns[edges.target] - graph.time_ns[edges.source])
+    np.maximum.at(ready, edges.target, graph.time_ns[edges.source] + usual)
+    source = np.full(len(work), NO_ID, np.int64)
+    for process, device in set(zip(work.process.tolist(), work.device.tolist(), strict=True)):
+        mine = np.flatnonzero((work.process == process) & (work.device == device))
+        by_end = mine[np.argsort(work.end_ns[mine], kind="stable")]
+        position = np.searchsorted(work.end_ns[by_end], work.start_ns[mine], "right") - 1
+        last = by_end[np.maximum(position, 0)]
+        end = work.end_ns[last]
+        near = (position >= 0) & (work.start_ns[mine] - end <= near_ns) & (end > ready[starts[mine]]) & (last != mine)
+        near &= work.start_ns[last] < work.start_ns[mine]
+        source[mine[near]] = last[near]
+    return Edges.of(graph.work_end(source), starts, near_ns, Because.DEVICE)

@@ -1,0 +1,1 @@
+"""What each change does to a graph: one per file."""

@@ -1,0 +1,70 @@
+"""What several edits need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.measure.copies import host_kind
+from overlapscope.measure.host import plain_enqueue_ns
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import MemoryKind
+from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.graph import Because, Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Where:
+    """What an edit is about: rows of copies, rows of api_calls, and the change's number."""
+
+    copies: Bool
+    calls: Bool
+    value: float | None = None
+
+    def work(self, graph: Graph) -> Int64:
+        """The copies as work of a graph."""
+        mine: Bool = (graph.work.table == 1) & np.append(self.copies, False)[graph.work.copy]
+        return np.flatnonzero(mine)
+
+
+@dataclass(frozen=True, eq=False)
+class Edited:
+    """A graph after an edit, and what the edit rests on."""
+
+    graph: Graph
+    basis: tuple[str, ...] = ()
+
+
+Edit = Callable[[Graph, Where, ReplayConfig], Edited]
+
+
+def index_of_calls(graph: Graph) -> Int64:
+    """For each row of api_calls its index among the graph's calls, `NO_ID` for those inside others, and at the end."""
+    index = np.full(len(graph.trace.api_calls) + 1, NO_ID, np.int64)
+    index[graph.calls.row] = np.arange(len(graph.calls))
+    return index
+
+
+def enqueue_ns(graph: Graph, config: ReplayConfig) -> int:
+    """What the call of an asynchronous pinned copy takes here: their own median, else a plain launch."""
+    copies, calls = graph.trace.copies, graph.calls
+    rows = (host_kind(copies) == MemoryKind.PINNED) & (copies.call != NO_ID)
+    own = index_of_calls(graph)[copies.call[rows]]
+    own = own[own != NO_ID]
+    plain = plain_enqueue_ns(graph.trace, config.host)
+    if not len(own):
+        return plain
+    return min(int(np.median(calls.end_ns[own] - calls.start_ns[own])), round(plain * config.host.tolerance))
+
+
+def without_wait(graph: Graph, calls: Int64, takes_ns: int = 0) -> Graph:
+    """The graph in which some calls wait for nothing and take no longer than this."""
+    edges = graph.edges
+    into = np.isin(edges.target, graph.call_end(calls))
+    gone = into & edges.of_kind(Because.SYNC, Because.STAGING, Because.LOCK)
+    own = into & edges.of_kind(Because.CALL)
+    lag = np.where(own, np.minimum(edges.lag_ns, takes_ns), edges.lag_ns)
+    changed = graph.with_lags(lag)
+    return changed.with_edges(changed.edges.take(~gone))

@@ -1,0 +1,52 @@
+"""Pageable copies come from and go to pinned memory: their calls return at once, they run at the pinned bandwidth."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.measure.copies import host_kind
+from overlapscope.measure.queues import launch_latency_ns
+from overlapscope.model.columns import Int64
+from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.edits.common import Edited, Where, enqueue_ns
+from overlapscope.replay.graph import Because, Graph
+from overlapscope.replay.speeds import pinned_speed
+
+
+def pin(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
+    """Pinned ahead of time: pinning itself is not in the prediction."""
+    pageable = host_kind(graph.trace.copies) == MemoryKind.PAGEABLE
+    some = Where(where.copies & pageable, where.calls).work(graph)
+    lag, basis = _durations(graph, some)
+    calls = np.unique(graph.work.call[some])
+    calls = calls[calls >= 0]
+    edges = graph.edges
+    own = graph.into(graph.call_end(calls), Because.CALL)
+    lag[own] = np.minimum(lag[own], enqueue_ns(graph, config))
+    issue = np.isin(edges.target, graph.work_start(some)) & edges.of_kind(Because.ISSUE)
+    latency = round(config.queue.tolerance * launch_latency_ns(graph.trace, config.queue))
+    lag[issue] = np.minimum(lag[issue], latency)
+    gone = np.isin(edges.target, graph.call_end(calls)) & edges.of_kind(Because.STAGING)
+    gone |= np.isin(edges.target, graph.work_start(some)) & edges.of_kind(Because.DEVICE)  # it was staging
+    changed = graph.with_lags(lag)
+    return Edited(changed.with_edges(changed.edges.take(~gone)), basis)
+
+
+def _durations(graph: Graph, some: Int64) -> tuple[Int64, tuple[str, ...]]:
+    """All lags, those of some copies as long as they would be pinned, and what that is known from."""
+    copies, row = graph.trace.copies, graph.work.row[some]
+    run = graph.into(graph.work_end(some), Because.RUN)
+    lag, basis = graph.edges.lag_ns.copy(), []
+    for direction in (Direction.HTOD, Direction.DTOH):
+        mine = copies.direction[row] == direction
+        if not mine.any():
+            continue
+        sizes = copies.size_bytes[row[mine]]
+        speed = pinned_speed(graph.trace, direction, sizes)
+        if speed is None:
+            basis.append(f"{direction.label}: no pinned bandwidth is known, so copies keep their length")
+            continue
+        lag[run[mine]] = np.minimum(speed.copy_time_ns(sizes), lag[run[mine]])
+        basis.append(f"{direction.label}: {speed.basis}")
+    return lag, tuple(basis)

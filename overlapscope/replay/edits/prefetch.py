@@ -1,0 +1,63 @@
+"""Copies to the device are issued some steps earlier, on a stream of their own, and not waited for.
+
+A step is what lies between two groups of copy calls on a thread with a launch between them. What a copy waited for by
+an event, it waits for as many steps earlier: the buffers go round.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.enums import ApiKind, Direction
+from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.edits.common import Edited, Where
+from overlapscope.replay.edits.non_blocking import non_blocking
+from overlapscope.replay.edits.side_stream import side_stream
+from overlapscope.replay.graph import Because, Edges, Graph
+
+
+def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
+    """``where.value`` steps ahead."""
+    up = Where(where.copies & (graph.trace.copies.direction == Direction.HTOD), where.calls)
+    graph = side_stream(non_blocking(graph, up, config).graph, up, config).graph
+    some = up.work(graph)
+    some = some[graph.work.call[some] != NO_ID]
+    steps = round(where.value or 1)
+    earlier = _same_copy_earlier(graph, some, steps)
+    edges = graph.edges
+    issue = graph.into(graph.work_start(some), Because.ISSUE)
+    source = edges.source.copy()
+    source[issue] = graph.call_start(graph.work.call[earlier])
+    waits = graph.into(graph.work_start(some), Because.EVENT)
+    theirs = graph.into(graph.work_start(earlier), Because.EVENT)
+    gone = np.zeros(len(edges), np.bool_)
+    gone[waits[waits != NO_ID]] = True
+    gone[waits[(waits != NO_ID) & (earlier == some)]] = False
+    both = (waits != NO_ID) & (theirs != NO_ID) & (earlier != some)
+    kept = Edges(source, edges.target, edges.lag_ns, edges.because).take(~gone)
+    shifted = Edges.of(
+        edges.source[theirs[both]], graph.work_start(some[both]), edges.lag_ns[waits[both]], Because.EVENT
+    )
+    return Edited(graph.with_edges(kept, shifted))
+
+
+def _same_copy_earlier(graph: Graph, some: Int64, steps: int) -> Int64:
+    """For each copy the first one of the group that lies this many steps before its own, at least the first group's."""
+    call = graph.work.call[some]
+    group = _groups(graph)[call]
+    owner = np.stack([graph.calls.process[call], graph.calls.thread[call]])
+    result = some.copy()
+    for process, thread in sorted(set(zip(*owner.tolist(), strict=True))):
+        mine = np.flatnonzero((owner[0] == process) & (owner[1] == thread))
+        order = mine[np.argsort(call[mine], kind="stable")]
+        _, first, number = np.unique(group[order], return_index=True, return_inverse=True)
+        leader = some[order[first]]
+        result[order] = leader[np.maximum(number - steps, 0)]
+    return result
+
+
+def _groups(graph: Graph) -> Int64:
+    """A number for each call that grows with every launch before it on its thread."""
+    launches = np.isin(graph.calls.kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH))
+    return np.cumsum(launches)

@@ -1,0 +1,90 @@
+"""Calls of one kind in a row: many small copies as one, many launches as one graph launch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.measure.issue import first_copy_of, synchronised_copy
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import ApiKind, Direction
+from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.edits.common import Edited, Where, enqueue_ns, without_wait
+from overlapscope.replay.graph import Because, Graph
+from overlapscope.replay.speeds import gather_gb_s, pinned_speed
+
+_BESIDE = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.STREAM_SYNC)
+"""Calls that may stand between those of a run."""
+
+
+def graph_launch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
+    """Kernel launches in a row cost the host as much as one, with what the thread did between them."""
+    del config
+    calls = graph.calls
+    mine = (calls.kind == ApiKind.LAUNCH) & where.calls[calls.row]
+    leader = _leaders(graph, mine, (ApiKind.OTHER, ApiKind.QUERY))
+    inside = np.flatnonzero((leader != NO_ID) & (leader != np.arange(len(calls))))
+    lag, edges = graph.edges.lag_ns.copy(), graph.edges
+    into = np.isin(edges.target, np.concatenate([graph.call_start(inside), graph.call_end(inside)]))
+    lag[into & edges.of_kind(Because.GAP, Because.CALL, Because.LOCK)] = 0
+    return Edited(graph.with_lags(lag), ("launches in a row as one graph launch",))
+
+
+def coalesce(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
+    """Copies to the device in a row are gathered in one pinned buffer and sent as one."""
+    copies, calls = graph.trace.copies, graph.calls
+    copy = first_copy_of(graph.trace)[calls.row]
+    wanted = where.copies & (copies.direction == Direction.HTOD)
+    mine = (calls.kind == ApiKind.COPY) & np.append(wanted, False)[copy] & (copy != NO_ID)
+    waits = np.append(wanted, False)[synchronised_copy(graph.trace)[calls.row]]
+    waits &= synchronised_copy(graph.trace)[calls.row] != NO_ID
+    leader = _leaders(graph, mine, _BESIDE)
+    leader[~(mine | waits | (leader != NO_ID))] = NO_ID
+    inside = np.flatnonzero((leader != NO_ID) & (leader != np.arange(len(calls))))
+    graph = without_wait(graph, np.flatnonzero(leader != NO_ID), enqueue_ns(graph, config))
+    graph, basis = _as_one(graph, np.flatnonzero(mine & (leader != NO_ID)), leader, copy)
+    lag, edges = graph.edges.lag_ns.copy(), graph.edges
+    into = np.isin(edges.target, np.concatenate([graph.call_start(inside), graph.call_end(inside)]))
+    lag[into & edges.of_kind(Because.GAP, Because.CALL)] = 0
+    return Edited(graph.with_lags(lag), basis)
+
+
+def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[Graph, tuple[str, ...]]:
+    """The first copy of each run takes the time of all bytes, its call that of gathering them; the others take none."""
+    copies = graph.trace.copies
+    leaders, group = np.unique(leader[members], return_inverse=True)
+    total = np.bincount(group, copies.size_bytes[copy[members]], len(leaders)).astype(np.int64)
+    speed = pinned_speed(graph.trace, Direction.HTOD, total)
+    work_of_copy = np.full(len(copies) + 1, NO_ID, np.int64)
+    rows = np.flatnonzero(graph.work.table == 1)
+    work_of_copy[graph.work.row[rows]] = rows
+    lag = graph.edges.lag_ns.copy()
+    run = graph.into(graph.work_end(work_of_copy[copy[members]]), Because.RUN)
+    lag[run] = 0
+    first = graph.into(graph.work_end(work_of_copy[copy[leaders]]), Because.RUN)
+    durations = np.bincount(group, copies.duration_ns[copy[members]], len(leaders)).astype(np.int64)
+    lag[first] = durations if speed is None else speed.copy_time_ns(total)
+    rate = gather_gb_s(graph.trace)
+    call = graph.into(graph.call_end(leaders), Because.CALL)
+    lag[call] += 0 if rate is None else np.rint(total / rate).astype(np.int64)
+    told = [] if speed is None else [f"one copy of all bytes: {speed.basis}"]
+    told.append("gathering on the host is not counted" if rate is None else f"gathering at {rate:.3g} GB/s, as staging")
+    return graph.with_lags(lag), tuple(told)
+
+
+def _leaders(graph: Graph, mine: Bool, beside: tuple[ApiKind, ...]) -> Int64:
+    """For each call of a run its first call; `NO_ID` for calls of none. Calls of other kinds end a run."""
+    calls = graph.calls
+    free = mine | np.isin(calls.kind, beside)
+    begins = np.ones(len(calls), np.bool_)
+    begins[1:] = (
+        ~free[1:] | ~free[:-1] | (calls.thread[1:] != calls.thread[:-1]) | (calls.process[1:] != calls.process[:-1])
+    )
+    run = np.cumsum(begins) - 1
+    count = np.bincount(run[mine], minlength=len(calls) + 1)
+    first = np.full(len(calls) + 1, len(calls), np.int64)
+    np.minimum.at(first, run[mine], np.flatnonzero(mine))
+    last = np.full(len(calls) + 1, NO_ID, np.int64)
+    np.maximum.at(last, run[mine], np.flatnonzero(mine))
+    index = np.arange(len(calls))
+    inside = (count[run] > 1) & free & (index >= first[run]) & (index <= last[run])
+    return np.where(inside, first[run], NO_ID)

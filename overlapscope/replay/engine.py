@@ -1,0 +1,83 @@
+"""The longest way to each moment of a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.replay.graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """When each moment of a graph comes, and which edge bound it (`NO_ID` for moments that wait for nothing)."""
+
+    graph: Graph
+    time_ns: Int64
+    bound_by: Int64
+
+
+def replay(graph: Graph) -> Replay:
+    """Let every moment come as soon as its edges allow; those without edges stay where they were.
+
+    Raises:
+        ValueError: the graph has a circle.
+    """
+    edges = graph.edges
+    by_target = np.argsort(edges.target, kind="stable")
+    first = np.searchsorted(edges.target[by_target], np.arange(len(graph.time_ns) + 1)).tolist()
+    source, lag = edges.source[by_target].tolist(), edges.lag_ns[by_target].tolist()
+    times: list[int] = graph.time_ns.tolist()
+    bound = [NO_ID] * len(times)
+    for moment in _order(graph).tolist():
+        begin, end = first[moment], first[moment + 1]
+        if begin == end:
+            continue
+        best, latest = begin, times[source[begin]] + lag[begin]
+        for edge in range(begin + 1, end):
+            reached = times[source[edge]] + lag[edge]
+            if reached > latest:
+                best, latest = edge, reached
+        times[moment] = latest
+        bound[moment] = best
+    edge_of = np.append(by_target, NO_ID)[np.array(bound, np.int64)]
+    return Replay(graph, np.array(times, np.int64), edge_of)
+
+
+def _order(graph: Graph) -> Int64:
+    """Moments such that every edge leads forward: by their time in the trace, or sorted out where that does not do."""
+    kinds = np.arange(len(graph.time_ns)) % 2
+    order = np.lexsort((kinds, graph.time_ns))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    if (place[graph.edges.source] < place[graph.edges.target]).all():
+        return order
+    return _sorted_out(graph)
+
+
+def _sorted_out(graph: Graph) -> Int64:
+    """Kahn's algorithm, the earliest moment first among those that are free."""
+    from heapq import heappop, heappush
+
+    edges, count = graph.edges, len(graph.time_ns)
+    by_source = np.argsort(edges.source, kind="stable")
+    first = np.searchsorted(edges.source[by_source], np.arange(count + 1)).tolist()
+    target = edges.target[by_source].tolist()
+    missing = np.bincount(edges.target, minlength=count).tolist()
+    times = graph.time_ns.tolist()
+    free = [(times[moment], moment) for moment in range(count) if not missing[moment]]
+    free.sort()
+    order = []
+    while free:
+        _, moment = heappop(free)
+        order.append(moment)
+        for edge in range(first[moment], first[moment + 1]):
+            following = target[edge]
+            missing[following] -= 1
+            if not missing[following]:
+                heappush(free, (times[following], following))
+    if len(order) < count:
+        raise ValueError("the graph has a circle")
+    return np.array(order, np.int64)

@@ -1,0 +1,141 @@
+"""What host threads wait for: their own work, synchronisations, copies that hold them, each other.
+
+Sources: CUDA Runtime API, "API synchronization behavior".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.measure.host import held_from_ns, plain_enqueue_ns
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
+from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.graph import Because, Edges, Graph, bound
+
+
+def host_edges(graph: Graph, config: ReplayConfig) -> Edges:
+    """Edges into the starts and ends of all calls."""
+    waits = Edges.together(_synchronisations(graph), _staging(graph), _locks(graph, config))
+    waits = waits.take(graph.time_ns[waits.source] <= graph.time_ns[waits.target])
+    own = graph.edges.take(graph.edges.of_kind(Because.CALL))
+    plain = plain_enqueue_ns(graph.trace, config.host)
+    held = np.isin(own.target, waits.target)
+    own = Edges(own.source, own.target, np.where(held, np.minimum(own.lag_ns, plain), own.lag_ns), own.because)
+    return Edges.together(bound(graph.time_ns, Edges.together(own, waits)), _threads(graph))
+
+
+def _threads(graph: Graph) -> Edges:
+    """Each call after the one before it on its thread, or after those of another that had the work meanwhile."""
+    calls, index = graph.calls, np.arange(len(graph.calls))
+    same = (calls.process[1:] == calls.process[:-1]) & (calls.thread[1:] == calls.thread[:-1])
+    before, after = index[:-1][same], index[1:][same]
+    gap = np.maximum(calls.start_ns[after] - calls.end_ns[before], 0)
+    handed = _handoffs(graph, before, after)
+    resumed = np.isin(after, handed.target // 2)
+    gap = np.where(resumed, 0, gap)
+    return Edges.together(Edges.of(graph.call_end(before), graph.call_start(after), gap, Because.GAP), handed)
+
+
+def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
+    """Work that goes from a silent thread to another and back, as a backward pass does.
+
+    A thread makes no call between ``before`` and ``following``; if another one's calls lie wholly within and it was
+    silent on both sides, the first of these follows ``before``, and ``following`` follows the last.
+    """
+    calls = graph.calls
+    parts = [Edges.none()]
+    threads = sorted(set(zip(calls.process.tolist(), calls.thread.tolist(), strict=True)))
+    for process, thread in threads:
+        theirs = np.flatnonzero((calls.process == process) & (calls.thread == thread))
+        gaps = (calls.process[before] == process) & (calls.thread[before] != thread)
+        one, two = before[gaps], following[gaps]
+        if not len(one) or not len(theirs):
+            continue
+        first = np.searchsorted(calls.start_ns[theirs], calls.end_ns[one])
+        last = np.searchsorted(calls.end_ns[theirs], calls.start_ns[two], "right") - 1
+        alone = (last >= first) & (first < len(theirs))
+        alone &= (
+            np.append(calls.start_ns[theirs], np.iinfo(np.int64).max)[np.maximum(last, -1) + 1] >= calls.start_ns[two]
+        )
+        one, two, first, last = one[alone], two[alone], theirs[first[alone]], theirs[last[alone]]
+        back = calls.start_ns[two] - calls.end_ns[last]
+        there = calls.start_ns[first] - calls.end_ns[one]
+        parts.append(Edges.of(graph.call_end(last), graph.call_start(two), back, Because.HANDOFF))
+        parts.append(Edges.of(graph.call_end(one), graph.call_start(first), there, Because.HANDOFF))
+    return Edges.together(*parts)
+
+
+def _synchronisations(graph: Graph) -> Edges:
+    """From the work that a synchronising call waits for to its end."""
+    calls, work = graph.calls, graph.work
+    rows = np.flatnonzero(np.isin(calls.kind, SYNC_CALLS))
+    stream = _synchronised_stream(graph)[calls.row[rows]]
+    issued = work.issued_ns(calls)
+    parts = [Edges.none()]
+    for process, number in set(zip(work.process.tolist(), work.stream.tolist(), strict=True)):
+        mine = np.flatnonzero((work.process == process) & (work.stream == number) & (work.call != NO_ID))
+        mine = mine[np.argsort(issued[mine], kind="stable")]
+        waiting = (calls.process[rows] == process) & ((stream == number) | (stream == NO_ID))
+        waiting &= (stream == number) | (calls.kind[rows] == ApiKind.DEVICE_SYNC)
+        until = rows[waiting]
+        last = np.append(NO_ID, mine)[np.searchsorted(issued[mine], calls.start_ns[until])]
+        parts.append(Edges.of(graph.work_end(last), graph.call_end(until), 0, Because.SYNC))
+    untold = rows[(stream == NO_ID) & (calls.kind[rows] != ApiKind.DEVICE_SYNC)]
+    parts.append(Edges.of(graph.work_end(_ended_before(graph, untold)), graph.call_end(untold), 0, Because.SYNC))
+    return Edges.together(*parts)
+
+
+def _synchronised_stream(graph: Graph) -> Int64:
+    """For each row of api_calls the stream that a stream synchronisation waits for, where that is recorded."""
+    syncs = graph.trace.syncs
+    stream = np.full(len(graph.trace.api_calls) + 1, NO_ID, np.int64)
+    stream[syncs.call] = np.where(syncs.stream != NO_ID, syncs.stream, syncs.source_stream)
+    return stream[:-1]
+
+
+def _ended_before(graph: Graph, index: Int64) -> Int64:
+    """The work that ended last before the end of some calls, if it ended inside them."""
+    work, calls = graph.work, graph.calls
+    result = np.full(len(index), NO_ID, np.int64)
+    for process in np.unique(calls.process[index]).tolist():
+        mine = np.flatnonzero(work.process == process)
+        mine = mine[np.argsort(work.end_ns[mine], kind="stable")]
+        here = calls.process[index] == process
+        last = np.append(NO_ID, mine)[np.searchsorted(work.end_ns[mine], calls.end_ns[index[here]], "right")]
+        inside = np.append(work.end_ns, 0)[last] >= calls.start_ns[index[here]]
+        result[here] = np.where(inside, last, NO_ID)
+    return result
+
+
+def _staging(graph: Graph) -> Edges:
+    """From a copy to the end of the call that it holds: from its start where the call ends before it does."""
+    trace, work, calls = graph.trace, graph.work, graph.calls
+    copies = np.flatnonzero((work.table == 1) & (work.call != NO_ID))
+    row, call = work.row[copies], work.call[copies]
+    down = trace.copies.direction[row] == Direction.DTOH
+    kind = np.where(down, trace.copies.target_kind[row], trace.copies.source_kind[row])
+    after_start = calls.end_ns[call] > work.start_ns[copies]
+    after_end = calls.end_ns[call] >= work.end_ns[copies]
+    holds = (calls.kind[call] == ApiKind.COPY) & after_start & ((kind == MemoryKind.PAGEABLE) | after_end)
+    source = np.where(after_end, graph.work_end(copies), graph.work_start(copies))
+    return Edges.of(source[holds], graph.call_end(call[holds]), 0, Because.STAGING)
+
+
+def _locks(graph: Graph, config: ReplayConfig) -> Edges:
+    """From the end of a copy call that held the driver to those of other threads' calls that waited under it."""
+    calls = graph.calls
+    held = held_from_ns(graph.trace, config.host)[calls.row]
+    holding = np.flatnonzero((calls.kind == ApiKind.COPY) & (held < calls.end_ns))
+    waiting = np.flatnonzero(~np.isin(calls.kind, (*SYNC_CALLS, ApiKind.COPY)) & (held < calls.end_ns))
+    parts = [Edges.none()]
+    for process in np.unique(calls.process[holding]).tolist():
+        own = holding[calls.process[holding] == process]
+        own = own[np.argsort(calls.end_ns[own], kind="stable")]
+        mine = waiting[calls.process[waiting] == process]
+        last = np.append(NO_ID, own)[np.searchsorted(calls.end_ns[own], calls.end_ns[mine], "right")]
+        under = (
+            (calls.end_ns[last] > calls.start_ns[mine]) & (calls.thread[last] != calls.thread[mine]) & (last != NO_ID)
+        )
+        parts.append(Edges.of(graph.call_end(last[under]), graph.call_end(mine[under]), 0, Because.LOCK))
+    return Edges.together(*parts)
