@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from overlapscope.model.trace import Trace
     from overlapscope.plot.timeline import draw_timeline, save_timeline
     from overlapscope.read.opening import open_trace
+    from overlapscope.replay.prediction import Prediction
+    from overlapscope.replay.what_if import what_if
     from overlapscope.report.content import audit
     from overlapscope.report.data import Audit
 
@@ -33,6 +35,7 @@ _HOMES = {
     "Audit": "overlapscope.report.data",
     "Diagnosis": "overlapscope.diagnosis.finding",
     "OverlapscopeError": "overlapscope.errors",
+    "Prediction": "overlapscope.replay.prediction",
     "Trace": "overlapscope.model.trace",
     "Window": "overlapscope.measure.windows",
     "annotate": "overlapscope.capture.annotate",
@@ -43,12 +46,14 @@ _HOMES = {
     "record": "overlapscope.capture.recorder",
     "save_timeline": "overlapscope.plot.timeline",
     "their_overlap": "overlapscope.measure.definitions",
+    "what_if": "overlapscope.replay.what_if",
 }
 
 __all__ = [
     "Audit",
     "Diagnosis",
     "OverlapscopeError",
+    "Prediction",
     "Trace",
     "Window",
     "annotate",
@@ -59,6 +64,7 @@ __all__ = [
     "record",
     "save_timeline",
     "their_overlap",
+    "what_if",
 ]
 
 

@@ -47,7 +47,12 @@ _SLIGHT = 0.4  # height, of its lane, of a mark for bars too thin to draw
 
 
 def draw_timeline(
-    trace: Trace, window: Window | None = None, *, ax: Axes | None = None, width: Width = "column"
+    trace: Trace,
+    window: Window | None = None,
+    *,
+    ax: Axes | None = None,
+    width: Width = "column",
+    legend: bool = True,
 ) -> Axes:
     """Draw the per-stream timeline of ``trace``.
 
@@ -57,6 +62,7 @@ def draw_timeline(
             work to the end of that work.
         ax: axes to draw into; made, in a figure of the right size, without one.
         width: ``"column"`` (3.5 in) or ``"page"`` (7.16 in) of a two-column paper, for a figure made here.
+        legend: whether to put a legend below the figure.
 
     Returns:
         The axes. The time axis starts at 0 at the window's start.
@@ -67,9 +73,11 @@ def draw_timeline(
         if ax is None:
             import matplotlib.pyplot as plt
 
-            figure = plt.figure(figsize=_size(shown, width), layout="constrained")
+            figure = plt.figure(figsize=size_in(shown, width), layout="constrained")
             ax = figure.add_subplot()
         _draw(ax, shown, window)
+        if legend:
+            add_legend(ax, shown)
     return ax
 
 
@@ -84,8 +92,10 @@ def save_timeline(trace: Trace, path: str | Path, window: Window | None = None, 
     window = window or work_window(trace)
     shown = lanes(trace, window)
     with mpl.rc_context(RC):
-        figure = Figure(figsize=_size(shown, width), layout="constrained")
-        _draw(figure.add_subplot(), shown, window)
+        figure = Figure(figsize=size_in(shown, width), layout="constrained")
+        ax = figure.add_subplot()
+        _draw(ax, shown, window)
+        add_legend(ax, shown)
         try:
             figure.savefig(path, dpi=_DOTS_PER_IN, metadata=undated(path))
         except OSError as error:
@@ -103,7 +113,8 @@ def undated(path: Path) -> dict[str, Any] | None:
     return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
 
 
-def _size(shown: Sequence[Lane], width: Width) -> tuple[float, float]:
+def size_in(shown: Sequence[Lane], width: Width) -> tuple[float, float]:
+    """Width and height of a figure for some lanes, in inches."""
     columns = _legend_columns(WIDTHS_IN[width])
     legend = -(-len(_styles(shown)) // columns) * _LEGEND_ROW_IN
     return WIDTHS_IN[width], _total_height(shown) * _LANE_IN + legend + _AXIS_IN
@@ -159,7 +170,6 @@ def _draw(ax: Axes, shown: Sequence[Lane], window: Window) -> None:
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
     ax.tick_params(axis="x", length=2, pad=2)
-    _legend(ax, shown)
 
 
 def _draw_strip(ax: Axes, lane: Lane, place: Place, window: Window, scale: float, pixels: int) -> None:
@@ -222,7 +232,8 @@ def _label_lanes(ax: Axes, ticks: Sequence[tuple[float, Lane]]) -> None:
     ax.tick_params(axis="y", length=0, pad=2)
 
 
-def _legend(ax: Axes, shown: Sequence[Lane]) -> None:
+def add_legend(ax: Axes, shown: Sequence[Lane]) -> None:
+    """Put a legend of all styles that some lanes use below the figure."""
     handles = [
         Patch(
             facecolor=look.color,

@@ -19,8 +19,8 @@ _ORDER = (Because.STREAM, Because.ENGINE)
 def device_edges(graph: Graph, config: ReplayConfig) -> Edges:
     """Edges into the starts of all device work.
 
-    What came last bound the start, and has the lag that was seen; where that is more than is usual and other work of the
-    device ended just before, that is what bound it.
+    What came last bound the start, and has the lag that was seen; where that is more than is usual and other work of
+    the device ended just before, that is what bound it.
     """
     work = graph.work
     index = np.arange(len(work))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.queues import launch_latency_ns
-from overlapscope.model.columns import Int64
+from overlapscope.model.columns import Bool, Int8, Int64
 from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, enqueue_ns
 from overlapscope.replay.graph import Because, Graph
@@ -29,8 +32,20 @@ def pin(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     lag[issue] = np.minimum(lag[issue], latency)
     gone = np.isin(edges.target, graph.call_end(calls)) & edges.of_kind(Because.STAGING)
     gone |= np.isin(edges.target, graph.work_start(some)) & edges.of_kind(Because.DEVICE)  # it was staging
-    changed = graph.with_lags(lag)
+    changed = replace(graph.with_lags(lag), trace=_pinned(graph.trace, where.copies & pageable))
     return Edited(changed.with_edges(changed.edges.take(~gone)), basis)
+
+
+def _pinned(trace: Trace, some: Bool) -> Trace:
+    """The trace in which the host's side of some copies is pinned."""
+    copies = trace.copies
+
+    def kinds(kind: Int8) -> Int8:
+        return np.where(some & (kind == MemoryKind.PAGEABLE), MemoryKind.PINNED, kind).astype(np.int8)
+
+    return replace(
+        trace, copies=replace(copies, source_kind=kinds(copies.source_kind), target_kind=kinds(copies.target_kind))
+    )
 
 
 def _durations(graph: Graph, some: Int64) -> tuple[Int64, tuple[str, ...]]:

@@ -1,16 +1,20 @@
 """Copies get a stream of their own.
 
 A copy to the device waits for its launch, its engine and the copies before it; the next work of its old stream waits
-for it, because a trace does not show what reads it. A copy to the host waits for the work before it on its old stream,
-and later work of that stream does not wait for it.
+for it, because a trace does not show what reads it. Where as many bytes came to the host before, they may be what it
+sends back, so it waits for these. A copy to the host waits for the work before it on its old stream, and later work of
+that stream does not wait for it.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import Direction
+from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where
 from overlapscope.replay.graph import Because, Edges, Graph
@@ -27,7 +31,25 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     ordered = edges.of_kind(Because.STREAM, Because.DEVICE)
     gone = ordered & np.isin(edges.target, graph.work_start(index[moved & ~down]))
     gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & down]))
-    return Edited(graph.with_edges(edges.take(~gone), *_new_order(graph, moved, config)))
+    order = (*_new_order(graph, moved, config), _sent_back(graph, moved & ~down, config))
+    changed = graph.with_edges(edges.take(~gone), *order)
+    return Edited(replace(changed, trace=_on_new_streams(graph, moved)))
+
+
+def _on_new_streams(graph: Graph, moved: Bool) -> Trace:
+    """The trace in which copies that shared a stream with other work are on new ones, one for each direction."""
+    trace, work = graph.trace, graph.work
+    keys = np.stack([work.process, work.device, work.stream])
+    shared = moved & np.isin(_codes(keys), _codes(keys)[~moved])
+    stream = trace.copies.stream.copy()
+    highest = int(max((table.stream.max(initial=0) for table in trace.device_work), default=0))
+    stream[work.row[shared]] = highest + work.engine[shared]
+    return replace(trace, copies=replace(trace.copies, stream=stream))
+
+
+def _codes(keys: Int64) -> Int64:
+    """One number for each different column."""
+    return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
 
 
 def _new_order(graph: Graph, moved: Bool, config: ReplayConfig) -> list[Edges]:
@@ -41,6 +63,22 @@ def _new_order(graph: Graph, moved: Bool, config: ReplayConfig) -> list[Edges]:
     before = up[graph.work_of(with_up.source)] & ~moved[graph.work_of(with_up.target)]
     after = down[graph.work_of(with_down.target)] & ~moved[graph.work_of(with_down.source)]
     return [staying, with_up.take(before), with_down.take(after)]
+
+
+def _sent_back(graph: Graph, up: Bool, config: ReplayConfig) -> Edges:
+    """Each copy to the device after the last one of as many bytes that was issued before it to the host."""
+    work = graph.work
+    size = np.append(graph.trace.copies.size_bytes, NO_ID)[work.copy]
+    down = np.flatnonzero((work.engine == Direction.DTOH) & (size > 0))
+    rows = np.flatnonzero(up & np.isin(size, size[down]))
+    issued = work.issued_ns(graph.calls)
+    source = np.full(len(rows), NO_ID, np.int64)
+    for one in np.unique(size[rows]).tolist():
+        theirs = down[size[down] == one]
+        theirs = theirs[np.argsort(issued[theirs], kind="stable")]
+        mine = size[rows] == one
+        source[mine] = np.append(NO_ID, theirs)[np.searchsorted(issued[theirs], issued[rows[mine]])]
+    return Edges.of(graph.work_end(source), graph.work_start(rows), config.follow_ns, Because.EVENT)
 
 
 def _chain(graph: Graph, order: Int64, config: ReplayConfig) -> Edges:

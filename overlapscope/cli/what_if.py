@@ -1,0 +1,47 @@
+"""``overlapscope what-if``: what a change of the program would win."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from overlapscope.cli.audit import Format
+from overlapscope.cli.messages import ExitCode, complain
+from overlapscope.errors import OverlapscopeError
+from overlapscope.read.opening import open_trace
+from overlapscope.replay.changes import NAMES
+from overlapscope.replay.what_if import what_if
+from overlapscope.words import safe
+
+_CHANGES = f"{', '.join(NAMES)}; =N for prefetch and faster-link (GB/s); :range=NAME,stream=N,source=TEXT limits it."
+
+
+def what_if_command(
+    path: Annotated[Path, typer.Argument(help="Kineto JSON or Nsight Systems SQLite.")],
+    change: Annotated[list[str], typer.Option(help=_CHANGES)],
+    range_name: Annotated[str | None, typer.Option("--range", help="Predict for the ranges of this name.")] = None,
+    output_format: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+    figure: Annotated[Path | None, typer.Option(help="Draw the timeline before and after: .png, .svg or .pdf.")] = None,
+    debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
+) -> None:
+    """Predict how long a trace would have taken with some changes, by replaying it."""
+    from overlapscope.plot.before_after import save_before_after
+    from overlapscope.plot.timeline import check_suffix
+
+    try:
+        if figure is not None:
+            check_suffix(figure)
+        prediction = what_if(open_trace(path), change, range_name)
+        if output_format is Format.JSON:
+            sys.stdout.write(json.dumps(prediction.to_dict(), indent=1, allow_nan=False) + "\n")
+        else:
+            typer.echo("\n".join(map(safe, [prediction.sentence, *(f"  {text}" for text in prediction.basis)])))
+        if figure is not None:
+            save_before_after(prediction, figure)
+    except OverlapscopeError as error:
+        complain(error, debug=debug)
+        raise typer.Exit(ExitCode.UNUSABLE) from error

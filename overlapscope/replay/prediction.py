@@ -1,0 +1,109 @@
+"""What a prediction is: plain data, and its JSON form (schema ``overlapscope.what-if/1``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from overlapscope.measure.windows import Window
+from overlapscope.model.trace import Trace
+from overlapscope.replay.changes import Change
+from overlapscope.replay.engine import Replay
+from overlapscope.replay.moved import moved
+from overlapscope.words import share, time
+
+SCHEMA = "overlapscope.what-if/1"
+
+
+@dataclass(frozen=True)
+class Unprofiled:
+    """The same without the profiler's own cost, in ns; ``event_ns`` is what it spent for each event it recorded."""
+
+    event_ns: float
+    replayed_ns: int
+    predicted_ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What a window would take if something were different.
+
+    Attributes:
+        trace: the trace.
+        window: what was measured.
+        changes: what would be different.
+        measured_ns: length of the window in the trace.
+        replayed_ns: its length in the replay with nothing changed; how far it is from that is the replay's error.
+        predicted_ns: its length with the changes.
+        low_ns: if what is moved out of the way is waited for by nothing, and coincidences order nothing.
+        high_ns: if buffers are reused, so that moved copies still wait for the work before the copies before them.
+        unprofiled: without the profiler's own cost; None where the trace does not know that.
+        basis: what the prediction rests on.
+        played: the replay with the changes.
+    """
+
+    trace: Trace
+    window: Window
+    changes: tuple[Change, ...]
+    measured_ns: int
+    replayed_ns: int
+    predicted_ns: int
+    low_ns: int
+    high_ns: int
+    unprofiled: Unprofiled | None
+    basis: tuple[str, ...]
+    played: Replay
+
+    @property
+    def saving_ns(self) -> int:
+        """What the changes win, against the replay with nothing changed."""
+        return self.replayed_ns - self.predicted_ns
+
+    @property
+    def error(self) -> float:
+        """How far the unchanged replay is from the trace, as a share of it."""
+        return abs(self.replayed_ns - self.measured_ns) / self.measured_ns if self.measured_ns else 0.0
+
+    @cached_property
+    def after(self) -> Trace:
+        """The replayed trace, to be measured and drawn like the original."""
+        return moved(self.played)
+
+    @property
+    def sentence(self) -> str:
+        """What it says, in one sentence."""
+        what = " + ".join(map(str, self.changes)) or "nothing changed"
+        text = f"{what}: {time(self.replayed_ns)} -> {time(self.predicted_ns)}"
+        text += f" ({time(self.low_ns)} to {time(self.high_ns)})" if self.low_ns < self.high_ns else ""
+        text += f", {share(self.saving_ns, self.replayed_ns)} less; replay error {100 * self.error:.2g} %"
+        if self.unprofiled is not None:
+            without = self.unprofiled
+            text += f"; without the profiler {time(without.replayed_ns)} -> {time(without.predicted_ns)}"
+        return text + "."
+
+    def to_dict(self) -> dict[str, Any]:
+        """The prediction as JSON-ready data."""
+        without = self.unprofiled
+        return {
+            "schema": SCHEMA,
+            "window": {
+                "range": self.window.name,
+                "start_ns": self.window.first_ns,
+                "end_ns": self.window.last_ns,
+                "occurrences": len(self.window.start_ns),
+            },
+            "changes": [str(change) for change in self.changes],
+            "measured_ns": self.measured_ns,
+            "replayed_ns": self.replayed_ns,
+            "predicted_ns": self.predicted_ns,
+            "low_ns": self.low_ns,
+            "high_ns": self.high_ns,
+            "unprofiled": None
+            if without is None
+            else {"replayed_ns": without.replayed_ns, "predicted_ns": without.predicted_ns},
+            "basis": list(self.basis),
+        }
+
+    def __repr__(self) -> str:
+        return f"<Prediction: {self.sentence}>"

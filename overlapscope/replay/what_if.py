@@ -1,0 +1,121 @@
+"""Predict what a change of the program would win."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.measure.windows import Window, between, of_range, whole
+from overlapscope.model.trace import Trace
+from overlapscope.replay.build import graph_of
+from overlapscope.replay.catalogue import changed
+from overlapscope.replay.changes import Change
+from overlapscope.replay.config import DEFAULT, ReplayConfig
+from overlapscope.replay.engine import Replay, replay
+from overlapscope.replay.graph import Because, Graph
+from overlapscope.replay.moved import moved
+from overlapscope.replay.prediction import Prediction, Unprofiled
+from overlapscope.replay.profiler import event_cost_ns, without_profiler
+
+
+def what_if(
+    trace: Trace,
+    changes: Iterable[Change | str],
+    range: str | None = None,  # noqa: A002
+    config: ReplayConfig = DEFAULT,
+) -> Prediction:
+    """Predict how long a window would take with some changes of the program.
+
+    Args:
+        trace: an opened trace.
+        changes: what would be different: `Change` objects or their text, such as ``"pin"`` or
+            ``"non-blocking:range=copy"``.
+        range: predict for the host ranges of this name.
+        config: what the replay takes for granted.
+
+    Raises:
+        ChangeNotUnderstood: a change is none that we know.
+        RangeNotFound: the trace has no such range.
+    """
+    wanted = tuple(Change.parse(entry) if isinstance(entry, str) else entry for entry in changes)
+    window = whole(trace) if range is None else of_range(trace, range)
+    return Base.of(trace, window, config).predict(wanted)
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """A trace's graph, and what predictions from it have in common."""
+
+    trace: Trace
+    window: Window
+    config: ReplayConfig
+    graph: Graph
+    replayed_ns: int
+    event_ns: float | None
+
+    @classmethod
+    def of(cls, trace: Trace, window: Window, config: ReplayConfig = DEFAULT) -> Base:
+        """Make the graph and replay it as it is."""
+        graph = graph_of(trace, config)
+        return cls(trace, window, config, graph, length_ns(replay(graph), window), event_cost_ns(graph))
+
+    def predict(self, changes: tuple[Change, ...]) -> Prediction:
+        """Replay the graph with some changes."""
+        edited = changed(self.graph, changes, self.config)
+        played = replay(edited.graph)
+        predicted = length_ns(played, self.window)
+        low = length_ns(replay(_with_less_order(self.graph, edited.graph)), self.window)
+        return Prediction(
+            trace=self.trace,
+            window=self.window,
+            changes=changes,
+            measured_ns=self.window.wall_ns,
+            replayed_ns=self.replayed_ns,
+            predicted_ns=predicted,
+            low_ns=min(low, predicted),
+            high_ns=predicted,
+            unprofiled=self._unprofiled(edited.graph),
+            basis=edited.basis,
+            played=played,
+        )
+
+    def _unprofiled(self, graph: Graph) -> Unprofiled | None:
+        if self.event_ns is None:
+            return None
+        lengths = [length_ns(replay(without_profiler(one, self.event_ns)), self.window) for one in (self.graph, graph)]
+        return Unprofiled(self.event_ns, *lengths)
+
+
+def length_ns(played: Replay, window: Window) -> int:
+    """How long a window takes in a replay."""
+    trace = moved(played)
+    if window.name is not None:
+        return of_range(trace, window.name).wall_ns
+    return between(trace.start_ns, trace.end_ns).wall_ns
+
+
+def _with_less_order(before: Graph, after: Graph) -> Graph:
+    """The changed graph without coincidences, and without waits for copies that the change has moved."""
+    if len(before.edges) == len(after.edges) and (before.edges.lag_ns == after.edges.lag_ns).all():
+        return after
+    edges = after.edges
+    copies = np.flatnonzero(after.work.engine > 0)
+    was = set(zip(before.edges.source.tolist(), before.edges.target.tolist(), strict=True))
+    out = np.isin(edges.source, after.work_end(copies)) & edges.of_kind(Because.STREAM)
+    rows = np.flatnonzero(out)
+    lost = _moved_copies(before, after)
+    gone = np.zeros(len(edges), np.bool_)
+    gone[rows] = np.isin(edges.source[rows], after.work_end(lost))
+    del was
+    return after.with_edges(edges.take(~(gone | edges.of_kind(Because.DEVICE))))
+
+
+def _moved_copies(before: Graph, after: Graph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Copies that waited for the work before them on their stream, and do not any more."""
+    copies = np.flatnonzero(before.work.engine > 0)
+    starts = before.work_start(copies)
+    waited = before.into(starts, Because.STREAM) >= 0
+    waits = after.into(starts, Because.STREAM) >= 0
+    return copies[waited & ~waits]
