@@ -78,6 +78,8 @@ def _sent_back(graph: Graph, up: Bool, config: ReplayConfig) -> Edges:
         theirs = theirs[np.argsort(issued[theirs], kind="stable")]
         mine = size[rows] == one
         source[mine] = np.append(NO_ID, theirs)[np.searchsorted(issued[theirs], issued[rows[mine]])]
+    apart = work.end_ns[source] <= work.start_ns[rows]  # else the trace shows that they do not wait
+    source = np.where(apart, source, NO_ID)
     return Edges.of(graph.work_end(source), graph.work_start(rows), config.follow_ns, Because.EVENT)
 
 
