@@ -26,8 +26,6 @@ class DiagnosisConfig:
     both directions at once, and sharing a switch, cost less than that.
     ``slow_least_bytes``: smaller copies do not reach the bandwidth of their link (pinned copies of 1 MiB reach 48 of
     55 GB/s on an H200).
-    ``link_share``: share of a PCIe link's raw bandwidth that pinned copies reach: 52 to 57 of 63 GB/s on generation 5,
-    24 to 26 of 32 on generation 4, 12 of 16 on generation 3.
     ``blocking_share``: where more than this share of the launches return after their kernel has ended, launches wait.
     ``went_on_ns``: host time after an asynchronous copy to the host, without a call, from which on the host
     did something else than to wait: Python between two calls takes 10 to 60 us under a profiler.
@@ -43,7 +41,6 @@ class DiagnosisConfig:
     burst_share: float = 0.5
     slow_factor: float = 2.0
     slow_least_bytes: int = 2**20
-    link_share: float = 0.75
     blocking_share: float = 0.5
     went_on_ns: int = 200_000
     waiting_share: float = 0.2

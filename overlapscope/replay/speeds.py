@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,12 +10,19 @@ import numpy as np
 from overlapscope.measure.copies import host_kind
 from overlapscope.model.columns import Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.metadata import Device
 from overlapscope.model.trace import Trace
 
-LANE_GB_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
-"""Raw bandwidth of a PCIe lane by generation, in one direction (PCI-SIG)."""
-LINK_SHARE = 0.87
-"""What pinned copies reach of it: 55 of 63 GB/s on generation 5, 26 of 32 on 4, 12 of 16 on 3."""
+REACHED_GB_S = {1: 3.0, 2: 6.0, 3: 12.0, 4: 25.0, 5: 55.0}
+"""What pinned copies reach over 16 lanes of PCIe, by generation; seen in public: 12, 24 to 26, 52 to 57 for 3, 4, 5."""
+PCIE_LANES = 16
+_GENERATIONS = (
+    (r"\b(GB200|GB300|B200|B300|H100|H200|H800|H20|RTX 50\d\d|RTX PRO)\b", 5),
+    (r"\b(A100|A800|A30|A40|A10G?|A16|A2|L4|L40S?|RTX [34]0\d\d|RTX A\d{4}|MI[23]\d\dX?)\b", 4),
+    (r"\b(V100|P100|P40|P4|T4|TITAN|RTX 20\d\d|GTX|Quadro)\b", 3),
+)
+"""PCIe generation of GPUs by name, as their data sheets have it. Grace systems have another link and are not here."""
+_OTHER_LINK = re.compile(r"\b(GH200|GB200|GB300)\b")
 _LATENCY_NS = 1_500  # of a tiny copy; measured on an H200
 
 
@@ -71,15 +79,25 @@ def _calibrated(trace: Trace, direction: Direction) -> Speed | None:
 
 
 def _link(trace: Trace) -> Speed | None:
-    rates = [
-        LANE_GB_S.get(device.pcie_generation or 0, 0.0) * (device.pcie_width or 0) * LINK_SHARE
-        for device in trace.metadata.devices
-    ]
-    rate = max(rates, default=0.0)
-    if not rate:
+    """The slowest of what the devices' links reach, as recorded, else as GPUs of their name have it with 16 lanes."""
+    known = [entry for device in trace.metadata.devices if (entry := _link_of(device)) is not None]
+    if not known:
         return None
+    rate, why = min(known)
     sizes = np.array([1.0, 1e9])
-    return _from_points(sizes, _LATENCY_NS + sizes / rate, f"{rate:.0f} GB/s, what its link reaches")
+    return _from_points(sizes, _LATENCY_NS + sizes / rate, f"{rate:.0f} GB/s, what {why} reaches")
+
+
+def _link_of(device: Device) -> tuple[float, str] | None:
+    if device.pcie_generation in REACHED_GB_S and device.pcie_width:
+        rate = REACHED_GB_S[device.pcie_generation] * device.pcie_width / PCIE_LANES
+        return rate, f"PCIe {device.pcie_generation} x{device.pcie_width}"
+    if _OTHER_LINK.search(device.name):
+        return None
+    for pattern, generation in _GENERATIONS:
+        if re.search(pattern, device.name, re.IGNORECASE):
+            return REACHED_GB_S[generation], f"PCIe {generation} x{PCIE_LANES} (the usual link of an {device.name})"
+    return None
 
 
 def _from_points(sizes: Float64, times: Float64, basis: str) -> Speed:

@@ -41,9 +41,9 @@ from overlapscope.diagnosis.rule import Rule, Said, counted
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.replay.speeds import PCIE_LANES, REACHED_GB_S
 from overlapscope.words import time
 
-_LANE_GB_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 _ENOUGH = 4  # copies, of which the fastest quarter then is at least one
 _BEST = 0.75  # quantile
 
@@ -85,7 +85,7 @@ def _known(case: Case, mine: Bool, direction: Direction) -> list[float]:
         if entry.direction == direction.label and entry.host_memory == "pinned" and entry.copy_ns
     ]
     links = [
-        _LANE_GB_S.get(device.pcie_generation or 0, 0.0) * (device.pcie_width or 0) * case.config.link_share
+        REACHED_GB_S.get(device.pcie_generation or 0, 0.0) * (device.pcie_width or 0) / PCIE_LANES
         for device in case.trace.metadata.devices
         if device.number == case.activity.key.device
     ]

@@ -1,0 +1,146 @@
+"""How good are the predictions? Every faulty sample, changed in the replay, against its twin that was really mended.
+
+    python benchmarks/prediction.py                 # a table
+    python benchmarks/prediction.py --markdown      # the table of docs/predictions.md
+
+The predictions are without the profiler's own cost where the trace knows it (Kineto samples), and what they are
+compared with is the mended program's time without a profiler, from ``sample_traces/truth.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from overlapscope import open_trace, what_if
+
+WITHIN = 0.06
+SAMPLES = Path(__file__).resolve().parent.parent / "sample_traces"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A faulty sample, its mended twin, and the changes that lead from the one to the other."""
+
+    faulty: str
+    mended: str
+    changes: tuple[str, ...]
+
+
+PIN, ASYNC, SIDE, READ = "pin", "non-blocking", "side-stream", "no-host-read"
+PAIRS = tuple(
+    Pair(f"{workload}-{faulty}", f"{workload}-{mended}", changes)
+    for workload, faulty, mended, changes in (
+        ("gemm_copy", "pageable-copy-first-non-blocking-side", "pinned-copy-first-non-blocking-side", (PIN,)),
+        ("gemm_copy", "pageable-kernels-first-non-blocking-side", "pinned-kernels-first-non-blocking-side", (PIN,)),
+        ("gemm_copy", "pageable-copy-first-non-blocking-same", "pinned-copy-first-non-blocking-same", (PIN,)),
+        ("gemm_copy", "pageable-copy-first-blocking-same", "pinned-copy-first-blocking-same", (PIN,)),
+        ("gemm_copy", "pageable-copy-first-blocking-same", "pinned-copy-first-non-blocking-side", (PIN, ASYNC, SIDE)),
+        ("gemm_copy", "pinned-copy-first-blocking-same", "pinned-copy-first-non-blocking-same", (ASYNC,)),
+        ("gemm_copy", "pinned-copy-first-non-blocking-same", "pinned-copy-first-non-blocking-side", (SIDE,)),
+        ("gemm_copy", "pinned-kernels-first-non-blocking-same", "pinned-kernels-first-non-blocking-side", (SIDE,)),
+        ("moe_prefetch", "pageable", "pinned", (PIN,)),
+        ("moe_prefetch", "pageable", "pinned-non-blocking", (PIN, ASYNC)),
+        ("moe_prefetch", "pinned", "pinned-non-blocking", (ASYNC,)),
+        ("moe_prefetch", "pinned-non-blocking", "no-host-routing", (READ,)),
+        ("offload", "pageable-same", "pinned-same", (PIN, ASYNC)),
+        ("offload", "pageable-same", "pinned-side", (PIN, ASYNC, SIDE)),
+        ("offload", "pageable-side", "pinned-side", (PIN, ASYNC)),
+        ("offload", "pinned-same", "pinned-side", (SIDE,)),
+        ("prefetcher", "blocking", "non-blocking", (PIN, ASYNC)),
+        ("prefetcher", "blocking", "prefetcher", (PIN, "prefetch")),
+        ("prefetcher", "non-blocking", "prefetcher", ("prefetch",)),
+        ("prefetcher", "prefetcher-pageable", "prefetcher", (PIN,)),
+        ("pinning_guide", "to", "pinned-ahead", (PIN, ASYNC)),
+        ("pinning_guide", "to-non-blocking", "pinned-ahead", (PIN,)),
+        ("pinning_guide", "concurrent-pageable", "concurrent", (PIN,)),
+        ("pinning_guide", "concurrent-one-stream", "concurrent", (SIDE,)),
+        ("pinning_guide", "list-to", "list-pinned-ahead", (PIN, ASYNC)),
+        ("pinning_guide", "list-to-non-blocking", "list-pinned-ahead", (PIN,)),
+        ("pinning_guide", "list-to", "coalesced", ("coalesce",)),
+        ("pinning_guide", "tensordict-to", "coalesced", ("coalesce",)),
+        ("dataloader_train", "pageable-blocking", "pinned-blocking", (PIN,)),
+        ("dataloader_train", "pageable-blocking", "pinned-non-blocking", (PIN, ASYNC)),
+        ("dataloader_train", "pageable-non-blocking", "pinned-non-blocking", (PIN,)),
+        ("dataloader_train", "custom-not-pinned", "custom-pinned", (PIN,)),
+        ("dataloader_train", "pinned-blocking", "pinned-non-blocking", (ASYNC,)),
+        ("dataloader_train", "pinned-item", "pinned-non-blocking", (READ,)),
+        ("scalar_reads", "item", "item-deferred", (READ,)),
+        ("scalar_reads", "cpu", "cpu-deferred", (READ,)),
+        ("scalar_reads", "nonzero", "nonzero-deferred", (READ,)),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was predicted for a pair, in ms, and what really came of it."""
+
+    pair: Pair
+    measured: float
+    replay_error: float
+    predicted: float
+    low: float
+    high: float
+    before: float
+    real: float
+
+    @property
+    def error(self) -> float:
+        """Share by which the prediction is too long."""
+        return self.predicted / self.real - 1
+
+
+def outcomes(suffix: str) -> Iterator[Outcome]:
+    walls = json.loads((SAMPLES / "truth.json").read_text())["unprofiled_wall"]
+    for pair in PAIRS:
+        trace = open_trace(SAMPLES / f"{pair.faulty}.{suffix}")
+        found = what_if(trace, pair.changes, pair.faulty.partition("-")[0])
+        predicted = found.predicted_ns if found.unprofiled is None else found.unprofiled.predicted_ns
+        yield Outcome(
+            pair,
+            found.measured_ns / 1e6,
+            found.error,
+            predicted / 1e6,
+            found.low_ns / 1e6,
+            found.high_ns / 1e6,
+            walls[pair.faulty]["median_ms"],
+            walls[pair.mended]["median_ms"],
+        )
+
+
+def table(rows: list[Outcome]) -> Iterator[str]:
+    yield "| from | to | changes | before, ms | predicted | really | error |"
+    yield "|---|---|---|---|---|---|---|"
+    for row in rows:
+        names = f"`{row.pair.faulty}` | `{row.pair.mended}` | {' + '.join(row.pair.changes)}"
+        yield f"| {names} | {row.before:.1f} | {row.predicted:.1f} | {row.real:.1f} | {100 * row.error:+.1f} % |"
+
+
+def summary(rows: list[Outcome]) -> str:
+    errors = sorted(abs(row.error) for row in rows)
+    within = sum(error <= WITHIN for error in errors)
+    replays = statistics.median(row.replay_error for row in rows)
+    return (
+        f"{len(rows)} pairs: median error {100 * statistics.median(errors):.1f} %, "
+        f"{within} within {100 * WITHIN:.0f} %, "
+        f"worst {100 * errors[-1]:.0f} %; median error of the unchanged replay {100 * replays:.2g} %"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nsys", action="store_true", help="from the Nsight Systems samples")
+    parser.add_argument("--markdown", action="store_true", help="as a table for the documentation")
+    options = parser.parse_args()
+    rows = list(outcomes("sqlite.gz" if options.nsys else "json.gz"))
+    print("\n".join(table(rows)))
+    print("" if options.markdown else "\n" + summary(rows))
+
+
+if __name__ == "__main__":
+    main()
