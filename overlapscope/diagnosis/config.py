@@ -31,6 +31,8 @@ class DiagnosisConfig:
     did something else than to wait: Python between two calls takes 10 to 60 us under a profiler.
     ``waiting_share``: share of the kernel time for which kernels of another stream have to be queued
     before the lack of concurrency is mentioned.
+    ``most_moments``: starts and ends of calls and device work up to which savings are replayed; it takes about 1 us
+    for each, and a plan about twenty replays.
     """
 
     worth_saying: float = 0.05
@@ -44,6 +46,7 @@ class DiagnosisConfig:
     blocking_share: float = 0.5
     went_on_ns: int = 200_000
     waiting_share: float = 0.2
+    most_moments: int = 100_000
     losses: LossConfig = LossConfig()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
 from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis, Finding, Place, Severity, Share
 from overlapscope.diagnosis.places import shares
+from overlapscope.diagnosis.plan import worth
 from overlapscope.diagnosis.reasons import CODES, reason_of, reason_of_copies
 from overlapscope.diagnosis.rule import Rule, Said
 from overlapscope.measure.copies import copy_facts
@@ -49,6 +50,8 @@ def diagnose_window(trace: Trace, window: Window, config: DiagnosisConfig = DEFA
     cases = [case for case in _cases(trace, window, config) if len(case.activity.busy)]
     reasons = [reason_of(case) for case in cases]
     found = [finding for case, reason in zip(cases, reasons, strict=True) for finding in _findings(case, reason)]
+    findings, plan = worth(trace, window, _ranked(found), config)
+    noise = max((round(config.worth_saying * case.span_ns) for case in cases), default=0)
     copying = [case.activity.copies.total_ns for case in cases]
     return Diagnosis(
         trace=trace,
@@ -57,11 +60,12 @@ def diagnose_window(trace: Trace, window: Window, config: DiagnosisConfig = DEFA
             DeviceDiagnosis(case.activity.key, case.losses, reason, CODES)
             for case, reason in zip(cases, reasons, strict=True)
         ),
-        findings=_ranked(found),
+        findings=_ranked(findings, noise),
+        plan=plan,
         copy_reasons=_by_copy(trace, cases, reasons),
         hidden_ns=sum(case.activity.overlap.total_ns for case in cases),
         copying_ns=sum(copying),
-        noise_ns=max((round(config.worth_saying * case.span_ns) for case in cases), default=0),
+        noise_ns=noise,
     )
 
 
@@ -110,7 +114,7 @@ def _finding(case: Case, rule: Rule, said: Said, rows: Int64) -> Finding:
         evidence=said.evidence,
         message=said.message,
         fix=rule.fix,
-        change=rule.change,
+        change=said.change or rule.change,
         lost_ns=lost,
         held_ns=case.held_ns(calls),
     )
@@ -141,8 +145,17 @@ def _device_only(case: Case) -> Place:
     return Place(None, None, None, None, case.activity.key.process, None, case.activity.key.device, None)
 
 
-def _ranked(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Hazards first, asides last, the costliest first in between."""
+def _ranked(findings: Iterable[Finding], noise_ns: float = 0.0) -> tuple[Finding, ...]:
+    """Hazards first, asides last, the costliest first in between; what a replay says to be in vain comes after these.
+
+    A graph launch is only one way to make a host faster: that it wins nothing says nothing of the others.
+    """
     order = {Severity.HAZARD: 0, Severity.INFO: 2}
-    ranked = sorted(findings, key=lambda finding: (order.get(finding.severity, 1), -finding.lost_ns, finding.code))
+
+    def key(finding: Finding) -> tuple[int, bool, int, str]:
+        replayed = finding.saving_ns is not None and finding.change != "graph"
+        in_vain = replayed and (finding.saving_ns or 0) < noise_ns
+        return order.get(finding.severity, 1), in_vain, -finding.lost_ns, finding.code
+
+    ranked = sorted(findings, key=key)
     return tuple(replace(finding, rank=number) for number, finding in enumerate(ranked, 1))

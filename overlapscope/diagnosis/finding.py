@@ -83,6 +83,7 @@ class Finding:
         change: the change that would mend it, for a prediction; None where no change of the program would.
         lost_ns: device time lost.
         held_ns: host time that the calls held.
+        saving_ns: what its change alone would win, replayed; None where it has none, or nothing was replayed.
     """
 
     code: str
@@ -101,11 +102,36 @@ class Finding:
     change: str | None
     lost_ns: int
     held_ns: int
+    saving_ns: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON-ready data: an entry of ``findings``."""
         plain = asdict(self) | {"severity": str(self.severity), "confidence": str(self.confidence)}
         return plain | {"copies": list(self.copies), "calls": list(self.calls), "evidence": dict(self.evidence)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """The program with some changes: predicted time of the window, saving against the trace, bounds; all in ns."""
+
+    changes: tuple[str, ...]
+    predicted_ns: int
+    saving_ns: int
+    low_ns: int
+    high_ns: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The step as JSON-ready data: an entry of ``plan``."""
+        return asdict(self) | {"changes": list(self.changes)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps in the order of what they win, each with those before it; ``error`` is that of the unchanged replay."""
+
+    steps: tuple[Step, ...]
+    replayed_ns: int
+    error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +152,10 @@ class DeviceDiagnosis:
 class Diagnosis:
     """Why copies of a trace were not hidden, over a window.
 
-    ``findings`` are ranked: hazards first, then by lost device time. ``copy_reasons`` gives for each row of
-    ``trace.copies`` the code of what it cost most by, None where it cost nothing. ``noise_ns`` is the lost time
-    below which nothing is said of a reason.
+    ``findings`` are ranked: hazards first, then by lost device time, those last whose change would win nothing.
+    ``plan`` says what to mend in which order; it is None where there is nothing to mend, or too much to replay.
+    ``copy_reasons`` gives for each row of ``trace.copies`` the code of what it cost most by, None where it cost
+    nothing. ``noise_ns`` is the lost time below which nothing is said of a reason.
     """
 
     trace: Trace
@@ -136,6 +163,7 @@ class Diagnosis:
     devices: tuple[DeviceDiagnosis, ...]
     findings: tuple[Finding, ...]
     copy_reasons: tuple[str | None, ...]
+    plan: Plan | None
     hidden_ns: int
     copying_ns: int
     noise_ns: int

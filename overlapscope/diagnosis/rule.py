@@ -27,7 +27,8 @@ class Said:
     """What a rule says of the stretches that are its own.
 
     ``hazard`` marks wrong results, ``aside`` what is good to know and costs nothing. ``copies``, ``calls`` and
-    ``lost_ns`` are for rules that are not about lost stretches; the others get them from these.
+    ``lost_ns`` are for rules that are not about lost stretches; the others get them from these. ``change`` is for rules
+    whose change depends on the case.
     """
 
     message: str
@@ -39,6 +40,7 @@ class Said:
     copies: Int64 | None = None
     calls: Int64 | None = None
     lost_ns: int | None = None
+    change: str | None = None
 
 
 def no_claim(case: Case) -> Bool:

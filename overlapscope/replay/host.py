@@ -30,11 +30,14 @@ def _threads(graph: Graph) -> Edges:
     calls, index = graph.calls, np.arange(len(graph.calls))
     same = (calls.process[1:] == calls.process[:-1]) & (calls.thread[1:] == calls.thread[:-1])
     before, after = index[:-1][same], index[1:][same]
-    gap = np.maximum(calls.start_ns[after] - calls.end_ns[before], 0)
+    gap = calls.start_ns[after] - calls.end_ns[before]
+    beside = gap < 0  # calls of one thread that overlap, in a trace that is not sound
+    source = np.where(beside, graph.call_start(before), graph.call_end(before))
+    gap = np.where(beside, calls.start_ns[after] - calls.start_ns[before], gap)
     handed = _handoffs(graph, before, after)
     resumed = np.isin(after, handed.target // 2)
     gap = np.where(resumed, 0, gap)
-    return Edges.together(Edges.of(graph.call_end(before), graph.call_start(after), gap, Because.GAP), handed)
+    return Edges.together(Edges.of(source, graph.call_start(after), gap, Because.GAP), handed)
 
 
 def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:

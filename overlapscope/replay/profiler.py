@@ -59,7 +59,7 @@ def event_cost_ns(graph: Graph) -> float | None:
         return least or None
     wanted = _length(graph) / factor
     low, high = least, float(_MOST_EVENT_NS)
-    if _length(without_profiler(graph, low)) <= wanted or _length(without_profiler(graph, high)) > wanted:
+    if _length(without_profiler(graph, low)) <= wanted:
         return least
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -23,6 +23,7 @@ _GENERATIONS = (
 )
 """PCIe generation of GPUs by name, as their data sheets have it. Grace systems have another link and are not here."""
 _OTHER_LINK = re.compile(r"\b(GH200|GB200|GB300)\b")
+_TELLING_BYTES = 2**16  # smaller copies are all latency
 _LATENCY_NS = 1_500  # of a tiny copy; measured on an H200
 
 
@@ -112,6 +113,7 @@ def gather_gb_s(trace: Trace) -> float | None:
     """
     copies = trace.copies
     rows = (copies.direction == Direction.HTOD) & (host_kind(copies) == MemoryKind.PAGEABLE) & (copies.duration_ns > 0)
+    rows &= copies.size_bytes >= _TELLING_BYTES
     recording = trace.metadata.recording
     measured = [
         entry.size_bytes / entry.copy_ns

@@ -61,6 +61,12 @@ class Base:
         graph = graph_of(trace, config)
         return cls(trace, window, config, graph, length_ns(replay(graph), window), event_cost_ns(graph))
 
+    @property
+    def error(self) -> float:
+        """How far the unchanged replay is from the trace, as a share of it."""
+        measured = self.window.wall_ns
+        return abs(self.replayed_ns - measured) / measured if measured else 0.0
+
     def predict(self, changes: tuple[Change, ...]) -> Prediction:
         """Replay the graph with some changes."""
         edited = changed(self.graph, changes, self.config)

@@ -161,6 +161,7 @@ class Audit:
             "ranges": [asdict(entry) for entry in self.ranges],
             "costly_copies": [asdict(copy) for copy in self.costly],
             "counts": self.counts,
+            "plan": [step.to_dict() for step in self.diagnosis.plan.steps] if self.diagnosis.plan else [],
             "findings": [finding.to_dict() for finding in self.diagnosis.findings],
             "verdict": self.verdict,
         }

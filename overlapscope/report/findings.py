@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Place, Severity
+from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Place, Plan, Severity
 from overlapscope.words import safe, share, time
 
 _STYLE = {
@@ -24,7 +24,20 @@ def findings(diagnosis: Diagnosis) -> list[RenderableType]:
     if not diagnosis.findings:
         return [Padding(Text(safe(diagnosis.summary), style="green"), (0, 0, 1, 0))] if diagnosis.devices else []
     several = len(diagnosis.devices) > 1
-    return [part for finding in diagnosis.findings for part in _finding(finding, diagnosis.window.wall_ns, several)]
+    parts = [part for finding in diagnosis.findings for part in _finding(finding, diagnosis.window.wall_ns, several)]
+    return parts + _plan(diagnosis.plan)
+
+
+def _plan(plan: Plan | None) -> list[RenderableType]:
+    """What to mend in which order, with the time after each step."""
+    if plan is None or not plan.steps:
+        return []
+    lines = [Text("Mended and replayed", style="bold")]
+    lines[0].append(f"  {time(plan.replayed_ns)} as it is, replay error {100 * plan.error:.2g} %", style="not bold dim")
+    for step in plan.steps:
+        span = f" ({time(step.low_ns)} to {time(step.high_ns)})" if step.low_ns < step.high_ns else ""
+        lines.append(Text(f"   {' + '.join(step.changes)}: {time(step.predicted_ns)}{span}"))
+    return [*lines, Text("")]
 
 
 def _finding(finding: Finding, wall_ns: int, several: bool) -> list[RenderableType]:
@@ -42,6 +55,8 @@ def _facts(finding: Finding, wall_ns: int) -> list[str]:
     facts = [str(finding.severity)]
     if finding.lost_ns:
         facts.append(f"{time(finding.lost_ns)} of device time lost ({share(finding.lost_ns, wall_ns)})")
+    if finding.saving_ns is not None:
+        facts.append(f"{finding.change} saves {time(finding.saving_ns)}")
     if finding.confidence is not Confidence.HIGH:
         facts.append(f"confidence {finding.confidence}")
     return facts

@@ -104,7 +104,11 @@ def describe(case: Case, rows: Int64) -> Said:
     )
     evidence = {"copies": len(copies), "reached_gb_s": round(reached, 2), "expected_gb_s": round(expected, 2)}
     return Said(
-        message, evidence, Confidence.MEDIUM, "the link's state under load (nvidia-smi) and the process's socket"
+        message,
+        evidence,
+        Confidence.MEDIUM,
+        "the link's state under load (nvidia-smi) and the process's socket",
+        change=f"faster-link={expected:.3g}",
     )
 
 
@@ -113,7 +117,6 @@ RULE = Rule(
     name="slow-link",
     page=__doc__,
     fix="numactl --cpunodebind=N --membind=N python train.py  # the GPU's socket; check the link under load",
-    change="faster-link",
     claims=claims,
     describe=describe,
 )

@@ -28,7 +28,8 @@ def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     edges = graph.edges
     issue = graph.into(graph.work_start(some), Because.ISSUE)
     source = edges.source.copy()
-    source[issue] = graph.call_start(graph.work.call[earlier])
+    launched = issue != NO_ID
+    source[issue[launched]] = graph.call_start(graph.work.call[earlier[launched]])
     waits = graph.into(graph.work_start(some), Because.EVENT)
     theirs = graph.into(graph.work_start(earlier), Because.EVENT)
     gone = np.zeros(len(edges), np.bool_)

@@ -90,6 +90,7 @@ def _chain(graph: Graph, order: Int64, config: ReplayConfig) -> Edges:
     for values in (work.stream, work.device, work.process):
         same &= values[before] == values[after]
     known = set(zip(graph.edges.source.tolist(), graph.edges.target.tolist(), strict=True))
+    same &= work.end_ns[before] <= work.start_ns[after]
     source, target = graph.work_end(before[same]), graph.work_start(after[same])
     new = np.array([pair not in known for pair in zip(source.tolist(), target.tolist(), strict=True)], np.bool_)
     return Edges.of(source[new], target[new], config.follow_ns, Because.STREAM)

@@ -1,0 +1,64 @@
+"""What mending the findings is worth: each by itself, and one after the other. Savings never add; replays do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.diagnosis.finding import Finding, Plan, Step
+from overlapscope.measure.windows import Window
+from overlapscope.model.trace import Trace
+from overlapscope.replay.changes import Change
+from overlapscope.replay.prediction import Prediction
+from overlapscope.replay.what_if import Base
+
+_FOLLOWS = {"pin": ("non-blocking", "side-stream"), "non-blocking": ("side-stream",)}
+"""What becomes possible once something is mended, though the trace cannot show yet that it is needed."""
+
+
+def worth(
+    trace: Trace, window: Window, findings: tuple[Finding, ...], config: DiagnosisConfig
+) -> tuple[tuple[Finding, ...], Plan | None]:
+    """Give every finding what its change would save, and find the order in which to make changes.
+
+    None for a trace that has more moments than is worth waiting for; `overlapscope.what_if` predicts for any.
+    """
+    moments = 2 * (len(trace.api_calls) + sum(len(table) for table in trace.device_work))
+    mendable = [finding for finding in findings if finding.change is not None]
+    if moments > config.most_moments or not mendable:
+        return findings, None
+    base = Base.of(trace, window)
+    alone = {finding.code: _alone(base, finding) for finding in mendable}
+    valued = tuple(_valued(finding, alone.get(finding.code)) for finding in findings)
+    return valued, Plan(tuple(_greedy(base, mendable, config)), base.replayed_ns, base.error)
+
+
+def _alone(base: Base, finding: Finding) -> Prediction:
+    change = Change.parse(finding.change or "")
+    return base.predict((replace(change, copies=finding.copies or None),))
+
+
+def _valued(finding: Finding, found: Prediction | None) -> Finding:
+    return finding if found is None else replace(finding, saving_ns=found.saving_ns)
+
+
+def _step(found: Prediction) -> Step:
+    names = tuple(str(change) for change in found.changes)
+    return Step(names, found.predicted_ns, found.saving_ns, found.low_ns, found.high_ns)
+
+
+def _greedy(base: Base, findings: Iterable[Finding], config: DiagnosisConfig) -> Iterable[Step]:
+    """Add the change that wins most, as long as it wins more than noise."""
+    open_changes = list(dict.fromkeys(finding.change or "" for finding in findings))
+    chosen: tuple[Change, ...] = ()
+    reached = base.replayed_ns
+    while open_changes:
+        tries = [base.predict((*chosen, Change.parse(name))) for name in dict.fromkeys(open_changes)]
+        best = min(tries, key=lambda found: found.predicted_ns)
+        if reached - best.predicted_ns < config.worth_saying * base.replayed_ns:
+            return
+        yield _step(best)
+        chosen, reached = best.changes, best.predicted_ns
+        done = [str(change) for change in chosen]
+        open_changes = [name for name in (*open_changes, *_FOLLOWS.get(done[-1], ())) if name not in done]
