@@ -15,7 +15,7 @@ from overlapscope.errors import OverlapscopeError
 from overlapscope.read.opening import open_trace
 from overlapscope.replay.changes import NAMES
 from overlapscope.replay.what_if import what_if
-from overlapscope.words import safe
+from overlapscope.words import safe, time
 
 _CHANGES = f"{', '.join(NAMES)}; =N for prefetch and faster-link (GB/s); :range=NAME,stream=N,source=TEXT limits it."
 
@@ -39,7 +39,9 @@ def what_if_command(
         if output_format is Format.JSON:
             sys.stdout.write(json.dumps(prediction.to_dict(), indent=1, allow_nan=False) + "\n")
         else:
-            typer.echo("\n".join(map(safe, [prediction.sentence, *(f"  {text}" for text in prediction.basis)])))
+            made_of = ", ".join(f"{name} {time(ns)}" for name, ns in prediction.made_of.items())
+            lines = [prediction.sentence, f"  critical path: {made_of}", *(f"  {text}" for text in prediction.basis)]
+            typer.echo("\n".join(map(safe, lines)))
         if figure is not None:
             save_before_after(prediction, figure)
     except OverlapscopeError as error:

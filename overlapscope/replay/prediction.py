@@ -11,6 +11,7 @@ from overlapscope.model.trace import Trace
 from overlapscope.replay.changes import Change
 from overlapscope.replay.engine import Replay
 from overlapscope.replay.moved import moved
+from overlapscope.replay.path import critical_path, made_of
 from overlapscope.words import share, time
 
 SCHEMA = "overlapscope.what-if/1"
@@ -70,6 +71,11 @@ class Prediction:
         """The replayed trace, to be measured and drawn like the original."""
         return moved(self.played)
 
+    @cached_property
+    def made_of(self) -> dict[str, int]:
+        """What the predicted run is made of along its critical path, in ns, the longest first."""
+        return made_of(self.played, critical_path(self.played))
+
     @property
     def sentence(self) -> str:
         """What it says, in one sentence."""
@@ -103,6 +109,7 @@ class Prediction:
             if without is None
             else {"replayed_ns": without.replayed_ns, "predicted_ns": without.predicted_ns},
             "basis": list(self.basis),
+            "made_of": self.made_of,
         }
 
     def __repr__(self) -> str:

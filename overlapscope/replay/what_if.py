@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from overlapscope.measure.windows import Window, between, of_range, whole
 from overlapscope.model.trace import Trace
+from overlapscope.replay.bounds import with_less_order, with_more_order
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.catalogue import changed
 from overlapscope.replay.changes import Change
 from overlapscope.replay.config import DEFAULT, ReplayConfig
 from overlapscope.replay.engine import Replay, replay
-from overlapscope.replay.graph import Because, Graph
+from overlapscope.replay.graph import Graph
 from overlapscope.replay.moved import moved
 from overlapscope.replay.prediction import Prediction, Unprofiled
 from overlapscope.replay.profiler import event_cost_ns, without_profiler
@@ -72,7 +71,8 @@ class Base:
         edited = changed(self.graph, changes, self.config)
         played = replay(edited.graph)
         predicted = length_ns(played, self.window)
-        low = length_ns(replay(_with_less_order(self.graph, edited.graph)), self.window)
+        low = length_ns(replay(with_less_order(self.graph, edited.graph)), self.window)
+        high = length_ns(replay(with_more_order(self.graph, edited.graph, self.config)), self.window)
         return Prediction(
             trace=self.trace,
             window=self.window,
@@ -81,7 +81,7 @@ class Base:
             replayed_ns=self.replayed_ns,
             predicted_ns=predicted,
             low_ns=min(low, predicted),
-            high_ns=predicted,
+            high_ns=max(high, predicted),
             unprofiled=self._unprofiled(edited.graph),
             basis=edited.basis,
             played=played,
@@ -100,28 +100,3 @@ def length_ns(played: Replay, window: Window) -> int:
     if window.name is not None:
         return of_range(trace, window.name).wall_ns
     return between(trace.start_ns, trace.end_ns).wall_ns
-
-
-def _with_less_order(before: Graph, after: Graph) -> Graph:
-    """The changed graph without coincidences, and without waits for copies that the change has moved."""
-    if len(before.edges) == len(after.edges) and (before.edges.lag_ns == after.edges.lag_ns).all():
-        return after
-    edges = after.edges
-    copies = np.flatnonzero(after.work.engine > 0)
-    was = set(zip(before.edges.source.tolist(), before.edges.target.tolist(), strict=True))
-    out = np.isin(edges.source, after.work_end(copies)) & edges.of_kind(Because.STREAM)
-    rows = np.flatnonzero(out)
-    lost = _moved_copies(before, after)
-    gone = np.zeros(len(edges), np.bool_)
-    gone[rows] = np.isin(edges.source[rows], after.work_end(lost))
-    del was
-    return after.with_edges(edges.take(~(gone | edges.of_kind(Because.DEVICE))))
-
-
-def _moved_copies(before: Graph, after: Graph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Copies that waited for the work before them on their stream, and do not any more."""
-    copies = np.flatnonzero(before.work.engine > 0)
-    starts = before.work_start(copies)
-    waited = before.into(starts, Because.STREAM) >= 0
-    waits = after.into(starts, Because.STREAM) >= 0
-    return copies[waited & ~waits]

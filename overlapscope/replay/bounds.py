@@ -1,0 +1,55 @@
+"""The same change with less and with more order than a trace can show: bounds of a prediction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.enums import Direction
+from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.graph import Because, Edges, Graph
+
+
+def with_less_order(before: Graph, after: Graph) -> Graph:
+    """Nothing waits for copies to the device that a change has moved, and coincidences order nothing."""
+    moved = _moved(before, after)
+    if not len(moved):
+        return after
+    edges = after.edges
+    gone = edges.of_kind(Because.DEVICE)
+    gone |= np.isin(edges.source, after.work_end(moved)) & edges.of_kind(Because.STREAM)
+    return after.with_edges(edges.take(~gone))
+
+
+def with_more_order(before: Graph, after: Graph, config: ReplayConfig) -> Graph:
+    """Copies that a change has moved go round two buffers: they wait for what was before the group before their own."""
+    moved = _moved(before, after)
+    work = before.work
+    order = moved[np.lexsort((moved, work.stream[moved], work.device[moved], work.process[moved]))]
+    ahead = _work_ahead(before, order)
+    begins = ~np.isin(ahead, order)
+    group = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)
+    same = np.zeros(len(first), np.bool_)
+    for values in (work.stream, work.device, work.process):
+        key = values[order[first]]
+        same[1:] = (key[1:] == key[:-1]) if values is work.stream else same[1:] & (key[1:] == key[:-1])
+    earlier = np.where(same, np.concatenate([[NO_ID], ahead[first][:-1]]) if len(first) else ahead[:0], NO_ID)
+    source = earlier[group] if len(first) else earlier
+    extra = Edges.of(after.work_end(source), after.work_start(order), config.follow_ns, Because.EVENT)
+    return after.with_edges(after.edges, extra)
+
+
+def _work_ahead(graph: Graph, some: Int64) -> Int64:
+    """The work that each waited for on its stream."""
+    edge = graph.into(graph.work_start(some), Because.STREAM)
+    work: Int64 = np.where(edge == NO_ID, NO_ID, graph.work_of(np.append(graph.edges.source, 0)[edge]))
+    return work
+
+
+def _moved(before: Graph, after: Graph) -> Int64:
+    """Copies to the device that waited for the work before them on their stream, and do not any more."""
+    copies = np.flatnonzero(before.work.engine == Direction.HTOD)
+    starts = before.work_start(copies)
+    waited, waits = before.into(starts, Because.STREAM) != NO_ID, after.into(starts, Because.STREAM) != NO_ID
+    return copies[waited & ~waits]
