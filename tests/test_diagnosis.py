@@ -128,7 +128,7 @@ def samples() -> list[Path]:
 def test_the_first_finding_of_a_loop_is_its_known_cause(name: str, suffix: str) -> None:
     found = loop(name, suffix)
     assert top(found) == LOOPS[name], found.findings
-    assert found.healthy == (LOOPS[name] is None)
+    assert found.healthy == (LOOPS[name] in {None, "OVL015"})
 
 
 @pytest.mark.parametrize("path", samples(), ids=lambda path: path.name)
@@ -256,7 +256,11 @@ def test_both_profilers_lead_to_the_same_numbers() -> None:
         assert len(kineto.copies) == len(nsys.copies)
 
 
-@pytest.mark.parametrize("name", sorted({path.name.split(".")[0] for path in samples()}))
+DIFFERENT = {"moe_prefetch-no-host-routing", "dataloader_train-custom-pinned"}
+"""Nsight Systems lengthens the host's part of these: by half, and from just below to just above noise."""
+
+
+@pytest.mark.parametrize("name", sorted({path.name.split(".")[0] for path in samples()} - DIFFERENT))
 def test_both_profilers_lead_to_the_same_first_finding(name: str) -> None:
     tops = {top(diagnosed(SAMPLES / f"{name}.{suffix}", name.partition("-")[0])) for suffix in (KINETO, NSYS)}
     assert len(tops) == 1, tops
@@ -307,8 +311,8 @@ def test_without_synchronisation_events_no_cause_is_made_up(name: str, tmp_path:
         (finding,) = found.findings
         assert finding.code == "OVL000"
         assert "enable_cuda_sync_events" in finding.message
-    elif name == "two_copy_streams":
-        assert top(found) == "OVL000" or _codes(found) <= {"OVL007", "OVL000"}
+    elif name in {"two_copy_streams", "blocking_external_stream"}:
+        assert top(found) == "OVL000", "what waits for what is not recorded"
     else:
         assert top(found) == LOOPS[name]
 

@@ -11,10 +11,10 @@ from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.measure.copies import CopyFacts
 from overlapscope.measure.devices import Activity
 from overlapscope.measure.host import held_from_ns
-from overlapscope.measure.issue import first_copy_of, synchronised_copy
+from overlapscope.measure.issue import first_copy_of, of_unknown_copy, synchronised_copy
 from overlapscope.measure.losses import Cause, Losses
 from overlapscope.measure.queues import LINK
-from overlapscope.measure.spans import covered, union
+from overlapscope.measure.spans import covered, intersect, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
@@ -98,18 +98,36 @@ class Case:
         return waited
 
     @cached_property
-    def of_unknown_memory(self) -> Bool:
-        """Which stretches are laid to a copy call that held the host, with memory of an unknown kind."""
+    def doubtful(self) -> Bool:
+        """Which stretches hang on a copy of which the trace does not say enough.
+
+        Its memory is of an unknown kind and its call held the host; or its call is in the trace and it is not, or the
+        other way round; or where it went is not known.
+        """
         held: Bool = (self.root_kind == ApiKind.COPY) & (self.memory == MemoryKind.UNKNOWN)
         held &= np.isin(self.direction, LINK) & ~self.read
-        return held
+        unknown = np.append(of_unknown_copy(self.trace), False)[self.losses.root]
+        copies = self.trace.copies
+        told = np.isin(copies.direction, (*LINK, Direction.DTOD)) & (copies.call != NO_ID)
+        beside = self.activity.key.rows(copies) & ~told
+        spans = union(copies.start_ns[beside], copies.end_ns[beside])
+        mostly = 2 * covered(self.losses.start_ns, self.losses.end_ns, spans) > self.losses.duration_ns
+        result: Bool = held | unknown | mostly
+        return result
 
     @cached_property
     def burst(self) -> Bool:
-        """Which stretches lie within a run of many small copies."""
-        begin, end = bursts(self)
-        spans = union(begin, end)
-        return covered(self.losses.start_ns, self.losses.end_ns, spans) * 2 > self.losses.duration_ns
+        """Which stretches lie within a run of many small copies, issued by the thread that launches next."""
+        found = self.bursts
+        spans = union(found.begin_ns, found.end_ns)
+        inside = covered(self.losses.start_ns, self.losses.end_ns, spans) * 2 > self.losses.duration_ns
+        launching = np.append(self.trace.api_calls.thread, NO_ID)[self.losses.next_call]
+        return inside & np.isin(launching, [*np.unique(found.thread).tolist(), NO_ID])
+
+    @cached_property
+    def bursts(self) -> Bursts:
+        """Runs of many small copies."""
+        return bursts(self)
 
     @cached_property
     def copying_ns(self) -> Int64:
@@ -147,10 +165,10 @@ class Case:
         return unique(self.losses.root[rows])
 
     def held_ns(self, calls: Int64) -> int:
-        """How long some calls held their threads within the window."""
-        table = self.trace.api_calls
+        """For how long at least one of some calls held its thread within the window."""
         begin = held_from_ns(self.trace, self.config.losses.host)[calls]
-        return int(self.window.covers(table.process[calls], begin, table.end_ns[calls]).sum())
+        held = union(begin, self.trace.api_calls.end_ns[calls])
+        return intersect(held, self.window.of(self.activity.key.process)).total_ns
 
     def size_bytes(self, copies: Int64) -> int:
         """What some copies moved, as far as sizes are known."""
@@ -158,35 +176,60 @@ class Case:
         return int(sizes[sizes != NO_ID].sum())
 
 
-def bursts(case: Case) -> tuple[Int64, Int64]:
-    """Begin and end of runs of many small copies: from the first call to the end of the last copy.
+@dataclass(frozen=True, eq=False)
+class Bursts:
+    """Runs of small copies: from the first call to the end of the last copy, by which thread, and all their copies."""
 
-    A run is a row of copy calls of one thread with no launch between. Its copies are small when the device
-    carries them out in less than a share of the time, and in no more than a call can take.
+    begin_ns: Int64
+    end_ns: Int64
+    thread: Int64
+    copies: Int64
+
+
+def bursts(case: Case) -> Bursts:
+    """Find runs of many small copies.
+
+    A run is a row of copy calls of one thread, one soon after the other, with no launch between. Its copies are small
+    when the device carries them out in less than a share of the time, and in no more than a call can take.
     """
-    calls, copies = case.trace.api_calls, case.trace.copies
+    calls, copies, config = case.trace.api_calls, case.trace.copies, case.config
     kinds = (ApiKind.COPY, ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)
     mine = np.isin(calls.kind, kinds) & (calls.parent == NO_ID) & (calls.process == case.activity.key.process)
     rows = np.flatnonzero(mine)
     rows = rows[np.lexsort((calls.start_ns[rows], calls.thread[rows]))]
     copy = first_copy_of(case.trace)[rows]
-    down = np.append(copies.direction, Direction.UNKNOWN)[copy] == Direction.DTOH
-    held = held_from_ns(case.trace, case.config.losses.host)[rows] < calls.end_ns[rows]
-    counts = (copy != NO_ID) & (calls.kind[rows] == ApiKind.COPY) & ~(down & held)
-    counts &= np.append(case.activity.key.rows(copies), False)[copy]
-    changes = np.ones(len(rows), np.bool_)
-    changes[1:] = (counts[1:] != counts[:-1]) | (calls.thread[rows][1:] != calls.thread[rows][:-1])
-    first = np.flatnonzero(changes)
+    counts = (calls.kind[rows] == ApiKind.COPY) & _sent(case, rows, copy)
+    first = np.flatnonzero(_begins(case, rows, counts))
     if not len(first):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+        nothing = np.empty(0, np.int64)
+        return Bursts(nothing, nothing, nothing, nothing)
     number = np.diff(np.append(first, len(rows)))
     carried = np.add.reduceat(np.where(counts, np.append(copies.duration_ns, 0)[copy], 0), first)
     begin = calls.start_ns[rows][first]
     end = np.maximum.reduceat(np.maximum(np.append(copies.end_ns, 0)[copy], calls.end_ns[rows]), first)
-    many = counts[first] & (number >= case.config.burst_least)
-    short = carried <= number * case.config.losses.host.most_enqueue_ns
-    small = (carried < case.config.burst_share * (end - begin)) & short
-    return begin[many & small], end[many & small]
+    small = (carried < config.burst_share * (end - begin)) & (carried <= number * config.losses.host.most_enqueue_ns)
+    found = counts[first] & (number >= config.burst_least) & small
+    members = copy[np.repeat(found, number)]
+    return Bursts(begin[found], end[found], calls.thread[rows][first][found], members)
+
+
+def _sent(case: Case, rows: Int64, copy: Int64) -> Bool:
+    """Which calls issued a copy of this device that is no read of a value."""
+    calls, copies = case.trace.api_calls, case.trace.copies
+    down = np.append(copies.direction, Direction.UNKNOWN)[copy] == Direction.DTOH
+    held = held_from_ns(case.trace, case.config.losses.host)[rows] < calls.end_ns[rows]
+    waited = np.isin(copy, synchronised_copy(case.trace))
+    sent: Bool = (copy != NO_ID) & ~(down & (held | waited)) & np.append(case.activity.key.rows(copies), False)[copy]
+    return sent
+
+
+def _begins(case: Case, rows: Int64, counts: Bool) -> Bool:
+    """Where a new run may begin: at another thread or another kind of call, or after a pause."""
+    calls = case.trace.api_calls
+    changes = np.ones(len(rows), np.bool_)
+    changes[1:] = (counts[1:] != counts[:-1]) | (calls.thread[rows][1:] != calls.thread[rows][:-1])
+    changes[1:] |= calls.start_ns[rows][1:] - calls.end_ns[rows][:-1] > case.config.went_on_ns
+    return changes
 
 
 def unique(rows: Int64 | Int32) -> Int64:

@@ -47,7 +47,7 @@ RULES: tuple[Rule, ...] = tuple(
 )
 """In the order of their codes."""
 
-_PRECEDENCE = ("000", "012", "010", "005", "001", "013", "009", "004", "003", "002", "006", "007", "011", "008")
+_PRECEDENCE = ("000", "012", "010", "005", "001", "013", "009", "007", "004", "003", "002", "006", "011", "008")
 """Which rule has a stretch that several claim. What makes gaps doubtful goes first, then what explains a whole run of
 calls, then causes by how specific they are; a late host is what is left."""
 

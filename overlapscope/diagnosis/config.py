@@ -13,6 +13,8 @@ class DiagnosisConfig:
 
     ``worth_saying``: share of the time that counts (a range, or from a device's first work to its last) below which
     lost time is noise; profilers lengthen a run by 1 to 10 %.
+    ``high_share``, ``medium_share``: shares of that time from which on a loss is called high or medium; a fifth of a
+    run is worth an afternoon, a tenth is beyond what profilers distort.
     ``start_ns``: host time up to the first launch of a window that is put down to its beginning: Python under
     a profiler that records stacks took up to 0.5 ms to get to its first launch.
     ``hidable_share``: where kernels could cover less than this share of what copies cost, there is nothing to hide
@@ -36,6 +38,8 @@ class DiagnosisConfig:
     """
 
     worth_saying: float = 0.05
+    high_share: float = 0.2
+    medium_share: float = 0.1
     start_ns: int = 500_000
     hidable_share: float = 0.1
     read_share: float = 0.5

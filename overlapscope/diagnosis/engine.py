@@ -22,8 +22,6 @@ from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 
-_HIGH, _MEDIUM = 0.2, 0.05
-
 
 def diagnose(
     trace: Trace,
@@ -86,7 +84,7 @@ def _by_copy(trace: Trace, cases: list[Case], reasons: list[Int64]) -> tuple[str
 def _findings(case: Case, reason: Int64) -> Iterator[Finding]:
     for number, rule in enumerate(RULES):
         rows = np.flatnonzero(reason == number)
-        least = (case.config.worth_saying if rule.least is None else rule.least) * case.span_ns
+        least = 0 if rule.always(case) else case.config.worth_saying * case.span_ns
         if rule.describe is not None and len(rows) and case.lost_ns(rows) >= least:
             yield _finding(case, rule, rule.describe(case, rows), rows)
         said = rule.view(case)
@@ -103,7 +101,7 @@ def _finding(case: Case, rule: Rule, said: Said, rows: Int64) -> Finding:
     return Finding(
         code=rule.code,
         name=rule.name,
-        severity=_severity(said, lost, case.span_ns),
+        severity=_severity(case, said, lost),
         confidence=said.confidence,
         doubt=said.doubt,
         rank=0,
@@ -113,19 +111,19 @@ def _finding(case: Case, rule: Rule, said: Said, rows: Int64) -> Finding:
         places=places,
         evidence=said.evidence,
         message=said.message,
-        fix=rule.fix,
+        fix=said.fix or rule.fix,
         change=said.change or rule.change,
         lost_ns=lost,
         held_ns=case.held_ns(calls),
     )
 
 
-def _severity(said: Said, lost: int, wall: int) -> Severity:
+def _severity(case: Case, said: Said, lost: int) -> Severity:
     if said.hazard or said.aside:
         return Severity.HAZARD if said.hazard else Severity.INFO
-    if lost >= _HIGH * wall:
+    if lost >= case.config.high_share * case.span_ns:
         return Severity.HIGH
-    return Severity.MEDIUM if lost >= _MEDIUM * wall else Severity.LOW
+    return Severity.MEDIUM if lost >= case.config.medium_share * case.span_ns else Severity.LOW
 
 
 def _places(case: Case, rows: Int64, copies: Int64) -> tuple[Share, ...]:

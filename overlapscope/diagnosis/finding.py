@@ -16,7 +16,7 @@ from overlapscope.words import share, time
 
 
 class Severity(StrEnum):
-    """How much it matters: wrong results, a share of the window (20 %, 5 %), or good to know."""
+    """How much it matters: wrong results, the share of the time that is lost, or good to know."""
 
     HAZARD = "hazard"
     HIGH = "high"
@@ -170,18 +170,24 @@ class Diagnosis:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing was found that is worth saying."""
-        return not self.findings
+        """Whether nothing was found that costs time or spoils results."""
+        return all(finding.severity is Severity.INFO for finding in self.findings)
+
+    @property
+    def lost_ns(self) -> int:
+        """Device time lost, for whatever reason."""
+        return sum(int(device.losses.duration_ns.sum()) for device in self.devices)
 
     @property
     def summary(self) -> str:
         """One sentence: the first finding, or that there is none."""
-        if self.findings:
+        if not self.healthy:
             return f"{self.findings[0].code} {self.findings[0].message}"
         if not self.devices:
             return "No work of a GPU: nothing to diagnose."
         hidden = f"copies {share(self.hidden_ns, self.copying_ns)} hidden" if self.copying_ns else "no copies"
-        return f"{hidden[0].upper()}{hidden[1:]}; nothing to gain above {time(self.noise_ns)}."
+        rest = f"; {time(self.lost_ns)} are lost in all" if self.lost_ns > self.noise_ns else ""
+        return f"{hidden[0].upper()}{hidden[1:]}; nothing to gain above {time(self.noise_ns)} for one reason{rest}."
 
     def __repr__(self) -> str:
         return f"<Diagnosis: {self.summary}>"

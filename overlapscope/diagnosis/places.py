@@ -7,15 +7,15 @@ import re
 import numpy as np
 
 from overlapscope.diagnosis.finding import Place, Share, known
-from overlapscope.measure.places import innermost
-from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.measure.places import enclosing, innermost
+from overlapscope.model.columns import NO_ID, Int32, Int64
 from overlapscope.model.tables import HostWork
 from overlapscope.model.trace import Trace
 
 _MOST = 10
 _LINE = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$")
 _NOT_THE_USER_S = re.compile(
-    r"(^|/)(site-packages|dist-packages|lib/python[\d.]+|torch|overlapscope/capture|contextlib\.py|threading\.py)(/|$)|^<"
+    r"(^|/)(site-packages|dist-packages|lib(64)?/python[\d.]+)/|^(torch|overlapscope/capture)/|(^|/)(contextlib|threading)\.py$|^<"
 )
 
 
@@ -46,9 +46,10 @@ def _places(trace: Trace, calls: Int64, streams: Int64, device: int) -> list[Pla
     ops = innermost(trace.cpu_ops, process, thread, moment)
     names = np.append(table.name_id, NO_ID)[calls]
     sources = _sources(trace, process, thread, moment)
+    paths = _paths(trace, ranges)
     return [
         Place(
-            range=_path(trace, int(ranges[index])) if calls[index] != NO_ID else None,
+            range=paths[index] if calls[index] != NO_ID else None,
             source=sources[index] if calls[index] != NO_ID else None,
             op=_name(trace, trace.cpu_ops, int(ops[index])) if calls[index] != NO_ID else None,
             api=trace.names[int(names[index])] or None,
@@ -65,17 +66,20 @@ def _name(trace: Trace, table: HostWork, row: int) -> str | None:
     return trace.names[int(table.name_id[row])] if row != NO_ID else None
 
 
-def _path(trace: Trace, row: int) -> str | None:
-    """Names of the ranges around a range, outermost first."""
-    if row == NO_ID:
-        return None
-    ranges = trace.ranges
-    around = (ranges.process == ranges.process[row]) & (ranges.thread == ranges.thread[row])
-    around &= (ranges.start_ns <= ranges.start_ns[row]) & (ranges.end_ns >= ranges.end_ns[row])
-    rows = np.flatnonzero(around)
-    order = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
-    names = ranges.names.decode(ranges.name_id[order])
-    return " / ".join(name for name, before in zip(names, [None, *names], strict=False) if name != before)
+def _paths(trace: Trace, rows: Int32) -> list[str | None]:
+    """Names of the ranges around and including some, outermost first."""
+    outer = enclosing(trace.ranges)
+    known: dict[int, str] = {}
+
+    def path(row: int) -> str:
+        if row not in known:
+            name, around = trace.names[int(trace.ranges.name_id[row])], int(outer[row])
+            before = path(around) if around != NO_ID else ""
+            same = before == name or before.endswith(f" / {name}")  # one annotation, seen by two instruments
+            known[row] = before if same else f"{before} / {name}" if before else name
+        return known[row]
+
+    return [None if row == NO_ID else path(row) for row in rows.tolist()]
 
 
 def _sources(trace: Trace, process: Int64, thread: Int64, moment: Int64) -> list[str | None]:
@@ -90,4 +94,4 @@ def _sources(trace: Trace, process: Int64, thread: Int64, moment: Int64) -> list
 
 def _is_user_s(name: str) -> bool:
     match = _LINE.match(name)
-    return match is not None and not _NOT_THE_USER_S.search(match["file"])
+    return match is not None and not _NOT_THE_USER_S.search(match["file"].replace("\\", "/"))

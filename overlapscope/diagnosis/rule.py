@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from overlapscope.diagnosis.case import Case
 from overlapscope.diagnosis.finding import Confidence, Number
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.columns import Bool, Float64, Int64
+from overlapscope.model.enums import Direction
 
 HEADINGS = (
     "What happens",
@@ -28,7 +31,7 @@ class Said:
 
     ``hazard`` marks wrong results, ``aside`` what is good to know and costs nothing. ``copies``, ``calls`` and
     ``lost_ns`` are for rules that are not about lost stretches; the others get them from these. ``change`` is for rules
-    whose change depends on the case.
+    whose change depends on the case, ``fix`` for those whose remedy does.
     """
 
     message: str
@@ -41,6 +44,7 @@ class Said:
     calls: Int64 | None = None
     lost_ns: int | None = None
     change: str | None = None
+    fix: str | None = None
 
 
 def no_claim(case: Case) -> Bool:
@@ -67,7 +71,7 @@ class Rule:
         claims: which lost stretches of a case are its own, if no rule before it has them.
         describe: what to say of them (rows of the losses).
         view: what to say of a case as a whole; None for nothing.
-        least: share of the window from which on it is said; None for the usual one.
+        always: whether it is said whatever it costs.
     """
 
     code: str
@@ -78,7 +82,7 @@ class Rule:
     claims: Callable[[Case], Bool] = no_claim
     describe: Callable[[Case, Int64], Said] | None = None
     view: Callable[[Case], Said | None] = no_view
-    least: float | None = None
+    always: Callable[[Case], bool] = lambda _: False
     sections: Mapping[str, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -101,3 +105,23 @@ def counted(number: int, one: str, many: str = "") -> str:
     ('1 copy', '1,200 copies')
     """
     return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
+
+
+DOWN = (
+    "place.copy_(result, non_blocking=True)  # place: pinned, made once; on a stream of its own\n"
+    "arrived = torch.cuda.Event(); arrived.record()  # arrived.synchronize() before the host reads it"
+)
+"""What mends copies to the host."""
+
+
+def mostly_down(case: Case, copies: Int64) -> bool:
+    """Whether most of what some copies move goes to the host."""
+    table = case.trace.copies
+    sizes = np.maximum(table.size_bytes[copies], 0)
+    return bool(2 * sizes[table.direction[copies] == Direction.DTOH].sum() > sizes.sum())
+
+
+def median_or_none(values: Float64) -> float | None:
+    """The median of what is known, to two decimals; None where nothing is."""
+    known = values[np.isfinite(values)]
+    return round(float(np.median(known)), 2) if len(known) else None

@@ -141,7 +141,11 @@ def find_gaps(trace: Trace, key: DeviceKey, idle: Spans, tables: tuple[DeviceWor
 
 
 def late_host(trace: Trace, gaps: Gaps, config: HostConfig = DEFAULT) -> tuple[Int64, Segments]:
-    """What each issuing thread was doing until it had issued the work after a gap, with the index of that gap."""
+    """What each issuing thread was doing until it had issued the work after a gap, with the index of that gap.
+
+    A thread of which nothing is recorded may have waited for another to hand it work, as autograd's does: then what
+    counts is what the busiest thread of its process was doing.
+    """
     calls, joined = trace.api_calls, np.flatnonzero(gaps.call != NO_ID)
     process, thread = calls.process[gaps.call[joined]], calls.thread[gaps.call[joined]]
     holding = held_from_ns(trace, config)
@@ -149,6 +153,9 @@ def late_host(trace: Trace, gaps: Gaps, config: HostConfig = DEFAULT) -> tuple[I
     for owner in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
         mine = joined[(process == owner[0]) & (thread == owner[1])]
         doing = thread_segments(trace, *owner, holding)
+        busiest = _busiest_thread(trace, owner[0])
+        if busiest != owner[1]:
+            doing = over(doing, thread_segments(trace, owner[0], busiest, holding))
         begin, until = gaps.start_ns[mine], gaps.issued_ns[mine]
         late = begin < until
         which, pieces = over(doing, _absent(begin[late], until[late])).within(begin, until)
@@ -156,6 +163,12 @@ def late_host(trace: Trace, gaps: Gaps, config: HostConfig = DEFAULT) -> tuple[I
     which = np.concatenate([index for index, _ in found])
     columns = ("start_ns", "end_ns", "doing", "call")
     return which, Segments(*(np.concatenate([getattr(part, name) for _, part in found]) for name in columns))
+
+
+def _busiest_thread(trace: Trace, process: int) -> int:
+    """The thread of a process with most calls."""
+    threads, counts = np.unique(trace.api_calls.thread[trace.api_calls.process == process], return_counts=True)
+    return int(threads[np.argmax(counts)])
 
 
 def _absent(begin_ns: Int64, until_ns: Int64) -> Segments:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind
 from overlapscope.model.trace import Trace
 
@@ -21,22 +21,39 @@ def first_copy_of(trace: Trace) -> Int64:
 def synchronised_copy(trace: Trace) -> Int64:
     """For each synchronising call, the copy that its thread issued right before; `NO_ID` where there is none.
 
-    Calls that record or query an event, or ask for something, may lie between. A synchronisation of another
-    stream than the copy's does not wait for it.
+    Calls that record, query or wait for an event on the device, or ask for something, may lie between. A
+    synchronisation of another stream than the copy's does not wait for it.
     """
     calls = trace.api_calls
     result = np.full(len(calls) + 1, NO_ID, np.int64)
-    telling = np.isin(calls.kind, (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD))
-    rows = np.flatnonzero((calls.parent == NO_ID) & ~telling)
-    rows = rows[np.lexsort((calls.start_ns[rows], calls.thread[rows], calls.process[rows]))]
-    before, after = rows[:-1], rows[1:]
-    same = (calls.thread[before] == calls.thread[after]) & (calls.process[before] == calls.process[after])
     copy = first_copy_of(trace)
-    paired = same & np.isin(calls.kind[after], SYNC_CALLS) & (calls.kind[before] == ApiKind.COPY)
-    result[after[paired]] = copy[before[paired]]
+    before, after = copies_synchronised(trace)
+    result[after] = copy[before]
     stream = np.full(len(calls) + 1, NO_ID, np.int64)
     stream[trace.syncs.call] = trace.syncs.stream
     other = (stream[:-1] != NO_ID) & (stream[:-1] != np.append(trace.copies.stream, NO_ID)[result[:-1]])
     other &= calls.kind == ApiKind.STREAM_SYNC
     result[:-1][other] = NO_ID
     return result[:-1]
+
+
+def copies_synchronised(trace: Trace) -> tuple[Int64, Int64]:
+    """Pairs of a copy call and a synchronising call that its thread makes right after, as rows of api_calls."""
+    calls = trace.api_calls
+    between = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.WAIT_EVENT)
+    rows = np.flatnonzero((calls.parent == NO_ID) & ~np.isin(calls.kind, between))
+    rows = rows[np.lexsort((calls.start_ns[rows], calls.thread[rows], calls.process[rows]))]
+    before, after = rows[:-1], rows[1:]
+    paired = (calls.thread[before] == calls.thread[after]) & (calls.process[before] == calls.process[after])
+    paired &= np.isin(calls.kind[after], SYNC_CALLS) & (calls.kind[before] == ApiKind.COPY)
+    return before[paired], after[paired]
+
+
+def of_unknown_copy(trace: Trace) -> Bool:
+    """Calls that copy, or synchronise right after one that does, whose copy the trace does not have."""
+    calls = trace.api_calls
+    unknown = (calls.kind == ApiKind.COPY) & (first_copy_of(trace) == NO_ID)
+    result: Bool = unknown.copy()
+    before, after = copies_synchronised(trace)
+    result[after] = unknown[before]
+    return result

@@ -51,7 +51,9 @@ def lost_lead(
     for process, number in sorted(set(zip(*owner.tolist(), strict=True))):
         mine = np.flatnonzero((owner[0] == process) & (owner[1] == number))
         on_thread = (calls.process == process) & (calls.thread == number) & (calls.parent == NO_ID)
-        holds = np.flatnonzero((on_thread & counts & _holds(trace, held_from)) | _foreign(calls.end_ns, late, mine))
+        held = counts & _holds(trace, held_from)
+        waited = held & (calls.process == process) & _while_silent(trace, on_thread)
+        holds = np.flatnonzero((on_thread & held) | waited | _foreign(calls.end_ns, late, mine))
         parts.extend(_matched(trace, late, mine, holds, held_from))
     columns = np.array(parts, np.int64).reshape(-1, 4).T
     which, start, end, root = columns
@@ -62,6 +64,16 @@ def _holds(trace: Trace, held_from: Int64) -> Bool:
     """Calls that hold their thread and could be done without: copies, synchronisations, allocations."""
     calls = trace.api_calls
     return (held_from < calls.end_ns) & np.isin(calls.kind, (ApiKind.COPY, *SYNC_CALLS, *ALLOCATIONS))
+
+
+def _while_silent(trace: Trace, on_thread: Bool) -> Bool:
+    """Calls of others during which a thread made none, between two of its own: it may have waited for them."""
+    calls = trace.api_calls
+    rows = np.flatnonzero(on_thread)
+    begun = np.searchsorted(calls.start_ns[rows], calls.end_ns)
+    ended = np.searchsorted(np.maximum.accumulate(calls.end_ns[rows]), calls.start_ns, "right")
+    silent: Bool = (begun == ended) & (begun < len(rows)) & ~on_thread & (calls.parent == NO_ID)
+    return silent
 
 
 def _foreign(like: Int64, late: Segments, mine: Int64) -> Bool:

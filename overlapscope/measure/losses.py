@@ -15,7 +15,7 @@ from overlapscope.measure.devices import Activity
 from overlapscope.measure.gaps import Gaps, find_gaps, late_host
 from overlapscope.measure.host import DEFAULT as HOST
 from overlapscope.measure.host import HostConfig
-from overlapscope.measure.issue import first_copy_of, synchronised_copy
+from overlapscope.measure.issue import first_copy_of
 from overlapscope.measure.lead import lost_lead
 from overlapscope.measure.queues import DEFAULT as QUEUE
 from overlapscope.measure.queues import LINK, Behind, Blockers, QueueConfig, blockers, launch_latency_ns
@@ -194,16 +194,15 @@ def _late(trace: Trace, window: Window, gaps: Gaps, copies: _Carried, config: Lo
     cause = np.array([_OF_DOING[Doing(value)] for value in range(len(_OF_DOING))])[parts.doing]
     copy = np.append(first_copy_of(trace), NO_ID)[root]
     late = _Part.of(parts.start_ns, parts.end_ns, cause, call=parts.call, root=root, copy=copy, next_call=next_call)
-    return _waiting_for_copies(trace, late, copies)
+    return _waiting_for_copies(late, copies)
 
 
-def _waiting_for_copies(trace: Trace, late: _Part, copies: _Carried) -> list[_Part]:
-    """Where a synchronisation that no copy call precedes waits while copies run, these are what is waited for."""
-    open_ended = (late.cause == Cause.IN_SYNC) & (synchronised_copy(trace)[late.call] == NO_ID)
-    which, start, end, copy = copies.within(late.start_ns[open_ended], late.end_ns[open_ended])
-    call = late.call[open_ended][which]
-    waiting = _Part.of(start, end, Cause.COPYING, call=call, copy=copy, next_call=late.next_call[open_ended][which])
-    return [_take(late, ~open_ended), waiting, _rest(late, open_ended, copies.spans)]
+def _waiting_for_copies(late: _Part, copies: _Carried) -> list[_Part]:
+    """Where a thread synchronises while copies run, these are what it waits for."""
+    waits = late.cause == Cause.IN_SYNC
+    which, start, end, copy = copies.within(late.start_ns[waits], late.end_ns[waits])
+    waiting = replace(_take(_take(late, waits), which), start_ns=start, end_ns=end, copy=copy)
+    return [_take(late, ~waits), waiting, _rest(late, waits, copies.spans)]
 
 
 def _rest(late: _Part, some: Bool, spans: Spans) -> _Part:
@@ -222,7 +221,11 @@ def _take(part: _Part, rows: Int64 | Bool) -> _Part:
 
 
 def _queued(trace: Trace, activity: Activity, gaps: Gaps, config: QueueConfig) -> list[_Part]:
-    """From the moment of issue on: which copy was waited for, and what that copy waited for."""
+    """From the moment of issue on: which copy was waited for, and what that copy waited for.
+
+    Work that had been issued before the gap began, and waited for no copy, only follows other work closely: that time
+    is the device's own, and not lost.
+    """
     gaps = gaps.take((gaps.call != NO_ID) & (gaps.issued_ns < gaps.end_ns))
     found = blockers(trace, activity.key, gaps, config)
     latency = round(config.tolerance * launch_latency_ns(trace, config))
@@ -234,7 +237,9 @@ def _queued(trace: Trace, activity: Activity, gaps: Gaps, config: QueueConfig) -
         mine = np.flatnonzero((keys[0] == stream) & (keys[1] == direction) & (found.copy != NO_ID))
         done[mine] = True
         parts += _behind_copies(trace, activity, gaps.take(mine), found.take(mine), (stream, direction), latency)
-    return [*parts, _unexplained(gaps.take(~done), latency)]
+    short = gaps.end_ns - gaps.issued_ns <= latency
+    ahead = np.append(trace.api_calls.end_ns, 0)[gaps.call] < gaps.start_ns
+    return [*parts, _unexplained(gaps.take(~done & ~(short & ahead)), latency)]
 
 
 def _behind_copies(

@@ -29,6 +29,17 @@ def innermost(ranges: HostWork, process: Int64, thread: Int64, moment_ns: Int64)
     return result
 
 
+def enclosing(ranges: HostWork) -> Int32:
+    """For each range the row of the one around it on its thread; `NO_ID` for outermost ones."""
+    result = np.full(len(ranges), NO_ID, np.int32)
+    for place in set(zip(ranges.process.tolist(), ranges.thread.tolist(), strict=True)):
+        rows = np.flatnonzero((ranges.process == place[0]) & (ranges.thread == place[1]))
+        order = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
+        around = _around(ranges.start_ns[order], ranges.end_ns[order])
+        result[order] = np.where(around == NO_ID, NO_ID, order[np.maximum(around, 0)])
+    return result
+
+
 def _stabbed(start_ns: Int64, end_ns: Int64, moment_ns: Int64) -> Int64:
     around = _around(start_ns, end_ns)
     found = np.searchsorted(start_ns, moment_ns, "right") - 1

@@ -24,6 +24,10 @@ LINK = (Direction.HTOD, Direction.DTOH, Direction.PTOP)
 """Copies that cross a link; copies within a device are work like a kernel's."""
 
 
+_LEGACY_DEFAULT = (0, 7)
+"""Ids that CUPTI and ROCm give to the legacy default stream, for traces that do not list the kinds of streams."""
+
+
 class Behind(Labelled):
     """Why queued work waits for a copy."""
 
@@ -143,10 +147,13 @@ def blockers(trace: Trace, key: DeviceKey, gaps: Gaps, config: QueueConfig = DEF
     implied = ~by_event & ~by_stream & (other != NO_ID)
     same_graph = implied & _same_graph(trace, gaps.call, other)
     implied &= ~same_graph
+    hidden |= ~waits & (len(trace.syncs) == 0)  # nothing is known of what waits for what
+    hidden |= _from_graph(trace, gaps.call) & _made_to_wait(trace, key, after, issue)
     implicit = implied & ~waits & ~hidden & _synchronises(trace, key, gaps.stream, other)
+    untold = implied & ~waits & (hidden | ~implicit)
     how = np.select(
-        [by_event | (implied & waits), by_stream | same_graph, implied & hidden, implicit],
-        [Behind.EVENT, Behind.STREAM, Behind.UNKNOWN, Behind.DEFAULT_STREAM],
+        [by_event | (implied & waits), by_stream | same_graph, implicit, untold],
+        [Behind.EVENT, Behind.STREAM, Behind.DEFAULT_STREAM, Behind.UNKNOWN],
         Behind.NOTHING,
     ).astype(np.int8)
     copy = np.select([by_event, by_stream, how != Behind.NOTHING], [copies[source], copies[previous], other], NO_ID)
@@ -215,6 +222,20 @@ def _same_graph(trace: Trace, call: Int64, copy: Int64) -> Bool:
     return same
 
 
+def _from_graph(trace: Trace, call: Int64) -> Bool:
+    """Whether a graph launch issued the work: its nodes run on other streams than the one that it was launched on."""
+    found: Bool = np.append(trace.api_calls.kind, ApiKind.OTHER)[call] == ApiKind.GRAPH_LAUNCH
+    return found
+
+
+def _made_to_wait(trace: Trace, key: DeviceKey, after_ns: Int64, before_ns: Int64) -> Bool:
+    """Whether calls between two moments made any stream wait."""
+    calls = trace.api_calls
+    moments = calls.start_ns[(calls.kind == ApiKind.WAIT_EVENT) & (calls.process == key.process)]
+    found: Bool = np.searchsorted(moments, before_ns) > np.searchsorted(moments, after_ns)
+    return found
+
+
 def _synchronises(trace: Trace, key: DeviceKey, stream: Int64, copy: Int64) -> Bool:
     """Whether the stream and the copy's may be the legacy default stream and a blocking one."""
     table = trace.streams
@@ -224,8 +245,11 @@ def _synchronises(trace: Trace, key: DeviceKey, stream: Int64, copy: Int64) -> B
     def kinds(streams: Int64) -> Int64:
         return np.array([kind_of.get(number, StreamKind.UNKNOWN) for number in streams.tolist()], np.int64)
 
-    one, other = kinds(stream), kinds(np.append(trace.copies.stream, NO_ID)[copy])
+    other_stream = np.append(trace.copies.stream, NO_ID)[copy]
+    one, other = kinds(stream), kinds(other_stream)
+    told = (one != StreamKind.UNKNOWN) & (other != StreamKind.UNKNOWN)
+    default = np.isin(stream, _LEGACY_DEFAULT) | np.isin(other_stream, _LEGACY_DEFAULT)
     free = (one == StreamKind.NON_BLOCKING) | (other == StreamKind.NON_BLOCKING)
     alike: Bool = (one == other) & (one != StreamKind.UNKNOWN)
-    result: Bool = ~free & ~alike
+    result: Bool = ~free & ~alike & (told | default) & (stream != NO_ID) & (other_stream != NO_ID)
     return result

@@ -95,16 +95,24 @@ def _calls(trace: Trace, process: int, thread: int, holding_ns: Int64) -> Segmen
 
 
 def _held_elsewhere(trace: Trace, calls: Segments, process: int, thread: int, holding_ns: Int64) -> Segments:
-    """Held time of other calls under a copy call of another thread: the driver lets one of them in at a time."""
+    """Held time of calls under a copy or an allocation that another thread had begun before.
+
+    The driver lets one of them in at a time.
+    """
     table = trace.api_calls
-    copying = (table.process == process) & (table.kind == ApiKind.COPY) & (holding_ns < table.end_ns)
-    others = np.flatnonzero(copying & (table.thread != thread))
+    inside = (
+        (table.process == process) & np.isin(table.kind, (ApiKind.COPY, *ALLOCATIONS)) & (holding_ns < table.end_ns)
+    )
+    others = np.flatnonzero(inside & (table.thread != thread))
     start, end = _one_after_the_other(holding_ns[others], table.end_ns[others])
-    copies = _solid(start, end, np.full(len(others), Doing.IN_COPY), others)
-    waiting = calls.doing == Doing.CALLING
+    doing = np.where(table.kind[others] == ApiKind.COPY, Doing.IN_COPY, Doing.ALLOCATING)
+    holders = _solid(start, end, doing, others)
+    waiting = np.flatnonzero(np.isin(calls.doing, (Doing.CALLING, Doing.IN_COPY)))
     begin = np.maximum(calls.start_ns, holding_ns[calls.call])[waiting]
-    _, parts = copies.within(begin, np.maximum(calls.end_ns[waiting], begin))
-    return _solid(parts.start_ns, parts.end_ns, parts.doing, parts.call)
+    which, parts = holders.within(begin, np.maximum(calls.end_ns[waiting], begin))
+    own = calls.call[waiting][which]
+    first = (calls.doing[waiting][which] == Doing.CALLING) | (holding_ns[parts.call] < holding_ns[own])
+    return _solid(parts.start_ns[first], parts.end_ns[first], parts.doing[first], parts.call[first])
 
 
 def _plain(spans: Spans, doing: Doing) -> Segments:

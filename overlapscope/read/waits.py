@@ -55,7 +55,7 @@ def _by_event_id(syncs: Arrays, records: Arrays, calls: Arrays, waits: Int64) ->
     """
     if not len(waits) or not len(records["event"]):
         return waits
-    issued = np.where(records["call"] == NO_ID, _NEVER, calls["start_ns"][records["call"]])
+    issued = np.append(calls["start_ns"], _NEVER)[records["call"]]
     paired, rows_of = _records_by_event(records, issued)
     still_open = []
     for wait in waits.tolist():
@@ -133,7 +133,8 @@ def _released_by(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64) -> 
 
 def _most_likely(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64, streams: dict[int, Int64]) -> Int64:
     waiting = syncs["stream"][waits]
-    wait_ns = np.where(syncs["call"][waits] == NO_ID, syncs["start_ns"][waits], calls["start_ns"][syncs["call"][waits]])
+    called = np.append(calls["start_ns"], _NEVER)[syncs["call"][waits]]
+    wait_ns = np.where(syncs["call"][waits] == NO_ID, syncs["start_ns"][waits], called)
     record_ns = calls["start_ns"][syncs["record_call"][waits]]
     resumed, ready, alone = _resumption(ops, waiting, wait_ns, streams)
     ends = np.stack([_last_end(ops, rows, record_ns) for rows in streams.values()])

@@ -43,7 +43,8 @@ def with_more_order(before: Graph, after: Graph, config: ReplayConfig) -> Graph:
 def _work_ahead(graph: Graph, some: Int64) -> Int64:
     """The work that each waited for on its stream."""
     edge = graph.into(graph.work_start(some), Because.STREAM)
-    work: Int64 = np.where(edge == NO_ID, NO_ID, graph.work_of(np.append(graph.edges.source, 0)[edge]))
+    work: Int64 = graph.work_of(np.append(graph.edges.source, 0)[edge])
+    work[edge == NO_ID] = NO_ID
     return work
 
 

@@ -161,6 +161,13 @@ class Audit:
             "ranges": [asdict(entry) for entry in self.ranges],
             "costly_copies": [asdict(copy) for copy in self.costly],
             "counts": self.counts,
+            "diagnosis": {
+                "healthy": self.diagnosis.healthy,
+                "summary": self.diagnosis.summary,
+                "noise_ns": self.diagnosis.noise_ns,
+                "lost_ns": self.diagnosis.lost_ns,
+                "copy_reasons": list(self.diagnosis.copy_reasons),
+            },
             "plan": [step.to_dict() for step in self.diagnosis.plan.steps] if self.diagnosis.plan else [],
             "findings": [finding.to_dict() for finding in self.diagnosis.findings],
             "verdict": self.verdict,

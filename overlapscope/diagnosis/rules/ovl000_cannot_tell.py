@@ -42,6 +42,8 @@ Nsight Systems User Guide, option `--cuda-graph-trace`.
 
 from __future__ import annotations
 
+import numpy as np
+
 from overlapscope.diagnosis.case import Case
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Rule, Said
@@ -49,10 +51,10 @@ from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.words import time
 
+_OWN = (Cause.UNKNOWN, Cause.QUEUED)
 _UNTRUSTWORTHY = {
     "whole-graph-trace": "CUDA graphs were traced whole (record with --cuda-graph-trace=node)",
     "far-from-host": "device times are of another clock than the host's",
-    "device-work-lost": "the profiler lost the GPU's records",
     "copies-not-recorded": "copies were not recorded, only their calls",
 }
 
@@ -74,6 +76,7 @@ def describe(case: Case, rows: Int64) -> Said:
         "unjoined_ns": int(untold.duration_ns[untold.cause == Cause.UNKNOWN].sum()),
         "queued_ns": int(untold.duration_ns[untold.cause == Cause.QUEUED].sum()),
         "unknown_memory_ns": int(untold.duration_ns[(untold.cause != Cause.UNKNOWN) & (untold.copy >= 0)].sum()),
+        "unjoined_copies_ns": int(untold.duration_ns[~np.isin(untold.cause, _OWN) & (untold.copy < 0)].sum()),
     }
     reasons = missing_work(case) or _reasons(case, by_cause)
     message = f"For {time(case.lost_ns(rows))} the trace does not say what the device waited for: {'; '.join(reasons)}."
@@ -92,6 +95,8 @@ def _reasons(case: Case, by_cause: dict[str, int]) -> list[str]:
         reasons.append("work was queued behind nothing that was recorded")
     if by_cause["unknown_memory_ns"] and health.has("unknown-memory-kind"):
         reasons.append("memory kinds were not recorded, so pageable cannot be told from pinned")
+    if by_cause["unjoined_copies_ns"]:
+        reasons.append("copies and their calls cannot be joined, or where copies go is not recorded")
     return reasons or ["no recorded fact fits"]
 
 

@@ -23,9 +23,9 @@ batch = batch.pin_memory()  # in the loader: DataLoader(..., pin_memory=True)
 batch = batch.to(device, non_blocking=True)  # returns at once
 ```
 
-A view that is not contiguous is staged through pageable memory even if its storage is pinned: make it contiguous
-first. A result on its way to the host wants a pinned target: `place.copy_(result, non_blocking=True)`, and an event
-to wait for before it is read.
+A view that is not contiguous is staged through pageable memory even if its storage is pinned: copy it into a pinned
+tensor first. A result on its way to the host wants a pinned target: `place.copy_(result, non_blocking=True)`, and an
+event to wait for before it is read.
 
 ## What the saving assumes
 The call returns like any enqueue, the copy runs at the pinned bandwidth that the trace or its calibration shows, and
@@ -49,7 +49,7 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.diagnosis.case import BEHIND, Case
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import DOWN, Rule, Said, counted, median_or_none, mostly_down
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
@@ -82,9 +82,9 @@ def describe(case: Case, rows: Int64) -> Said:
         "held_ns": held,
         "late_ns": int(case.losses.duration_ns[rows][case.losses.root[rows] >= 0].sum()),
         "held_other_thread_ns": elsewhere,
-        "bandwidth_gb_s": round(float(np.nanmedian(case.facts.bandwidth_gb_s[copies])), 2) if total else None,
+        "bandwidth_gb_s": median_or_none(case.facts.bandwidth_gb_s[copies]),
     }
-    return Said(message + ".", evidence)
+    return Said(message + ".", evidence, fix=DOWN if mostly_down(case, copies) else None)
 
 
 def _on_other_threads(case: Case, rows: Int64) -> int:

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from overlapscope.diagnosis.case import Case
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import DOWN, Rule, Said, counted, mostly_down
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import MemoryKind
@@ -66,7 +66,8 @@ def describe(case: Case, rows: Int64) -> Said:
         "kernel_time_without_copies_ns": case.uncovered_kernel_ns,
     }
     doubt = "memory kinds, which were not recorded: pageable copies cost more than this" if unsure else ""
-    return Said(message, evidence, Confidence.MEDIUM if unsure else Confidence.HIGH, doubt)
+    sure = Confidence.MEDIUM if unsure else Confidence.HIGH
+    return Said(message, evidence, sure, doubt, fix=DOWN if mostly_down(case, copies) else None)
 
 
 RULE = Rule(

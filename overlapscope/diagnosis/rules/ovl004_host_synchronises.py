@@ -57,7 +57,7 @@ def claims(case: Case) -> Bool:
     by_name &= (case.root_kind == ApiKind.COPY) & (case.memory == MemoryKind.PINNED)
     pinned_down = case.of_cause(Cause.IN_COPY) & (case.memory == MemoryKind.PINNED) & by_name
     result: Bool = (case.synchronising | by_name | pinned_down) & ~case.read
-    return result
+    return result & ~case.doubtful
 
 
 def _copies(name: str) -> bool:

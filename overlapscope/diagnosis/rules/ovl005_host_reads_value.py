@@ -39,10 +39,8 @@ synchronization".
 
 from __future__ import annotations
 
-import numpy as np
-
 from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import DOWN, Rule, Said, counted, median_or_none
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.words import time
 
@@ -62,14 +60,16 @@ def describe(case: Case, rows: Int64) -> Said:
         f"{time(transfer)}; with nothing queued, the device waited {time(case.lost_ns(rows))} for the host."
     )
     sizes = case.trace.copies.size_bytes[copies]
+    median = median_or_none(sizes[sizes >= 0].astype(float))
+    large = median is not None and median >= case.config.slow_least_bytes
     evidence = {
         "reads": len(copies),
-        "median_size_bytes": int(np.median(sizes)) if len(sizes) else None,
+        "median_size_bytes": None if median is None else int(median),
         "held_ns": held,
         "transfer_ns": transfer,
         "late_ns": case.lost_ns(rows),
     }
-    return Said(message, evidence)
+    return Said(message, evidence, fix=DOWN if large else None)
 
 
 RULE = Rule(

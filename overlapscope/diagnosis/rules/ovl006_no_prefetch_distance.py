@@ -46,7 +46,7 @@ import numpy as np
 
 from overlapscope.diagnosis.case import Case
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import Rule, Said, counted, mostly_down
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.queues import launch_latency_ns
 from overlapscope.model.columns import NO_TIME, Bool, Int64
@@ -75,7 +75,9 @@ def describe(case: Case, rows: Int64) -> Said:
         "event_inferred": inferred,
     }
     doubt = "an Nsight Systems trace, which records what each event waits for" if inferred else ""
-    return Said(message, evidence, Confidence.MEDIUM if inferred else Confidence.HIGH, doubt)
+    sure = Confidence.MEDIUM if inferred else Confidence.HIGH
+    late = "# let later kernels wait for the copy to the host only where they reuse its memory"
+    return Said(message, evidence, sure, doubt, fix=late if mostly_down(case, copies) else None)
 
 
 def _kept_back(case: Case, copies: Int64) -> int:

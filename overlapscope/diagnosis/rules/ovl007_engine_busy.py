@@ -52,7 +52,7 @@ from overlapscope.words import size, time
 def claims(case: Case) -> Bool:
     """Queued behind another stream's copies, or a copy that runs last because it had to wait for these."""
     behind = case.of_cause(Cause.BEHIND_ENGINE)
-    rows = np.flatnonzero(case.of_cause(Cause.COPYING) & (case.copy != NO_ID))
+    rows = np.flatnonzero(case.of_cause(Cause.COPYING, Cause.IN_SYNC) & (case.losses.copy != NO_ID))
     behind[rows] = _waited_for_engine(case, case.copy[rows])
     return behind
 

@@ -41,7 +41,7 @@ import numpy as np
 
 from overlapscope.diagnosis.case import LATE, Case
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.rule import Rule, Said, counted
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.words import time
@@ -49,7 +49,7 @@ from overlapscope.words import time
 
 def claims(case: Case) -> Bool:
     """Late, and laid to no other call; or the launches themselves. Not the beginning of the window."""
-    return case.of_cause(*LATE, Cause.LAUNCHING) & ~case.beginning & ~case.of_unknown_memory
+    return case.of_cause(*LATE, Cause.LAUNCHING) & ~case.beginning & ~case.doubtful
 
 
 def describe(case: Case, rows: Int64) -> Said:
@@ -59,6 +59,7 @@ def describe(case: Case, rows: Int64) -> Said:
         "working_ns": Cause.WORKING,
         "calling_ns": Cause.CALLING,
         "not_recorded_ns": Cause.ABSENT,
+        "held_in_calls_ns": Cause.IN_COPY,
         "launching_ns": Cause.LAUNCHING,
     }
     evidence = {name: int(duration[cause == value].sum()) for name, value in parts.items()}
@@ -67,12 +68,12 @@ def describe(case: Case, rows: Int64) -> Said:
         "working_ns": "at operators, Python or named ranges",
         "calling_ns": "in launches and other calls",
         "not_recorded_ns": "at something that was not recorded",
+        "held_in_calls_ns": "held in calls that copy, though they need not wait",
         "launching_ns": "between a launch and its start",
     }
     most = max(evidence, key=lambda name: evidence[name])
-    message = (
-        f"The host launched late: the device waited {time(case.lost_ns(rows))} in front of {launches:,} launches, "
-    )
+    front = counted(launches, "launch", "launches")
+    message = f"The host launched late: the device waited {time(case.lost_ns(rows))} in front of {front}, "
     message += f"for {time(evidence[most])} of it the thread was {words[most]}."
     recording = case.trace.metadata.recording
     factor = recording.profiler_factor if recording is not None else None

@@ -18,7 +18,7 @@ for batch in loader:
     torch.cuda.empty_cache()
 # after: allocate once, pin in the loader, keep the cache
 loader = DataLoader(dataset, pin_memory=True)
-buffer = torch.empty(largest_shape, pin_memory=True)  # or one buffer, reused
+buffer = torch.empty(largest_shape, pin_memory=True)  # or one buffer, reused once its last copy is done
 ```
 
 Sizes that change from step to step make caching fail: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, or allocate

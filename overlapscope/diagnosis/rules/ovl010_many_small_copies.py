@@ -13,8 +13,11 @@ A thread issues copy after copy, with no launch between; the device carries them
 data = [tensor.to(device, non_blocking=True) for tensor in tensors]
 # after: one pinned buffer, one copy, views
 sizes = [tensor.numel() for tensor in tensors]
+pinned = torch.empty(sum(sizes), pin_memory=True)  # made once
 torch.cat([tensor.flatten() for tensor in tensors], out=pinned)
-data = [view.view_as(t) for view, t in zip(pinned.to(device, non_blocking=True).split(sizes), tensors)]
+sent = pinned.to(device, non_blocking=True)
+data = [part.view_as(tensor) for part, tensor in zip(sent.split(sizes), tensors)]
+sent_event = torch.cuda.current_stream().record_event()  # wait for it before the buffer is filled again
 ```
 
 `TensorDict.to` and loaders that collate into one tensor do the same.
@@ -34,10 +37,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.case import Case, unique
 from overlapscope.diagnosis.rule import Rule, Said, counted
 from overlapscope.measure.losses import Cause
-from overlapscope.measure.queues import LINK
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.words import size, time
 
@@ -47,19 +49,9 @@ def claims(case: Case) -> Bool:
     return case.burst & ~case.of_cause(Cause.UNKNOWN)
 
 
-def copies_in(case: Case, rows: Int64) -> Int64:
-    """The copies over a link that were issued in some stretches."""
-    copies, calls = case.trace.copies, case.trace.api_calls
-    link = np.isin(copies.direction, LINK) & case.activity.key.rows(copies) & (copies.call >= 0)
-    issued = np.append(calls.start_ns, 0)[copies.call]
-    first, last = case.losses.start_ns[rows].min(), case.losses.end_ns[rows].max()
-    found: Int64 = np.flatnonzero(link & case.burst.any() & (issued >= first) & (issued < last))
-    return found
-
-
 def describe(case: Case, rows: Int64) -> Said:
     """Their number and size, and what of the time was copying."""
-    copies = copies_in(case, rows)
+    copies = unique(case.bursts.copies)
     calls = np.unique(case.trace.copies.call[copies]).astype(np.int64)
     sizes = case.trace.copies.size_bytes[copies]
     total = int(case.facts.total_ns[copies].sum())

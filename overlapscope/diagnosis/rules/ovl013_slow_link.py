@@ -39,6 +39,7 @@ from overlapscope.diagnosis.case import BEHIND, Case
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Rule, Said, counted
 from overlapscope.measure.losses import Cause
+from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.replay.speeds import PCIE_LANES, REACHED_GB_S
@@ -102,7 +103,15 @@ def describe(case: Case, rows: Int64) -> Said:
         f"{what} reached {reached:.3g} GB/s where {expected:.3g} GB/s are to be expected: "
         f"the device waited {time(case.lost_ns(rows))} for them."
     )
-    evidence = {"copies": len(copies), "reached_gb_s": round(reached, 2), "expected_gb_s": round(expected, 2)}
+    both = _beside_the_other_direction(case, copies)
+    if 2 * both > int(case.facts.total_ns[copies].sum()):
+        message += " Copies in the other direction ran at the same time: that may be the reason."
+    evidence = {
+        "copies": len(copies),
+        "reached_gb_s": round(reached, 2),
+        "expected_gb_s": round(expected, 2),
+        "beside_other_direction_ns": both,
+    }
     return Said(
         message,
         evidence,
@@ -110,6 +119,17 @@ def describe(case: Case, rows: Int64) -> Said:
         "the link's state under load (nvidia-smi) and the process's socket",
         change=f"faster-link={expected:.3g}",
     )
+
+
+def _beside_the_other_direction(case: Case, copies: Int64) -> int:
+    """For how long copies in the other direction ran beside some copies."""
+    table, total = case.trace.copies, 0
+    for one, other in ((Direction.HTOD, Direction.DTOH), (Direction.DTOH, Direction.HTOD)):
+        mine = copies[table.direction[copies] == one]
+        theirs = case.activity.key.rows(table) & (table.direction == other)
+        spans = union(table.start_ns[theirs], table.end_ns[theirs])
+        total += int(covered(table.start_ns[mine], table.end_ns[mine], spans).sum())
+    return total
 
 
 RULE = Rule(

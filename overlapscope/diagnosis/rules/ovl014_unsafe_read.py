@@ -6,9 +6,10 @@ the bytes have arrived. A program that reads them before a synchronisation reads
 without an error, and only sometimes.
 
 ## How it shows in a trace
-An asynchronous copy to pinned memory; after it, while it is still on its way, the host runs an operator that reads
-numbers, or is at work for some time without a call, and no synchronisation and no event stands between. A trace does
-not show which memory the host reads, so this is a warning to check.
+An asynchronous copy to pinned memory; after it, while it is still on its way and before its thread issues anything
+else or any thread waits for the device, the host runs an operator that reads numbers and makes no call itself. Or,
+with low confidence: the thread makes no call for some time, records no event, and then synchronises. A trace does not
+show which memory the host reads, so this is a warning to check.
 
 ## Fix
 ```python
@@ -28,7 +29,8 @@ print(place.sum())
 This is about correctness; there is no saving.
 
 ## When this misleads
-The host may be at something else than the copied data, and synchronise before it reads that.
+The host may be at something else than the copied data, and synchronise before it reads that. A read that comes after
+the next launch, or that no operator and no pause shows, is not seen.
 
 ## Sources
 PyTorch tutorial "A guide on good usage of non_blocking and pin_memory", on copies towards the host. Shown by
@@ -46,6 +48,7 @@ from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.words import time
 
+_NEVER = np.iinfo(np.int64).max
 _READS = (
     "aten::item",
     "aten::_local_scalar_dense",
@@ -58,52 +61,45 @@ _READS = (
     "aten::argmax",
     "aten::clone",
 )
-"""Operators that read numbers; on tensors of the device they would make a call."""
+"""Operators that read numbers, on tensors of the host where they make no call."""
+_PREPARING = (ApiKind.OTHER, ApiKind.EVENT_RECORD, ApiKind.WAIT_EVENT)
+"""Calls that may stand between the copy and the read: they neither issue work nor wait."""
+_WAITING = (*SYNC_CALLS, ApiKind.QUERY)
 
 
 def view(case: Case) -> Said | None:
     """Copies to pinned memory after which the host went on: by an operator, or by its silence."""
-    rows, until = _on_their_way(case)
+    rows = _on_their_way(case)
     if not len(rows):
         return None
-    begin = case.trace.api_calls.end_ns[case.trace.copies.call[rows]]
-    read = _operator_between(case, rows, begin, np.minimum(until, case.trace.copies.end_ns[rows]))
-    silent = (until - begin > case.config.went_on_ns) & _ends_with_wait(case, rows, until)
-    found = rows[read | silent]
+    calls, copies = case.trace.api_calls, case.trace.copies
+    call = copies.call[rows].astype(np.int64)
+    following = _next_call(case, call, _PREPARING)
+    waited = _first_wait(case, calls.end_ns[call])
+    until = np.minimum(np.minimum(np.append(calls.start_ns, _NEVER)[following], waited), copies.end_ns[rows])
+    read = _operator_between(case, call, until)
+    silence = _silence(case, call, waited)
+    found = rows[read | (silence > case.config.went_on_ns)]
     if not len(found):
         return None
-    sure = bool(read.any())
-    reads = (
-        "an operator read numbers"
-        if sure
-        else f"the host was at work for up to {time(int((until - begin)[silent].max()))}"
-    )
-    what = counted(len(found), "copy", "copies")
+    return _said(case, found, int(read.sum()), int(silence.max()))
+
+
+def _said(case: Case, found: Int64, reads: int, silence: int) -> Said:
+    how = "an operator read numbers" if reads else f"the host was at work for up to {time(silence)}"
     message = (
-        f"{what} to pinned memory had not arrived when {reads}, with no synchronisation in between: "
-        "if that was the copied data, it was wrong."
+        f"{counted(len(found), 'copy', 'copies')} to pinned memory had not arrived when {how}, with no synchronisation "
+        "in between: if that was the copied data, it was wrong."
     )
-    evidence = {"copies": len(found), "read_by_operator": int(read.sum()), "host_went_on": int((silent & ~read).sum())}
+    evidence = {"copies": len(found), "read_by_operator": reads, "host_went_on": len(found) - reads}
     calls = np.unique(case.trace.copies.call[found]).astype(np.int64)
-    confidence, doubt = Confidence.MEDIUM, "the program itself: does the host read the copied tensor there?"
-    return Said(
-        message,
-        evidence,
-        confidence if sure else Confidence.LOW,
-        doubt,
-        hazard=True,
-        copies=found,
-        calls=calls,
-        lost_ns=0,
-    )
+    doubt = "the program itself: does the host read the copied tensor there?"
+    sure = Confidence.MEDIUM if reads else Confidence.LOW
+    return Said(message, evidence, sure, doubt, hazard=True, copies=found, calls=calls, lost_ns=0)
 
 
-def _on_their_way(case: Case) -> tuple[Int64, Int64]:
-    """Copies to pinned memory whose call returned before they arrived, and when their thread's next call began.
-
-    Calls that only ask or prepare are no next call; an event recorded right after shows that the copy will be
-    waited for.
-    """
+def _on_their_way(case: Case) -> Int64:
+    """Copies to pinned memory whose call returned before they had arrived."""
     copies, calls = case.trace.copies, case.trace.api_calls
     inside = case.window.touches(copies.process, copies.start_ns, copies.end_ns)
     rows = np.flatnonzero(
@@ -114,18 +110,14 @@ def _on_their_way(case: Case) -> tuple[Int64, Int64]:
         & (copies.call != NO_ID)
     )
     rows = rows[calls.kind[copies.call[rows]] == ApiKind.COPY]
-    rows = rows[calls.end_ns[copies.call[rows]] < copies.end_ns[rows]]
-    following = _next_call(case, copies.call[rows].astype(np.int64))
-    kinds = np.append(calls.kind, ApiKind.OTHER)[following]
-    begin = np.append(calls.start_ns, case.trace.end_ns)[following]
-    open_ended = ~np.isin(kinds, (ApiKind.EVENT_RECORD, ApiKind.QUERY))
-    return rows[open_ended], begin[open_ended]
+    early: Bool = calls.end_ns[copies.call[rows]] < copies.end_ns[rows]
+    return rows[early]
 
 
-def _next_call(case: Case, call: Int64) -> Int64:
-    """The next call of the same thread that does something; `NO_ID` after the last."""
+def _next_call(case: Case, call: Int64, between: tuple[ApiKind, ...]) -> Int64:
+    """The next call of the same thread that is none of some kinds; `NO_ID` after the last."""
     calls = case.trace.api_calls
-    telling = np.flatnonzero((calls.kind != ApiKind.OTHER) & (calls.parent == NO_ID))
+    telling = np.flatnonzero(~np.isin(calls.kind, between) & (calls.parent == NO_ID))
     result = np.full(len(call), NO_ID, np.int64)
     for thread in np.unique(calls.thread[call]).tolist():
         mine = np.flatnonzero(calls.thread[call] == thread)
@@ -135,24 +127,37 @@ def _next_call(case: Case, call: Int64) -> Int64:
     return result
 
 
-def _operator_between(case: Case, rows: Int64, begin: Int64, until: Int64) -> Bool:
-    """Whether the copy's thread began an operator that reads numbers before the copy had arrived."""
+def _first_wait(case: Case, moment_ns: Int64) -> Int64:
+    """When any thread of the process first waits for the device, or asks it, after each moment."""
+    calls = case.trace.api_calls
+    waits = calls.start_ns[np.isin(calls.kind, _WAITING) & (calls.process == case.activity.key.process)]
+    first: Int64 = np.append(waits, _NEVER)[np.searchsorted(waits, moment_ns)]
+    return first
+
+
+def _operator_between(case: Case, call: Int64, until: Int64) -> Bool:
+    """Whether the copy's thread began an operator that reads numbers, and makes no call, before a moment."""
     ops, calls = case.trace.cpu_ops, case.trace.api_calls
-    reading = np.flatnonzero(np.isin(ops.name_id, case.trace.names.find(*_READS)))
-    thread = calls.thread[case.trace.copies.call[rows]]
-    result = np.zeros(len(rows), np.bool_)
-    for number in np.unique(thread).tolist():
-        starts = ops.start_ns[reading[ops.thread[reading] == number]]
-        mine = thread == number
-        result[mine] = np.searchsorted(starts, until[mine]) > np.searchsorted(starts, begin[mine])
+    rows = np.flatnonzero(np.isin(ops.name_id, case.trace.names.find(*_READS)))
+    result = np.zeros(len(call), np.bool_)
+    for number in np.unique(calls.thread[call]).tolist():
+        made = calls.start_ns[(calls.thread == number) & (calls.process == case.activity.key.process)]
+        theirs = rows[ops.thread[rows] == number]
+        silent = np.searchsorted(made, ops.start_ns[theirs]) == np.searchsorted(made, ops.end_ns[theirs])
+        starts = ops.start_ns[theirs[silent]]
+        mine = calls.thread[call] == number
+        begin = calls.end_ns[call[mine]]
+        result[mine] = np.searchsorted(starts, until[mine]) > np.searchsorted(starts, begin)
     return result
 
 
-def _ends_with_wait(case: Case, rows: Int64, until: Int64) -> Bool:
-    """Whether the silence ends with a synchronisation, or the thread makes no call any more."""
-    following = _next_call(case, case.trace.copies.call[rows].astype(np.int64))
-    kinds = np.append(case.trace.api_calls.kind, ApiKind.DEVICE_SYNC)[following]
-    return np.isin(kinds, SYNC_CALLS) & (until > case.trace.copies.start_ns[rows])
+def _silence(case: Case, call: Int64, waited: Int64) -> Int64:
+    """How long each thread made no call before it waited itself; 0 where another call or thread came first."""
+    calls = case.trace.api_calls
+    following = _next_call(case, call, (ApiKind.OTHER,))
+    begin = np.append(calls.start_ns, _NEVER)[following]
+    waits = np.isin(np.append(calls.kind, ApiKind.OTHER)[following], SYNC_CALLS) & (waited == begin)
+    return np.where(waits, begin - calls.end_ns[call], 0)
 
 
 RULE = Rule(

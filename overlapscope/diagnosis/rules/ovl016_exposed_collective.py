@@ -14,7 +14,7 @@ that time are in the evidence: they compete.
 loss.backward()
 dist.all_reduce(gradients)  # then the optimizer
 # after: gradients are reduced in buckets while backward goes on
-model = DistributedDataParallel(model, bucket_cap_mb=25, gradient_as_bucket_view=True)
+model = DistributedDataParallel(model, gradient_as_bucket_view=True)
 # or by hand
 work = dist.all_reduce(bucket, async_op=True)
 ...  # computation that does not need it
@@ -63,6 +63,6 @@ RULE = Rule(
     code="OVL016",
     name="exposed-collective",
     page=__doc__,
-    fix="model = DistributedDataParallel(model, bucket_cap_mb=25)  # reduce in buckets while backward goes on",
+    fix="model = DistributedDataParallel(model)  # reduces in buckets while backward goes on",
     view=view,
 )
