@@ -23,6 +23,10 @@ from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 
 
+_PLACES = {"side-stream", "prefetch"}
+"""Changes of where and when copies are issued."""
+
+
 def diagnose(
     trace: Trace,
     range: str | None = None,  # noqa: A002
@@ -146,12 +150,13 @@ def _device_only(case: Case) -> Place:
 def _ranked(findings: Iterable[Finding], noise_ns: float = 0.0) -> tuple[Finding, ...]:
     """Hazards first, asides last, the costliest first in between; what a replay says to be in vain comes after these.
 
-    A graph launch is only one way to make a host faster: that it wins nothing says nothing of the others.
+    That holds for where copies go: that another stream wins nothing is the graph's own structure. What pinning or a faster
+    host wins depends on speeds that may not be known.
     """
     order = {Severity.HAZARD: 0, Severity.INFO: 2}
 
     def key(finding: Finding) -> tuple[int, bool, int, str]:
-        replayed = finding.saving_ns is not None and finding.change != "graph"
+        replayed = finding.saving_ns is not None and (finding.change or "").partition("=")[0] in _PLACES
         in_vain = replayed and (finding.saving_ns or 0) < noise_ns
         return order.get(finding.severity, 1), in_vain, -finding.lost_ns, finding.code
 
