@@ -33,6 +33,8 @@ class DiagnosisConfig:
     did something else than to wait: Python between two calls takes 10 to 60 us under a profiler.
     ``waiting_share``: share of the kernel time for which kernels of another stream have to be queued
     before the lack of concurrency is mentioned.
+    ``used_share``: a device that is busy for less than this share of the time of the busiest one of its process is not
+    used; libraries touch every device that they see.
     ``most_moments``: starts and ends of calls and device work up to which savings are replayed; it takes about 1 us
     for each, and a plan about twenty replays.
     """
@@ -51,6 +53,7 @@ class DiagnosisConfig:
     went_on_ns: int = 200_000
     waiting_share: float = 0.2
     most_moments: int = 100_000
+    used_share: float = 0.01
     losses: LossConfig = LossConfig()
 
 

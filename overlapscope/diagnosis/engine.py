@@ -22,7 +22,6 @@ from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 
-
 _PLACES = {"side-stream", "prefetch"}
 """Changes of where and when copies are issued."""
 
@@ -49,7 +48,7 @@ def diagnose(
 
 def diagnose_window(trace: Trace, window: Window, config: DiagnosisConfig = DEFAULT) -> Diagnosis:
     """Say why the copies of ``trace`` were not hidden within a window."""
-    cases = [case for case in _cases(trace, window, config) if len(case.activity.busy)]
+    cases = _used([case for case in _cases(trace, window, config) if len(case.activity.busy)])
     reasons = [reason_of(case) for case in cases]
     found = [finding for case, reason in zip(cases, reasons, strict=True) for finding in _findings(case, reason)]
     findings, plan = worth(trace, window, _ranked(found), config)
@@ -76,6 +75,19 @@ def _cases(trace: Trace, window: Window, config: DiagnosisConfig) -> Iterator[Ca
     for key in device_keys(trace):
         active = activity(trace, key, window)
         yield Case(trace, window, active, losses(trace, active, window, config.losses), facts, config)
+
+
+def _used(cases: list[Case]) -> list[Case]:
+    """Without devices that next to nothing runs on beside others of their process: nobody uses them."""
+    most: dict[int, int] = {}
+    for case in cases:
+        process = case.activity.key.process
+        most[process] = max(most.get(process, 0), case.activity.busy.total_ns)
+    return [
+        case
+        for case in cases
+        if case.activity.busy.total_ns >= case.config.used_share * most[case.activity.key.process]
+    ]
 
 
 def _by_copy(trace: Trace, cases: list[Case], reasons: list[Int64]) -> tuple[str | None, ...]:
@@ -150,8 +162,8 @@ def _device_only(case: Case) -> Place:
 def _ranked(findings: Iterable[Finding], noise_ns: float = 0.0) -> tuple[Finding, ...]:
     """Hazards first, asides last, the costliest first in between; what a replay says to be in vain comes after these.
 
-    That holds for where copies go: that another stream wins nothing is the graph's own structure. What pinning or a faster
-    host wins depends on speeds that may not be known.
+    That holds for where copies go: that another stream wins nothing is the graph's own structure. What pinning or a
+    faster host wins depends on speeds that may not be known.
     """
     order = {Severity.HAZARD: 0, Severity.INFO: 2}
 

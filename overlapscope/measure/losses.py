@@ -23,7 +23,7 @@ from overlapscope.measure.spans import EMPTY, Spans, merge, subtract, union
 from overlapscope.measure.threads import Doing, Segments
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64, Table, column
-from overlapscope.model.enums import Labelled
+from overlapscope.model.enums import Direction, Labelled
 from overlapscope.model.tables import Copies
 from overlapscope.model.trace import Trace
 
@@ -48,6 +48,7 @@ class Cause(Labelled):
     COPYING = 14, "a copy, and no other work that could have run"
 
 
+_WITHIN_DEVICE = (Direction.DTOD, Direction.UVM_DTOD)
 _OF_DOING = {
     Doing.ABSENT: Cause.ABSENT,
     Doing.WORKING: Cause.WORKING,
@@ -103,7 +104,7 @@ def losses(trace: Trace, activity: Activity, window: Window, config: LossConfig 
     """
     key = activity.key
     link = key.rows(trace.copies) & np.isin(trace.copies.direction, LINK)
-    own = trace.copies.take(key.rows(trace.copies) & ~link)
+    own = trace.copies.take(key.rows(trace.copies) & np.isin(trace.copies.direction, _WITHIN_DEVICE))
     idle = subtract(activity.extent, merge(activity.kernels, activity.memsets, union(own.start_ns, own.end_ns)))
     gaps = find_gaps(trace, key, idle, (trace.kernels, trace.memsets, own))
     followed = gaps.take(gaps.followed)

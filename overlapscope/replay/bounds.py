@@ -50,7 +50,8 @@ def _work_ahead(graph: Graph, some: Int64) -> Int64:
 
 def _moved(before: Graph, after: Graph) -> Int64:
     """Copies to the device that waited for the work before them on their stream, and do not any more."""
-    copies = np.flatnonzero(before.work.engine == Direction.HTOD)
+    copies: Int64 = np.flatnonzero(before.work.engine == Direction.HTOD)
     starts = before.work_start(copies)
     waited, waits = before.into(starts, Because.STREAM) != NO_ID, after.into(starts, Because.STREAM) != NO_ID
-    return copies[waited & ~waits]
+    moved: Int64 = copies[waited & ~waits]
+    return moved

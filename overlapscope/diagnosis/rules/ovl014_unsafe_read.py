@@ -110,8 +110,8 @@ def _on_their_way(case: Case) -> Int64:
         & (copies.call != NO_ID)
     )
     rows = rows[calls.kind[copies.call[rows]] == ApiKind.COPY]
-    early: Bool = calls.end_ns[copies.call[rows]] < copies.end_ns[rows]
-    return rows[early]
+    early: Int64 = rows[calls.end_ns[copies.call[rows]] < copies.end_ns[rows]]
+    return early
 
 
 def _next_call(case: Case, call: Int64, between: tuple[ApiKind, ...]) -> Int64:
