@@ -60,7 +60,9 @@ def _blocked(case: Case) -> tuple[bool, int, int]:
     inside = case.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
     call, rows = kernels.call[mine & inside], np.flatnonzero(mine & inside)
     # Clocks may be some microseconds apart; a call that waits is longer than its kernel all the same.
-    around = (calls.duration_ns[call] >= kernels.duration_ns[rows]) & (calls.end_ns[call] > kernels.start_ns[rows])
+    host = case.config.losses.host
+    around = np.abs(calls.end_ns[call] - kernels.end_ns[rows]) <= host.tolerance * host.most_enqueue_ns
+    around &= calls.duration_ns[call] >= kernels.duration_ns[rows]
     late = int(around.sum())
     return late > case.config.blocking_share * len(rows), late, len(rows)
 

@@ -7,9 +7,9 @@ without an error, and only sometimes.
 
 ## How it shows in a trace
 An asynchronous copy to pinned memory; after it, while it is still on its way and before its thread issues anything
-else or any thread waits for the device, the host runs an operator that reads numbers and makes no call itself. Or,
-with low confidence: the thread makes no call for some time, records no event, and then synchronises. A trace does not
-show which memory the host reads, so this is a warning to check.
+else or any thread waits for the device, the host runs an operator that reads numbers and makes no call itself. Where
+operators are not recorded, with low confidence: the thread makes no call for some time, records no event, and then
+synchronises. A trace does not show which memory the host reads, so this is a warning to check.
 
 ## Fix
 ```python
@@ -78,7 +78,7 @@ def view(case: Case) -> Said | None:
     waited = _first_wait(case, calls.end_ns[call])
     until = np.minimum(np.minimum(np.append(calls.start_ns, _NEVER)[following], waited), copies.end_ns[rows])
     read = _operator_between(case, call, until)
-    silence = _silence(case, call, waited)
+    silence = np.zeros(len(call), np.int64) if len(case.trace.cpu_ops) else _silence(case, call, waited)
     found = rows[read | (silence > case.config.went_on_ns)]
     if not len(found):
         return None
