@@ -44,6 +44,7 @@ docs: $(BIN)/overlapscope
 	$(BIN)/python docs/make_columns.py
 	$(BIN)/python docs/make_workloads.py
 	$(BIN)/python docs/make_rules.py
+	$(BIN)/python docs/make_predictions.py
 
 check: test lint types contracts doctest notebooks
 

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT
 
 
-@pytest.mark.parametrize("maker", ["make_columns.py", "make_workloads.py", "make_rules.py"])
+@pytest.mark.parametrize("maker", ["make_columns.py", "make_workloads.py", "make_rules.py", "make_predictions.py"])
 def test_what_is_made_from_code_is_up_to_date(maker: str) -> None:
     command = [sys.executable, str(ROOT / "docs" / maker), "--check"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

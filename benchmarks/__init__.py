@@ -1,0 +1,1 @@
+"""Measurements of the package against other programs and against reality."""
