@@ -51,7 +51,14 @@ LOOPS: dict[str, str | None] = {
     "read_after_event": None,
     "full_device": "OVL015",
     "compute_alone": None,
+    "pin_in_loop": "OVL009",
+    "small_copies_hidden": None,
+    "read_after_synchronise": None,
+    "collective_exposed": "OVL016",
+    "collective_beside": None,
 }
+ONLY_KINETO = {"pin_in_loop", "collective_exposed", "collective_beside"}
+"""Of the collectives no other export was made. ``pin_memory()`` took sixty times as long under Nsight Systems."""
 """What tests/cases/loops.py makes, and the code of its cause; None for healthy loops."""
 
 SAMPLE_CODES: dict[str, set[str | None]] = {
@@ -124,8 +131,10 @@ def samples() -> list[Path]:
 # The known cause
 
 
-@pytest.mark.parametrize("suffix", [KINETO, NSYS])
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [(name, suffix) for name in LOOPS for suffix in (KINETO, NSYS) if name not in ONLY_KINETO or suffix == KINETO],
+)
 def test_the_first_finding_of_a_loop_is_its_known_cause(name: str, suffix: str) -> None:
     found = loop(name, suffix)
     assert top(found) == LOOPS[name], found.findings
@@ -159,7 +168,7 @@ def test_a_hazard_comes_first_whatever_it_costs() -> None:
 
 def test_every_rule_has_a_case_that_it_speaks_in_and_one_in_which_it_is_silent() -> None:
     spoken = {code for name in (*LOOPS, "read_too_early") for code in _codes(loop(name))}
-    made_up = {"OVL000", "OVL013", "OVL016"}  # in the tests below
+    made_up = {"OVL000", "OVL013"}  # in the tests below
     assert spoken | made_up == {entry.code for entry in RULES}
     assert not any(loop(name).findings for name, code in LOOPS.items() if code is None)
 
@@ -176,6 +185,7 @@ def all_diagnoses() -> list[Any]:
         pytest.param(CASES / f"{name}.{suffix}", "pass", id=f"{name}.{suffix}")
         for name in LOOPS
         for suffix in (KINETO, NSYS)
+        if name not in ONLY_KINETO or suffix == KINETO
     ]
     return own + [pytest.param(path, path.name.partition("-")[0], id=path.name) for path in samples()]
 
@@ -236,7 +246,7 @@ def test_an_audit_carries_the_findings() -> None:
 def test_a_finding_names_the_line_of_the_program(name: str) -> None:
     """The cases were recorded with stacks, of the main thread only."""
     source = loop(name).findings[0].where.source
-    if name in {"full_device", "pageable_own_thread"}:
+    if name in {"full_device", "pageable_own_thread", "collective_exposed"}:
         assert source is None
     else:
         assert source is not None
@@ -349,8 +359,12 @@ def test_without_correlations_nothing_is_guessed(name: str, tmp_path: Path) -> N
         return event | {"args": {key: value for key, value in event.get("args", {}).items() if key != "correlation"}}
 
     found = without(tmp_path, CASES / f"{name}.{KINETO}", unjoined)
-    assert _codes(found) <= {"OVL000", "OVL011", "OVL001"}, "what runs after the last kernel needs no call to be seen"
-    assert all(finding.code == "OVL000" for finding in found.findings[:1] if name != "large_read")
+    assert _codes(found) <= {"OVL000", "OVL011", "OVL001", "OVL016"}, (
+        "what runs after the last kernel needs no call to be seen"
+    )
+    assert all(
+        finding.code == "OVL000" for finding in found.findings[:1] if name not in {"large_read", "collective_exposed"}
+    )
 
 
 @pytest.mark.parametrize("name", ["one_stream", "strided_view", "explicit_stream_sync", "item_and_hidden_copies"])

@@ -24,15 +24,15 @@ class DiagnosisConfig:
     ``burst_least``: how many copies in a row, with no launch between, are many. Below it coalescing saves little
     more than 100 us: issuing a copy takes 5 to 10 us.
     ``burst_share``: copies in a row are small when carrying them out takes less than this share of their time.
-    ``slow_factor``: a pinned copy is slow when it takes this many times what its link is known to need;
-    both directions at once, and sharing a switch, cost less than that.
+    ``slow_factor``: a pinned copy is slow when it takes this many times what its link is known to need; what the host
+    has just written is copied at half the speed (27 of 55 GB/s on an H200), both directions at once cost less.
     ``slow_least_bytes``: smaller copies do not reach the bandwidth of their link (pinned copies of 1 MiB reach 48 of
     55 GB/s on an H200).
     ``blocking_share``: where more than this share of the launches return after their kernel has ended, launches wait.
     ``went_on_ns``: host time after an asynchronous copy to the host, without a call, from which on the host
     did something else than to wait: Python between two calls takes 10 to 60 us under a profiler.
     ``waiting_share``: share of the kernel time for which kernels of another stream have to be queued
-    before the lack of concurrency is mentioned.
+    before the lack of concurrency is mentioned, and share of it that a stream must have to count there.
     ``used_share``: a device that is busy for less than this share of the time of the busiest one of its process is not
     used; libraries touch every device that they see.
     ``most_moments``: starts and ends of calls and device work up to which savings are replayed; it takes about 1 us
@@ -47,7 +47,7 @@ class DiagnosisConfig:
     read_share: float = 0.5
     burst_least: int = 16
     burst_share: float = 0.5
-    slow_factor: float = 2.0
+    slow_factor: float = 2.25
     slow_least_bytes: int = 2**20
     blocking_share: float = 0.5
     went_on_ns: int = 200_000

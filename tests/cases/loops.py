@@ -308,6 +308,58 @@ def host_allocation() -> Pass:
     return one_pass
 
 
+def pin_in_loop() -> Pass:
+    """``pin_memory()`` in the loop with blocks from the cache: no call, but a copy on the host each time."""
+    source, weight = host(16, pin=False), device_matrix(2048)
+
+    def one_pass() -> None:
+        for _ in range(4):
+            source.pin_memory().to("cuda", non_blocking=True)
+            torch.mm(weight, weight)
+            torch.cuda.synchronize()
+
+    return one_pass
+
+
+def small_copies_hidden() -> Pass:
+    """Many small pinned copies on a side stream, all of them under long kernels: healthy."""
+    side = torch.cuda.Stream()
+    sources = [torch.ones(4096, pin_memory=True) for _ in range(100)]
+    weight = device_matrix(8192)
+
+    def one_pass() -> None:
+        for _ in range(2):
+            torch.mm(weight, weight)
+        with torch.cuda.stream(side):
+            for source in sources:
+                source.to("cuda", non_blocking=True)
+        torch.cuda.synchronize()
+
+    return one_pass
+
+
+def read_after_synchronise() -> Pass:
+    """A result to pinned memory, non-blocking, waited for, then read; the next round is queued before: healthy."""
+    side = torch.cuda.Stream()
+    places = [torch.zeros(1024, 1024, pin_memory=True) for _ in range(2)]
+    weight = device_matrix()
+
+    def one_pass() -> None:
+        product = torch.mm(weight, weight)
+        for index in range(4):
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                places[index % 2].copy_(product[:1024, :1024].contiguous(), non_blocking=True)
+                product.record_stream(side)
+            product = torch.mm(weight, weight)
+            torch.mm(weight, weight)
+            side.synchronize()
+            float(places[index % 2].sum())
+        torch.cuda.synchronize()
+
+    return one_pass
+
+
 def many_small_copies() -> Pass:
     """Pinned, non-blocking, 400 tensors of 16 KiB before each product."""
     sources = [torch.ones(4096, pin_memory=True) for _ in range(400)]
@@ -503,6 +555,9 @@ CASES: dict[str, Callable[[], Pass]] = {
         launch_bound,
         device_allocation,
         host_allocation,
+        pin_in_loop,
+        small_copies_hidden,
+        read_after_synchronise,
         many_small_copies,
         upload_phase,
         two_copy_streams,

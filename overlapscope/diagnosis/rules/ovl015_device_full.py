@@ -37,6 +37,7 @@ import numpy as np
 
 from overlapscope.diagnosis.case import Case
 from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.measure.devices import is_collective
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.words import share, time
@@ -48,8 +49,12 @@ def view(case: Case) -> Said | None:
     processors = next((d.multiprocessors for d in case.trace.metadata.devices if d.number == key.device), None)
     kernels = case.trace.kernels
     inside = case.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
-    rows = np.flatnonzero(inside & key.rows(kernels) & (kernels.call >= 0))
-    streams = np.unique(kernels.stream[rows])
+    rows = np.flatnonzero(
+        inside & key.rows(kernels) & (kernels.call >= 0) & ~is_collective(case.trace, kernels.name_id)
+    )
+    streams, member = np.unique(kernels.stream[rows], return_inverse=True)
+    each = np.bincount(member, kernels.duration_ns[rows], len(streams))
+    streams = streams[each >= case.config.waiting_share * each.sum()]
     if processors is None or len(streams) < 2:  # noqa: PLR2004 - one stream has nothing to run beside
         return None
     full = rows[kernels.blocks[rows] >= processors]
