@@ -49,9 +49,7 @@ def _work_ahead(graph: Graph, some: Int64) -> Int64:
 
 
 def _moved(before: Graph, after: Graph) -> Int64:
-    """Copies to the device that waited for the work before them on their stream, and do not any more."""
-    copies: Int64 = np.flatnonzero(before.work.engine == Direction.HTOD)
-    starts = before.work_start(copies)
-    waited, waits = before.into(starts, Because.STREAM) != NO_ID, after.into(starts, Because.STREAM) != NO_ID
-    moved: Int64 = copies[waited & ~waits]
+    """Copies to the device that are on another stream than before."""
+    other = np.append(before.trace.copies.stream != after.trace.copies.stream, False)
+    moved: Int64 = np.flatnonzero((before.work.engine == Direction.HTOD) & other[before.work.copy])
     return moved

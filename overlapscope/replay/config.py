@@ -21,7 +21,7 @@ class ReplayConfig:
     host: HostConfig = HOST
     queue: QueueConfig = QUEUE
     follow_ns: int = 2_000
-    near_ns: int = 10_000
+    near_ns: int = 20_000
 
 
 DEFAULT = ReplayConfig()

@@ -31,9 +31,20 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     ordered = edges.of_kind(Because.STREAM, Because.DEVICE)
     gone = ordered & np.isin(edges.target, graph.work_start(index[moved & ~down]))
     gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & down]))
+    gone |= _implicit(graph, moved)
     order = (*_new_order(graph, moved, config), _sent_back(graph, moved & ~down, config))
     changed = graph.with_edges(edges.take(~gone), *order)
     return Edited(replace(changed, trace=_on_new_streams(graph, moved)))
+
+
+def _implicit(graph: Graph, moved: Bool) -> Bool:
+    """What waited for a copy of another stream without being told to: a non-blocking stream makes nothing wait."""
+    work, edges = graph.work, graph.edges
+    rows = np.flatnonzero(edges.of_kind(Because.DEVICE))
+    source, target = graph.work_of(edges.source[rows]), graph.work_of(edges.target[rows])
+    gone = np.zeros(len(edges), np.bool_)
+    gone[rows] = moved[source] & (work.stream[source] != work.stream[target])
+    return gone
 
 
 def _on_new_streams(graph: Graph, moved: Bool) -> Trace:
