@@ -87,13 +87,14 @@ class Case:
 
     @cached_property
     def read(self) -> Bool:
-        """Which stretches are laid to a call that brought a value to the host and mostly waited for it."""
+        """Which stretches are laid to a call that brought a small value to the host and mostly waited for it."""
         root = self.losses.root
         copies, calls = self.trace.copies, self.trace.api_calls
         held = np.append(calls.end_ns - held_from_ns(self.trace, self.config.losses.host), 0)[root]
         held = np.where(self.synchronising, np.append(calls.duration_ns, 0)[root], held)
         transfer = np.append(copies.duration_ns, 0)[self.copy]
         waited: Bool = (transfer < self.config.read_share * held) & (root != NO_ID)
+        waited &= np.append(copies.size_bytes, NO_ID)[self.copy] <= self.config.read_most_bytes
         waited &= self.direction == Direction.DTOH
         return waited
 

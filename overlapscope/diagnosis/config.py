@@ -21,6 +21,7 @@ class DiagnosisConfig:
     behind; what is to be gained is then below a tenth of the loss.
     ``read_share``: a copy to the host whose transfer takes less than this share of the time it held the host
     was waited for, not transferred; a faster transfer cannot win most of that.
+    ``read_most_bytes``: larger copies to the host are results, whose transfer counts, and no values to decide by.
     ``burst_least``: how many copies in a row, with no launch between, are many. Below it coalescing saves little
     more than 100 us: issuing a copy takes 5 to 10 us.
     ``burst_share``: copies in a row are small when carrying them out takes less than this share of their time.
@@ -45,6 +46,7 @@ class DiagnosisConfig:
     start_ns: int = 500_000
     hidable_share: float = 0.1
     read_share: float = 0.5
+    read_most_bytes: int = 2**20
     burst_least: int = 16
     burst_share: float = 0.5
     slow_factor: float = 2.25

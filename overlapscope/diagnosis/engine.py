@@ -22,8 +22,7 @@ from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 
-_PLACES = {"side-stream", "prefetch"}
-"""Changes of where and when copies are issued."""
+_NOTHING_TO_WIN = "OVL011"
 
 
 def diagnose(
@@ -61,7 +60,7 @@ def diagnose_window(trace: Trace, window: Window, config: DiagnosisConfig = DEFA
             DeviceDiagnosis(case.activity.key, case.losses, reason, CODES)
             for case, reason in zip(cases, reasons, strict=True)
         ),
-        findings=_ranked(findings, noise),
+        findings=_ranked(findings),
         plan=plan,
         copy_reasons=_by_copy(trace, cases, reasons),
         hidden_ns=sum(case.activity.overlap.total_ns for case in cases),
@@ -159,18 +158,17 @@ def _device_only(case: Case) -> Place:
     return Place(None, None, None, None, case.activity.key.process, None, case.activity.key.device, None)
 
 
-def _ranked(findings: Iterable[Finding], noise_ns: float = 0.0) -> tuple[Finding, ...]:
-    """Hazards first, asides last, the costliest first in between; what a replay says to be in vain comes after these.
+def _ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Hazards first, asides last, in between what wins most first: what its change saves, at most what was lost for it.
 
-    That holds for where copies go: that another stream wins nothing is the graph's own structure. What pinning or a
-    faster host wins depends on speeds that may not be known.
+    Where nothing was replayed that is what was lost; where there is nothing to hide behind, nothing is to be won.
     """
     order = {Severity.HAZARD: 0, Severity.INFO: 2}
 
-    def key(finding: Finding) -> tuple[int, bool, int, str]:
-        replayed = finding.saving_ns is not None and (finding.change or "").partition("=")[0] in _PLACES
-        in_vain = replayed and (finding.saving_ns or 0) < noise_ns
-        return order.get(finding.severity, 1), in_vain, -finding.lost_ns, finding.code
+    def key(finding: Finding) -> tuple[int, int, int, str]:
+        saving = 0 if finding.code == _NOTHING_TO_WIN else finding.saving_ns
+        gain = finding.lost_ns if saving is None else min(saving, finding.lost_ns)
+        return order.get(finding.severity, 1), -gain, -finding.lost_ns, finding.code
 
     ranked = sorted(findings, key=key)
     return tuple(replace(finding, rank=number) for number, finding in enumerate(ranked, 1))

@@ -26,13 +26,18 @@ def reason_of(case: Case) -> Int64:
 
 
 def _with_nothing_to_hide_behind(case: Case, reason: Int64) -> Int64:
-    """Copies that kernels could not cover, wherever they stood, have no better reason than that."""
+    """Copies that kernels could not cover, wherever they stood, have no better reason than that.
+
+    Nor have those of an upload that is over before the first kernel and takes longer than all kernels there are.
+    """
     remedy = np.isin(reason, [CODES.index(code) for code in _BESIDE_KERNELS])
     exposed = remedy & (2 * case.copying_ns > case.losses.duration_ns)
-    hidable = case.config.hidable_share * case.losses.duration_ns[exposed].sum()
-    if case.uncovered_kernel_ns >= hidable:
-        return reason
-    return np.where(exposed, CODES.index("OVL011"), reason)
+    kernels = case.activity.kernels
+    upload = exposed & (case.losses.end_ns <= (kernels.start_ns[0] if len(kernels) else 0))
+    total, before = (int(case.losses.duration_ns[rows].sum()) for rows in (exposed, upload))
+    nothing = case.uncovered_kernel_ns < case.config.hidable_share * total
+    first = before > (1 - case.config.hidable_share) * total and before > case.uncovered_kernel_ns
+    return np.where(exposed & (nothing or first), CODES.index("OVL011"), reason)
 
 
 def reason_of_copies(case: Case, reason: Int64) -> Int64:

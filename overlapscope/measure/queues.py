@@ -160,6 +160,30 @@ def blockers(trace: Trace, key: DeviceKey, gaps: Gaps, config: QueueConfig = DEF
     return Blockers(copy, how, by_event | by_stream | same_graph)
 
 
+def kept_back(trace: Trace, key: DeviceKey, copies: Int64, config: QueueConfig = DEFAULT) -> Bool:
+    """Which copies had been issued, were not told to wait, and began only when a kernel of another stream ended.
+
+    Only where one of the two streams may be the legacy default stream and the other a blocking one.
+    """
+    table, kernels, calls = trace.copies, trace.kernels, np.append(trace.api_calls.start_ns, NO_TIME)
+    ops = _Ops.of(trace, key)
+    rows = np.flatnonzero(key.rows(kernels))
+    rows = rows[np.argsort(kernels.end_ns[rows], kind="stable")]
+    if not len(rows) or not len(trace.syncs):
+        return np.zeros(len(copies), np.bool_)
+    start, issue = table.start_ns[copies], calls[table.call[copies]]
+    last = rows[np.maximum(np.searchsorted(kernels.end_ns[rows], start, "right") - 1, 0)]
+    end = kernels.end_ns[last]
+    latency = config.tolerance * launch_latency_ns(trace, config)
+    previous = ops.before(table.stream[copies], start, ops.start_ns)
+    after = np.append(ops.issued_ns, NO_TIME)[previous]
+    told, _ = _event_sources(trace, key, ops, table.stream[copies], after, issue)
+    told |= _unrecorded_waits(trace, key, after, issue)
+    begun: Bool = (end <= start) & (start - end <= latency) & (end > issue + latency)
+    begun &= np.append(ops.end_ns, NO_TIME)[previous] < end
+    return begun & ~told & _synchronises(trace, key, kernels.stream[last], copies)
+
+
 def _event_sources(
     trace: Trace, key: DeviceKey, ops: _Ops, stream: Int64, after_ns: Int64, before_ns: Int64
 ) -> tuple[Bool, Int64]:

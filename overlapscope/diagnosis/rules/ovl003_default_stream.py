@@ -11,6 +11,9 @@ The kernel had been launched, its own stream was free and was not made to wait f
 another stream ends, and one of the two is the default stream. Nsight Systems records which streams are blocking.
 Kineto does not: then this is what remains, and the confidence is medium.
 
+A copy that had been issued, was not told to wait, and begins only when a kernel of the default stream ends shows the
+same.
+
 ## Fix
 ```python
 # before
@@ -41,14 +44,18 @@ from overlapscope.diagnosis.case import Case
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Rule, Said, counted
 from overlapscope.measure.losses import Cause
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.measure.queues import kept_back
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import StreamKind
 from overlapscope.words import time
 
 
 def claims(case: Case) -> Bool:
-    """Queued behind a copy of another stream without an event between them."""
-    return case.of_cause(Cause.BEHIND_DEFAULT_STREAM)
+    """Queued behind a copy of another stream without an event between them, or behind one that was so kept back."""
+    behind = case.of_cause(Cause.BEHIND_DEFAULT_STREAM)
+    rows = np.flatnonzero(case.of_cause(Cause.BEHIND_EVENT) & (case.copy != NO_ID))
+    behind[rows] = kept_back(case.trace, case.activity.key, case.copy[rows], case.config.losses.queue)
+    return behind
 
 
 def describe(case: Case, rows: Int64) -> Said:

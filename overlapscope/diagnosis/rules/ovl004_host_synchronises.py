@@ -42,7 +42,7 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import DOWN, Rule, Said, counted, mostly_down
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
@@ -85,7 +85,8 @@ def describe(case: Case, rows: Int64) -> Said:
         "late_afterwards_ns": after,
         "waited_for_kernels_ns": max(held - within, 0),
     }
-    return Said(message, evidence)
+    copies = case.copies_of(rows)
+    return Said(message, evidence, fix=DOWN if len(copies) and mostly_down(case, copies) else None)
 
 
 RULE = Rule(

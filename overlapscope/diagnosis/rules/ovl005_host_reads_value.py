@@ -40,7 +40,7 @@ synchronization".
 from __future__ import annotations
 
 from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import DOWN, Rule, Said, counted, median_or_none
+from overlapscope.diagnosis.rule import Rule, Said, counted, median_or_none
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.words import time
 
@@ -61,7 +61,6 @@ def describe(case: Case, rows: Int64) -> Said:
     )
     sizes = case.trace.copies.size_bytes[copies]
     median = median_or_none(sizes[sizes >= 0].astype(float))
-    large = median is not None and median >= case.config.slow_least_bytes
     evidence = {
         "reads": len(copies),
         "median_size_bytes": None if median is None else int(median),
@@ -69,7 +68,7 @@ def describe(case: Case, rows: Int64) -> Said:
         "transfer_ns": transfer,
         "late_ns": case.lost_ns(rows),
     }
-    return Said(message, evidence, fix=DOWN if large else None)
+    return Said(message, evidence)
 
 
 RULE = Rule(
