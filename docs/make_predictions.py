@@ -35,17 +35,22 @@ reaches, and what the profiler adds to the host's work stays in.
 TAIL = """
 ## Where they miss, and why
 
-- `concurrent-one-stream`: its kernels read none of the copies, which a trace does not show. The prediction keeps them
-  waiting; the lower bound that comes with it (11.6 ms) does not.
+- `concurrent-one-stream`: its kernels read none of the copies, which a trace does not show. The prediction keeps
+  them waiting; the lower bound that comes with it does not, and is right.
 - `list-*`, `tensordict-*`: hundreds of small calls, of which the profiler makes two to three times as much as they are.
   The calibration takes most of it out; what a copy call costs once its memory is pinned is not in the faulty trace.
-- `coalesced`: gathering on the host is predicted at the speed of staging, and scatters by 40 % in reality.
-- `moe_prefetch-pageable` to `pinned`: the blocking copies stay, so the host's own work after each of a hundred waits
-  counts, and a host that was held works slower for a while. With `non-blocking` the same trace predicts 42.9 ms; really
-  42.8.
+  From Nsight Systems nothing of it is taken out.
+- `coalesced`: gathering on the host is predicted at the speed of staging, and scatters by 40 % in reality. (For copies
+  that are pinned already, coalescing wins nothing: the prediction says a little, the program loses a little.)
+- `moe_prefetch-pageable` to `pinned` and to `ahead`: the host's own work after a hundred held calls counts, and a
+  host that was held works slower for a while; `ahead` also does less on the host than the faulty program.
 - `moe_prefetch-pinned`: its calibration was measured in a slow moment of the machine (steps took longer without the
   profiler than with it).
-- `concurrent-pageable`: 0.2 ms of host work after each held call, which is 0.03 when it is not held.
+- `concurrent-pageable`: the host works for 0.2 ms after each held call, and for 0.03 where it is not held.
+
+A replay with nothing changed gives the trace back exactly, because the graph is made so; that says nothing of the
+model. What the model is worth shows in the column *replayed unchanged* (without the profiler, against *before*), and
+in the predictions. Bounds are given for the order of work only, not for speeds.
 """
 
 

@@ -17,7 +17,7 @@ from benchmarks.prediction import PAIRS, Outcome, outcomes
 from overlapscope import diagnose, open_trace, what_if
 from overlapscope.errors import ChangeNotUnderstood, RangeNotFound
 from overlapscope.measure.windows import of_range
-from overlapscope.model.enums import MemoryKind
+from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.catalogue import EDITS, changed
@@ -162,6 +162,140 @@ def test_pinning_frees_the_host_and_shortens_the_copy(tmp_path: Path) -> None:
     assert any("PCIe 5" in text for text in found.basis)
 
 
+def test_an_event_is_waited_for_after_a_change(tmp_path: Path) -> None:
+    """A copy, an event, a wait, a slow allocation, a kernel: without the allocation it still comes after the copy."""
+    events = [
+        make.call(0, 4, name="cudaMemcpyAsync", correlation=1),
+        make.copy(6, 3000, kinds="HtoD (Pinned -> Device)", size=10_000_000, stream=13, correlation=1),
+        make.call(5, 1, name="cudaEventRecord", correlation=2),
+        make.call(7, 1, name="cudaStreamWaitEvent", correlation=3),
+        make.call(10, 5000, name="cudaMalloc", correlation=4),
+        make.call(5020, 4, correlation=5),
+        make.kernel(5026, 100, correlation=5),
+    ]
+    recorded = make.sync("Stream Wait Event", 7, 1, stream=7, correlation=3, wait_on_stream=13,
+                         wait_on_cuda_event_id=1, wait_on_cuda_event_record_corr_id=2)  # fmt: skip
+    for trace in (small(tmp_path, *events), small(tmp_path, *events, recorded)):
+        after = what_if(trace, ["preallocate"]).after
+        assert after.kernels.start_ns[0] >= after.copies.end_ns[0]
+        assert after.kernels.start_ns[0] < trace.kernels.start_ns[0]
+
+
+@pytest.mark.parametrize("sync", ["cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize"])
+def test_a_synchronisation_that_did_not_wait_waits_after_a_change(tmp_path: Path, sync: str) -> None:
+    """After a pageable copy it returns at once; after a pinned one it waits for the copy, whether recorded or not."""
+    trace = small(
+        tmp_path,
+        make.call(0, 5000, name="cudaMemcpyAsync", correlation=1),
+        make.copy(4, 4990, size=55_000_000, stream=7, correlation=1),
+        make.call(5002, 3, name=sync, correlation=2),
+        make.call(5010, 4, correlation=3),
+        make.kernel(5016, 100, correlation=3),
+        **GPU,
+    )
+    after = what_if(trace, ["pin"]).after
+    assert after.api_calls.end_ns[1] >= after.copies.end_ns[0]
+    assert after.api_calls.start_ns[1] < 100_000 + trace.start_ns
+
+
+def test_a_pageable_copy_holds_its_call_as_long_as_it_takes(tmp_path: Path) -> None:
+    """On a side stream its call is free of the kernels before it, and still holds until the copy ends."""
+    trace = small(
+        tmp_path,
+        make.call(0, 4, correlation=1),
+        make.kernel(5, 3000, correlation=1),
+        make.call(10, 5000, name="cudaMemcpyAsync", correlation=2),
+        make.copy(3010, 1990, size=20_000_000, stream=7, correlation=2),
+    )
+    after = what_if(trace, ["side-stream"]).after
+    assert after.copies.start_ns[0] < 1_000_000 + trace.start_ns
+    assert abs(int(after.api_calls.end_ns[1] - after.copies.end_ns[0])) < 20_000
+
+
+def test_a_launch_held_by_another_thread_s_copy_is_free_once_that_is_pinned(tmp_path: Path) -> None:
+    trace = small(
+        tmp_path,
+        make.call(0, 5000, name="cudaMemcpyAsync", correlation=1, tid=2),
+        make.copy(4, 4990, size=55_000_000, stream=13, correlation=1),
+        make.call(100, 4905, correlation=2),
+        make.kernel(5040, 1000, correlation=2),
+        **GPU,
+    )
+    assert what_if(trace, ["pin"]).predicted_ns < 1_300_000
+
+
+def test_what_comes_back_is_not_sent_before_it_has_come(tmp_path: Path) -> None:
+    """An activation goes to the host and back on one stream, with kernels between."""
+    down = {"kinds": "DtoH (Device -> Pinned)", "size": 10_000_000, "stream": 7}
+    up = {"kinds": "HtoD (Pinned -> Device)", "size": 10_000_000, "stream": 7}
+    trace = small(
+        tmp_path,
+        make.call(0, 4, correlation=1),
+        make.kernel(6, 1000, correlation=1),
+        make.call(10, 4, name="cudaMemcpyAsync", correlation=2),
+        make.copy(1008, 200, correlation=2, **down),
+        make.call(20, 4, correlation=3),
+        make.kernel(1210, 1000, correlation=3),
+        make.call(30, 4, name="cudaMemcpyAsync", correlation=4),
+        make.copy(2212, 200, correlation=4, **up),
+    )
+    after = what_if(trace, ["side-stream"]).after
+    back, there = (after.copies.take(after.copies.direction == way) for way in (Direction.DTOH, Direction.HTOD))
+    assert there.start_ns[0] >= back.end_ns[0]
+    assert there.start_ns[0] < 2_000_000 + trace.start_ns
+
+
+def test_the_upper_bound_lets_buffers_go_round(tmp_path: Path) -> None:
+    """Pinned copies of 1 ms, kernels of 0.1 after one of 10: with two buffers, most copies come after it."""
+    events, at = [], 200
+    for step in range(6):
+        long = 10_000 if step == 0 else 100
+        events += [
+            make.call(20 * step, 4, name="cudaMemcpyAsync", correlation=2 * step + 1),
+            make.copy(at, 1000, size=55_000_000, kinds="HtoD (Pinned -> Device)", stream=7, correlation=2 * step + 1),
+            make.call(20 * step + 10, 4, correlation=2 * step + 2),
+            make.kernel(at + 1001, long, correlation=2 * step + 2),
+        ]
+        at += 1002 + long
+    found = what_if(small(tmp_path, *events, **GPU), ["side-stream"])
+    assert found.predicted_ns == pytest.approx(11_700_000, rel=0.02)
+    assert found.high_ns == pytest.approx(15_600_000, rel=0.02)
+
+
+def test_host_work_between_two_calls_is_not_handed_to_another_thread(tmp_path: Path) -> None:
+    """The main thread runs an operator for 10 ms; meanwhile another thread copies."""
+    trace = small(
+        tmp_path,
+        make.call(0, 4, correlation=1),
+        make.kernel(6, 50, correlation=1),
+        make.cpu_op("data_prep", 10, 9980),
+        make.call(100, 9000, name="cudaMemcpyAsync", correlation=2, tid=2),
+        make.copy(110, 8980, size=55_000_000, stream=13, correlation=2),
+        make.call(10_000, 4, correlation=3),
+        make.kernel(10_006, 100, correlation=3),
+        **GPU,
+    )
+    assert what_if(trace, ["pin"]).predicted_ns > 9_900_000
+
+
+def test_a_tiny_pinned_copy_tells_nothing_of_a_large_one(tmp_path: Path) -> None:
+    trace = small(
+        tmp_path,
+        make.call(0, 4, name="cudaMemcpyAsync", correlation=1),
+        make.copy(6, 2, kinds="HtoD (Pinned -> Device)", size=8, correlation=1),
+        make.call(20, 5000, name="cudaMemcpyAsync", correlation=2),
+        make.copy(24, 4990, size=55_000_000, correlation=2),
+        **GPU,
+    )
+    assert what_if(trace, ["pin"]).after.copies.duration_ns[1] == pytest.approx(1_000_000, rel=0.02)
+
+
+def test_pageable_copies_are_not_prefetched() -> None:
+    found = what_if(open_trace(SAMPLES / "moe_prefetch-pageable.json.gz"), ["prefetch"], "moe_prefetch")
+    assert found.predicted_ns > 0.95 * found.replayed_ns
+    assert any("pin them first" in text for text in found.basis)
+
+
 def test_without_a_known_link_copies_keep_their_length(tmp_path: Path) -> None:
     trace = small(
         tmp_path,
@@ -203,7 +337,7 @@ def test_what_really_happened_lies_between_the_bounds(faulty: str, mended: str, 
     """Recorded pairs whose kernels do not read what is copied, which a trace cannot show where streams are shared."""
     found = what_if(open_trace(CASES / f"{faulty}.{suffix}"), ["side-stream"], "pass")
     real = of_range(open_trace(CASES / f"{mended}.{suffix}"), "pass").wall_ns
-    assert 0.97 * found.low_ns < real < 1.03 * found.high_ns
+    assert 0.95 * found.low_ns < real < 1.05 * found.high_ns
     assert found.low_ns <= found.predicted_ns <= found.high_ns
 
 
@@ -227,7 +361,7 @@ def predicted(suffix: str) -> dict[tuple[str, str], Outcome]:
 HOST_BOUND = ("pinning_guide-list", "pinning_guide-tensordict", "moe_prefetch-pinned")
 UNRELATED = {"pinning_guide-concurrent-one-stream"}
 """Its kernels read none of the copies, which a trace does not show: only the lower bound knows."""
-HOST_AFTER_HOLD = {"pinning_guide-concurrent-pageable", "moe_prefetch-pageable"}
+HOST_AFTER_HOLD = {"pinning_guide-concurrent-pageable", "moe_prefetch-pageable", "moe_prefetch-pageable-non-blocking"}
 """What the host does right after a held call takes longer than it would otherwise, and scatters."""
 
 
@@ -239,7 +373,8 @@ def test_a_prediction_is_near_what_really_came_of_it(pair: Any) -> None:
         return
     wide = pair.faulty.startswith(HOST_BOUND) or pair.faulty in HOST_AFTER_HOLD
     assert row.predicted == pytest.approx(row.real, rel=0.5 if wide else 0.08)
-    assert row.predicted < row.before * 1.02
+    if row.real < row.before:
+        assert row.predicted < row.before * 1.02
 
 
 def test_predictions_are_good_on_the_whole() -> None:
@@ -272,6 +407,13 @@ def test_a_change_is_read_and_written_alike(text: str) -> None:
     "text",
     [
         "nonsense",
+        "pin:stream=inf",
+        "pin:stream=13.7",
+        "prefetch=inf",
+        "prefetch=nan",
+        "faster-link=nan",
+        "faster-link=1e-300",
+        "graph:stream=7",
         "pin=3",
         "faster-link",
         "prefetch=0",

@@ -29,18 +29,16 @@ def worth(
     if moments > config.most_moments or not mendable:
         return findings, None
     base = Base.of(trace, window)
-    alone = {finding.code: _alone(base, finding) for finding in mendable}
-    valued = tuple(_valued(finding, alone.get(finding.code)) for finding in findings)
+    valued = tuple(_valued(base, finding) for finding in findings)
     return valued, Plan(tuple(_greedy(base, mendable, config)), base.replayed_ns, base.error)
 
 
-def _alone(base: Base, finding: Finding) -> Prediction:
-    change = Change.parse(finding.change or "")
-    return base.predict((replace(change, copies=finding.copies or None),))
-
-
-def _valued(finding: Finding, found: Prediction | None) -> Finding:
-    return finding if found is None else replace(finding, saving_ns=found.saving_ns)
+def _valued(base: Base, finding: Finding) -> Finding:
+    """The finding with what its change wins, made to its own copies only."""
+    if finding.change is None:
+        return finding
+    change = replace(Change.parse(finding.change), copies=finding.copies or None)
+    return replace(finding, saving_ns=base.predict((change,)).saving_ns)
 
 
 def _step(found: Prediction) -> Step:

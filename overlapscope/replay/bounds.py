@@ -30,13 +30,11 @@ def with_more_order(before: Graph, after: Graph, config: ReplayConfig) -> Graph:
     begins = ~np.isin(ahead, order)
     group = np.cumsum(begins) - 1
     first = np.flatnonzero(begins)
-    same = np.zeros(len(first), np.bool_)
-    for values in (work.stream, work.device, work.process):
-        key = values[order[first]]
-        same[1:] = (key[1:] == key[:-1]) if values is work.stream else same[1:] & (key[1:] == key[:-1])
-    earlier = np.where(same, np.concatenate([[NO_ID], ahead[first][:-1]]) if len(first) else ahead[:0], NO_ID)
-    source = earlier[group] if len(first) else earlier
-    extra = Edges.of(after.work_end(source), after.work_start(order), config.follow_ns, Because.EVENT)
+    where = np.stack([work.process, work.device, work.stream])[:, order[first]]
+    same = (where[:, 1:] == where[:, :-1]).all(axis=0)
+    earlier = np.full(len(first), NO_ID)
+    earlier[1:][same] = ahead[first][:-1][same]
+    extra = Edges.of(after.work_end(earlier[group]), after.work_start(order), config.follow_ns, Because.EVENT)
     return after.with_edges(after.edges, extra)
 
 

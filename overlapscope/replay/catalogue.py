@@ -36,6 +36,8 @@ def changed(graph: Graph, changes: Iterable[Change], config: ReplayConfig = DEFA
     order = list(EDITS)
     for change in sorted(changes, key=lambda change: order.index(change.name)):
         copies, calls = change.concerns(graph.trace)
+        if not (copies.any() or calls.any()):
+            basis.append(f"{change}: nothing in the trace is meant by that")
         edited = EDITS[change.name](graph, Where(copies, calls, change.value), config)
         graph = edited.graph
         basis += [f"{change.name}: {text}" for text in edited.basis]

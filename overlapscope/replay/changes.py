@@ -14,6 +14,9 @@ from overlapscope.model.trace import Trace
 
 VALUES = {"prefetch": 1.0, "faster-link": None}
 """Changes that take a number, and what it is when none is given (None: it has to be)."""
+_EXAMPLES = {"prefetch": 1, "faster-link": 50}
+_LEAST_GB_S = 1e-3
+_ABOUT_CALLS = ("graph", "preallocate")
 NAMES = (
     "pin",
     "non-blocking",
@@ -47,6 +50,17 @@ class Change:
     source: str | None = None
     copies: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        """Raise `ChangeNotUnderstood` for a change that makes no sense."""
+        if self.name not in NAMES:
+            raise ChangeNotUnderstood(f"no change {self.name!r}: there are {', '.join(NAMES)}")
+        if self.name not in VALUES and self.value is not None:
+            raise ChangeNotUnderstood(f"{self.name} takes no number")
+        if self.name in VALUES and not _sensible(self.name, self.value):
+            raise ChangeNotUnderstood(f"{self.name} needs a number, such as {self.name}={_EXAMPLES[self.name]}")
+        if self.stream is not None and self.name in _ABOUT_CALLS:
+            raise ChangeNotUnderstood(f"{self.name} is about calls, not streams: limit it by range or source")
+
     @classmethod
     def parse(cls, text: str) -> Change:
         """Read ``NAME[=VALUE][:range=NAME][,stream=N][,source=TEXT]``.
@@ -62,18 +76,11 @@ class Change:
         head, _, where = text.partition(":")
         name, _, value = head.strip().partition("=")
         places = dict(_place(part, text) for part in where.split(",") if part)
-        if name not in NAMES:
-            raise ChangeNotUnderstood(f"no change {name!r}: there are {', '.join(NAMES)}")
         if unknown := places.keys() - {"range", "stream", "source"}:
             raise ChangeNotUnderstood(f"{text!r}: {', '.join(sorted(unknown))} is none of range, stream and source")
-        stream = _number(places["stream"], text) if "stream" in places else None
-        return cls(
-            name,
-            _value(name, value, text),
-            range=places.get("range"),
-            stream=None if stream is None else int(stream),
-            source=places.get("source"),
-        )
+        number = _number(value, text) if value else VALUES.get(name)
+        stream = _whole(places["stream"], text) if "stream" in places else None
+        return cls(name, number, range=places.get("range"), stream=stream, source=places.get("source"))
 
     def __str__(self) -> str:
         head = self.name if self.value is None else f"{self.name}={self.value:g}"
@@ -122,17 +129,10 @@ def _place(part: str, text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _value(name: str, value: str, text: str) -> float | None:
-    if name not in VALUES:
-        if value:
-            raise ChangeNotUnderstood(f"{text!r}: {name} takes no number")
-        return None
-    if not value and VALUES[name] is None:
-        raise ChangeNotUnderstood(f"{text!r}: {name} needs a number, such as {name}=50")
-    number = _number(value, text) if value else VALUES[name]
-    if number is None or number <= 0 or (name == "prefetch" and number != int(number)):
-        raise ChangeNotUnderstood(f"{text!r}: {name} needs a {'whole ' if name == 'prefetch' else ''}number above 0")
-    return number
+def _sensible(name: str, value: float | None) -> bool:
+    if value is None or not np.isfinite(value):
+        return False
+    return (value >= 1 and value == int(value)) if name == "prefetch" else value >= _LEAST_GB_S
 
 
 def _number(value: str, text: str) -> float:
@@ -140,3 +140,10 @@ def _number(value: str, text: str) -> float:
         return float(value)
     except ValueError:
         raise ChangeNotUnderstood(f"{text!r}: {value!r} is no number") from None
+
+
+def _whole(value: str, text: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ChangeNotUnderstood(f"{text!r}: {value!r} is no whole number") from None

@@ -15,13 +15,16 @@ class ReplayConfig:
     """``host`` and ``queue`` say what a plain enqueue and a plain launch are, as in the diagnosis.
 
     ``follow_ns``: what passes between two ops of a stream, or on an engine, when nothing else is in the way; 1 to 2 us
-    were measured on an H200. ``near_ns``: work that ended this shortly before other work began may have kept it.
+    were measured on an H200. ``near_ns``: work that ended this shortly before other work
+    began may have kept it; no launch on an idle device takes longer. ``launch_gap_ns``: host work between two launches
+    that a graph would save; Python between two calls takes 10 to 60 us under a profiler.
     """
 
     host: HostConfig = HOST
     queue: QueueConfig = QUEUE
     follow_ns: int = 2_000
     near_ns: int = 20_000
+    launch_gap_ns: int = 200_000
 
 
 DEFAULT = ReplayConfig()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.measure.queues import launch_latency_ns
-from overlapscope.model.columns import NO_ID, Int64
-from overlapscope.model.enums import SyncKind
+from overlapscope.model.columns import NO_ID, NO_TIME, Int64
+from overlapscope.model.enums import ApiKind, SyncKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Edges, Graph, Work, bound
 
@@ -28,13 +28,23 @@ def device_edges(graph: Graph, config: ReplayConfig) -> Edges:
     starts = graph.work_start(index)
     latency = round(config.queue.tolerance * launch_latency_ns(graph.trace, config.queue))
     known = [
-        Edges.of(graph.call_start(work.call), starts, latency, Because.ISSUE),
+        Edges.of(_issued(graph), starts, latency, Because.ISSUE),
         Edges.of(graph.work_end(_before(work, work.stream, index)), starts, config.follow_ns, Because.STREAM),
         Edges.of(graph.work_end(_before(work, work.engine, engine)), starts, config.follow_ns, Because.ENGINE),
         _event_edges(graph, config),
     ]
     edges = _from_start_where_they_overlap(graph, Edges.together(*known))
     return bound(graph.time_ns, Edges.together(edges, _unexplained(graph, edges, config.near_ns)))
+
+
+def _issued(graph: Graph) -> Int64:
+    """The moment from which each op could start: its call's end, or the call's start where it began before that end.
+
+    A launch that was held, by a lock or a full queue, has issued nothing until it returns.
+    """
+    work = graph.work
+    returned = work.start_ns >= np.append(graph.calls.end_ns, 0)[work.call]
+    return np.where(returned, graph.call_end(work.call), graph.call_start(work.call))
 
 
 def _from_start_where_they_overlap(graph: Graph, edges: Edges) -> Edges:
@@ -61,22 +71,48 @@ def _event_edges(graph: Graph, config: ReplayConfig) -> Edges:
     """From the last op before a recorded event to the first op after the wait for it."""
     trace, work = graph.trace, graph.work
     syncs = trace.syncs.take(trace.syncs.kind == SyncKind.STREAM_WAIT_EVENT)
-    calls = trace.api_calls
-    if not len(syncs) or not len(calls):
-        return Edges.none()
-    waited = np.where(syncs.call == NO_ID, syncs.start_ns, calls.start_ns[syncs.call])
-    recorded = np.where(syncs.record_call == NO_ID, waited, calls.start_ns[syncs.record_call])
+    calls = np.append(trace.api_calls.start_ns, NO_TIME)
+    waited = np.where(syncs.call == NO_ID, syncs.start_ns, calls[syncs.call])
+    recorded = np.where(syncs.record_call == NO_ID, waited, calls[syncs.record_call])
     issued = work.issued_ns(graph.calls)
     source, target = np.full(len(syncs), NO_ID, np.int64), np.full(len(syncs), NO_ID, np.int64)
-    for process, stream in set(zip(work.process.tolist(), work.stream.tolist(), strict=True)):
-        rows = np.flatnonzero((work.process == process) & (work.stream == stream) & (work.call != NO_ID))
+    for process, device, stream in graph.streams():
+        rows = np.flatnonzero((work.process == process) & (work.device == device) & (work.stream == stream))
+        rows = rows[work.call[rows] != NO_ID]
         rows = rows[np.argsort(issued[rows], kind="stable")]
-        mine = syncs.process == process
+        mine = (syncs.process == process) & ((syncs.device == device) | (syncs.device == NO_ID))
         out = mine & (syncs.source_stream == stream)
         source[out] = np.append(NO_ID, rows)[np.searchsorted(issued[rows], recorded[out])]
         into = mine & (syncs.stream == stream)
         target[into] = np.append(rows, NO_ID)[np.searchsorted(issued[rows], waited[into])]
-    return Edges.of(graph.work_end(source), graph.work_start(target), config.follow_ns, Because.EVENT)
+    told = Edges.of(graph.work_end(source), graph.work_start(target), config.follow_ns, Because.EVENT)
+    return Edges.together(told, _untold_events(graph, config))
+
+
+def _untold_events(graph: Graph, config: ReplayConfig) -> Edges:
+    """For waits that only their calls show: what the thread issued last before its record, and next after the wait.
+
+    Where the trace has the two the other way round, there was no such wait.
+    """
+    trace, work, calls = graph.trace, graph.work, graph.calls
+    told = np.zeros(len(trace.api_calls) + 1, np.bool_)
+    told[trace.syncs.call] = True
+    waits = np.flatnonzero((calls.kind == ApiKind.WAIT_EVENT) & ~told[calls.row])
+    records = np.flatnonzero(calls.kind == ApiKind.EVENT_RECORD)
+    before = np.searchsorted(records, waits) - 1  # calls are in the order of their thread
+    record = np.append(records, NO_ID)[before]
+    same = (
+        (before >= 0) & (calls.thread[record] == calls.thread[waits]) & (calls.process[record] == calls.process[waits])
+    )
+    joined = np.flatnonzero(work.call != NO_ID)
+    joined = joined[np.argsort(work.call[joined], kind="stable")]
+    order = work.call[joined]
+    first = np.append(joined, NO_ID)[np.searchsorted(order, waits)]
+    last = np.append(NO_ID, joined)[np.searchsorted(order, record)]
+    for one in (first, last):
+        same &= (one != NO_ID) & (calls.thread[work.call[one]] == calls.thread[waits])
+    same &= work.stream[first] != work.stream[last]
+    return Edges.of(graph.work_end(last[same]), graph.work_start(first[same]), config.follow_ns, Because.EVENT)
 
 
 def _unexplained(graph: Graph, edges: Edges, near_ns: int) -> Edges:

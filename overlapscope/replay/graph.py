@@ -191,6 +191,11 @@ class Graph:
         """Moments at which it ends."""
         return np.where(index == NO_ID, NO_ID, 2 * (len(self.calls) + index) + 1)
 
+    def streams(self) -> list[tuple[int, int, int]]:
+        """Process, device and number of every stream with work."""
+        work = self.work
+        return sorted(set(zip(work.process.tolist(), work.device.tolist(), work.stream.tolist(), strict=True)))
+
     def work_of(self, moment: Int64) -> Int64:
         """The work that some moments belong to; negative for those of calls."""
         return moment // 2 - len(self.calls)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.measure.host import held_from_ns, plain_enqueue_ns
-from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.measure.spans import covered, union
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Edges, Graph, bound
@@ -58,9 +59,9 @@ def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
         first = np.searchsorted(calls.start_ns[theirs], calls.end_ns[one])
         last = np.searchsorted(calls.end_ns[theirs], calls.start_ns[two], "right") - 1
         alone = (last >= first) & (first < len(theirs))
-        alone &= (
-            np.append(calls.start_ns[theirs], np.iinfo(np.int64).max)[np.maximum(last, -1) + 1] >= calls.start_ns[two]
-        )
+        begun = np.append(calls.start_ns[theirs], np.iinfo(np.int64).max)
+        alone &= begun[last + 1] >= calls.start_ns[two]
+        alone &= ~_at_work(graph, one, two)
         one, two, first, last = one[alone], two[alone], theirs[first[alone]], theirs[last[alone]]
         back = calls.start_ns[two] - calls.end_ns[last]
         there = calls.start_ns[first] - calls.end_ns[one]
@@ -69,24 +70,50 @@ def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
     return Edges.together(*parts)
 
 
+def _at_work(graph: Graph, before: Int64, following: Int64) -> Bool:
+    """Whether a thread ran operators for most of the time between two of its calls: then it waited for no other."""
+    calls, ops = graph.calls, graph.trace.cpu_ops
+    result = np.zeros(len(before), np.bool_)
+    for process, thread in set(zip(calls.process[before].tolist(), calls.thread[before].tolist(), strict=True)):
+        mine = (calls.process[before] == process) & (calls.thread[before] == thread)
+        own = (ops.process == process) & (ops.thread == thread)
+        begin, end = calls.end_ns[before[mine]], calls.start_ns[following[mine]]
+        result[mine] = 2 * covered(begin, end, union(ops.start_ns[own], ops.end_ns[own])) > end - begin
+    return result
+
+
 def _synchronisations(graph: Graph) -> Edges:
     """From the work that a synchronising call waits for to its end."""
     calls, work = graph.calls, graph.work
     rows = np.flatnonzero(np.isin(calls.kind, SYNC_CALLS))
     stream = _synchronised_stream(graph)[calls.row[rows]]
+    everything = calls.kind[rows] == ApiKind.DEVICE_SYNC
     issued = work.issued_ns(calls)
     parts = [Edges.none()]
-    for process, number in set(zip(work.process.tolist(), work.stream.tolist(), strict=True)):
-        mine = np.flatnonzero((work.process == process) & (work.stream == number) & (work.call != NO_ID))
+    for process, device, number in graph.streams():
+        mine = np.flatnonzero((work.process == process) & (work.device == device) & (work.stream == number))
+        mine = mine[work.call[mine] != NO_ID]
         mine = mine[np.argsort(issued[mine], kind="stable")]
-        waiting = (calls.process[rows] == process) & ((stream == number) | (stream == NO_ID))
-        waiting &= (stream == number) | (calls.kind[rows] == ApiKind.DEVICE_SYNC)
-        until = rows[waiting]
+        until = rows[(calls.process[rows] == process) & ((stream == number) | everything)]
         last = np.append(NO_ID, mine)[np.searchsorted(issued[mine], calls.start_ns[until])]
         parts.append(Edges.of(graph.work_end(last), graph.call_end(until), 0, Because.SYNC))
-    untold = rows[(stream == NO_ID) & (calls.kind[rows] != ApiKind.DEVICE_SYNC)]
-    parts.append(Edges.of(graph.work_end(_ended_before(graph, untold)), graph.call_end(untold), 0, Because.SYNC))
+    untold = rows[(stream == NO_ID) & ~everything]
+    parts += [
+        Edges.of(graph.work_end(which(graph, untold)), graph.call_end(untold), 0, Because.SYNC)
+        for which in (_ended_before, _issued_before)
+    ]
     return Edges.together(*parts)
+
+
+def _issued_before(graph: Graph, index: Int64) -> Int64:
+    """The work that its thread issued last before each call: what it waits for, where nothing else is known."""
+    work, calls = graph.work, graph.calls
+    joined = np.flatnonzero(work.call != NO_ID)
+    joined = joined[np.argsort(work.call[joined], kind="stable")]
+    last = np.append(NO_ID, joined)[np.searchsorted(work.call[joined], index)]
+    own = (last != NO_ID) & (calls.thread[work.call[last]] == calls.thread[index])
+    own &= calls.process[work.call[last]] == calls.process[index]
+    return np.where(own, last, NO_ID)
 
 
 def _synchronised_stream(graph: Graph) -> Int64:

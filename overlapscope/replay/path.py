@@ -20,11 +20,14 @@ class CriticalPath:
     lag_ns: Int64
 
 
-def critical_path(played: Replay, last: int | None = None) -> CriticalPath:
-    """The edges that bound the last moment of a replay (or another moment), back to one that waits for nothing."""
+def critical_path(played: Replay, last: int | None = None, since_ns: int | None = None) -> CriticalPath:
+    """The edges that bound the last moment of a replay (or another), back to one that waits for nothing.
+
+    With ``since_ns`` it goes back no further than moments that were before that time in the trace.
+    """
     moment = int(np.argmax(played.time_ns)) if last is None else last
-    source, found = played.graph.edges.source, []
-    while (edge := int(played.bound_by[moment])) != NO_ID:
+    source, found, times = played.graph.edges.source, [], played.graph.time_ns
+    while (edge := int(played.bound_by[moment])) != NO_ID and (since_ns is None or times[moment] > since_ns):
         found.append(edge)
         moment = int(source[edge])
     edges = np.array(found[::-1], np.int64)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
 from overlapscope.replay.changes import Change
@@ -35,9 +37,10 @@ class Prediction:
         window: what was measured.
         changes: what would be different.
         measured_ns: length of the window in the trace.
-        replayed_ns: its length in the replay with nothing changed; how far it is from that is the replay's error.
+        replayed_ns: its length in the replay with nothing changed: the same, since the graph is made so. How good the
+            model is shows where something changes, and in ``unprofiled``.
         predicted_ns: its length with the changes.
-        low_ns: if what is moved out of the way is waited for by nothing, and coincidences order nothing.
+        low_ns: if nothing waits for copies that are moved to another stream, and coincidences order nothing then.
         high_ns: if buffers are reused, so that moved copies still wait for the work before the copies before them.
         unprofiled: without the profiler's own cost; None where the trace does not know that.
         basis: what the prediction rests on.
@@ -74,7 +77,12 @@ class Prediction:
     @cached_property
     def made_of(self) -> dict[str, int]:
         """What the predicted run is made of along its critical path, in ns, the longest first."""
-        return made_of(self.played, critical_path(self.played))
+        graph = self.played.graph
+        inside = np.flatnonzero((graph.time_ns >= self.window.first_ns) & (graph.time_ns <= self.window.last_ns))
+        if not len(inside):
+            return {}
+        last = int(inside[np.argmax(self.played.time_ns[inside])])
+        return made_of(self.played, critical_path(self.played, last, self.window.first_ns))
 
     @property
     def sentence(self) -> str:
@@ -82,7 +90,8 @@ class Prediction:
         what = " + ".join(map(str, self.changes)) or "nothing changed"
         text = f"{what}: {time(self.replayed_ns)} -> {time(self.predicted_ns)}"
         text += f" ({time(self.low_ns)} to {time(self.high_ns)})" if self.low_ns < self.high_ns else ""
-        text += f", {share(self.saving_ns, self.replayed_ns)} less; replay error {100 * self.error:.2g} %"
+        text += f", {share(self.saving_ns, self.replayed_ns)} less"
+        text += f" (replay error {100 * self.error:.2g} %)" if self.error else ""
         if self.unprofiled is not None:
             without = self.unprofiled
             text += f"; without the profiler {time(without.replayed_ns)} -> {time(without.predicted_ns)}"

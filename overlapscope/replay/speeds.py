@@ -47,13 +47,13 @@ def pinned_speed(trace: Trace, direction: Direction, sizes: Int64) -> Speed | No
     """The speed of pinned copies in a direction, for copies of these sizes; None where nothing tells.
 
     The trace's own pinned copies go first, if they are as large as half of the largest asked for; then the calibration,
-    then the link.
+    then the link, then smaller copies of its own.
     """
     own = _own(trace, direction)
     largest = float(sizes.max(initial=0))
     if own is not None and own.size_bytes[-1] >= largest / 2:
         return own
-    return _calibrated(trace, direction) or own or _link(trace)
+    return _calibrated(trace, direction) or _link(trace) or own
 
 
 def _own(trace: Trace, direction: Direction) -> Speed | None:

@@ -21,7 +21,7 @@ from overlapscope.replay.profiler import event_cost_ns, without_profiler
 
 def what_if(
     trace: Trace,
-    changes: Iterable[Change | str],
+    changes: Iterable[Change | str] | str,
     range: str | None = None,  # noqa: A002
     config: ReplayConfig = DEFAULT,
 ) -> Prediction:
@@ -38,7 +38,8 @@ def what_if(
         ChangeNotUnderstood: a change is none that we know.
         RangeNotFound: the trace has no such range.
     """
-    wanted = tuple(Change.parse(entry) if isinstance(entry, str) else entry for entry in changes)
+    entries = (changes,) if isinstance(changes, str) else changes
+    wanted = tuple(Change.parse(entry) if isinstance(entry, str) else entry for entry in entries)
     window = whole(trace) if range is None else of_range(trace, range)
     return Base.of(trace, window, config).predict(wanted)
 

@@ -33,7 +33,7 @@ def _plan(plan: Plan | None) -> list[RenderableType]:
     if plan is None or not plan.steps:
         return []
     lines = [Text("Mended and replayed", style="bold")]
-    lines[0].append(f"  {time(plan.replayed_ns)} as it is, replay error {100 * plan.error:.2g} %", style="not bold dim")
+    lines[0].append(f"  {time(plan.replayed_ns)} as it is", style="not bold dim")
     for step in plan.steps:
         span = f" ({time(step.low_ns)} to {time(step.high_ns)})" if step.low_ns < step.high_ns else ""
         lines.append(Text(f"   {' + '.join(step.changes)}: {time(step.predicted_ns)}{span}"))

@@ -60,6 +60,7 @@ _READS = (
     "aten::min",
     "aten::argmax",
     "aten::clone",
+    "aten::resolve_conj",  # of tolist() and numpy()
 )
 """Operators that read numbers, on tensors of the host where they make no call."""
 _PREPARING = (ApiKind.OTHER, ApiKind.EVENT_RECORD, ApiKind.WAIT_EVENT)

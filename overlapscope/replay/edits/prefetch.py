@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.measure.copies import host_kind
 from overlapscope.model.columns import NO_ID, Int64
-from overlapscope.model.enums import ApiKind, Direction
+from overlapscope.model.enums import ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where
 from overlapscope.replay.edits.non_blocking import non_blocking
@@ -19,7 +20,10 @@ from overlapscope.replay.graph import Because, Edges, Graph
 
 def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     """``where.value`` steps ahead."""
-    up = Where(where.copies & (graph.trace.copies.direction == Direction.HTOD), where.calls)
+    wanted = where.copies & (graph.trace.copies.direction == Direction.HTOD)
+    pageable = wanted & (host_kind(graph.trace.copies) == MemoryKind.PAGEABLE)
+    basis = [f"{int(pageable.sum())} pageable copies stay where they are: pin them first"] if pageable.any() else []
+    up = Where(wanted & ~pageable, where.calls)
     graph = side_stream(non_blocking(graph, up, config).graph, up, config).graph
     some = up.work(graph)
     some = some[graph.work.call[some] != NO_ID]
@@ -40,7 +44,9 @@ def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     shifted = Edges.of(
         edges.source[theirs[both]], graph.work_start(some[both]), edges.lag_ns[waits[both]], Because.EVENT
     )
-    return Edited(graph.with_edges(kept, shifted))
+    return Edited(
+        graph.with_edges(kept, shifted), (*basis, "copies are issued earlier, their calls are shown where they were")
+    )
 
 
 def _same_copy_earlier(graph: Graph, some: Int64, steps: int) -> Int64:

@@ -12,32 +12,37 @@ from overlapscope.replay.edits.common import Edited, Where, enqueue_ns, without_
 from overlapscope.replay.graph import Because, Graph
 from overlapscope.replay.speeds import gather_gb_s, pinned_speed
 
+_DEVICES = 1 << 16  # more than one machine has
 _BESIDE = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.STREAM_SYNC)
 """Calls that may stand between those of a run."""
 
 
 def graph_launch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     """Kernel launches in a row cost the host as much as one, with what the thread did between them."""
-    del config
     calls = graph.calls
     mine = (calls.kind == ApiKind.LAUNCH) & where.calls[calls.row]
-    leader = _leaders(graph, mine, (ApiKind.OTHER, ApiKind.QUERY))
+    place = np.full(len(calls), NO_ID, np.int64)
+    joined = graph.work.call != NO_ID
+    place[graph.work.call[joined]] = graph.work.device[joined]
+    leader = _leaders(graph, mine, (ApiKind.OTHER, ApiKind.QUERY), place)
     inside = np.flatnonzero((leader != NO_ID) & (leader != np.arange(len(calls))))
     lag, edges = graph.edges.lag_ns.copy(), graph.edges
     into = np.isin(edges.target, np.concatenate([graph.call_start(inside), graph.call_end(inside)]))
-    lag[into & edges.of_kind(Because.GAP, Because.CALL, Because.LOCK)] = 0
+    short = lag <= config.launch_gap_ns  # a longer gap is other work, which a graph does not do
+    lag[into & edges.of_kind(Because.GAP, Because.CALL, Because.LOCK) & short] = 0
     return Edited(graph.with_lags(lag), ("launches in a row as one graph launch",))
 
 
 def coalesce(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
-    """Copies to the device in a row are gathered in one pinned buffer and sent as one."""
+    """Small copies to the device in a row are gathered in one pinned buffer and sent as one."""
     copies, calls = graph.trace.copies, graph.calls
     copy = first_copy_of(graph.trace)[calls.row]
-    wanted = where.copies & (copies.direction == Direction.HTOD)
+    wanted = where.copies & (copies.direction == Direction.HTOD) & (copies.duration_ns <= config.host.most_enqueue_ns)
     mine = (calls.kind == ApiKind.COPY) & np.append(wanted, False)[copy] & (copy != NO_ID)
     waits = np.append(wanted, False)[synchronised_copy(graph.trace)[calls.row]]
     waits &= synchronised_copy(graph.trace)[calls.row] != NO_ID
-    leader = _leaders(graph, mine, _BESIDE)
+    place = np.append(copies.stream * _DEVICES + copies.device, NO_ID)[copy]
+    leader = _leaders(graph, mine, _BESIDE, place)
     leader[~(mine | waits | (leader != NO_ID))] = NO_ID
     inside = np.flatnonzero((leader != NO_ID) & (leader != np.arange(len(calls))))
     graph = without_wait(graph, np.flatnonzero(leader != NO_ID), enqueue_ns(graph, config))
@@ -71,14 +76,16 @@ def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[G
     return graph.with_lags(lag), tuple(told)
 
 
-def _leaders(graph: Graph, mine: Bool, beside: tuple[ApiKind, ...]) -> Int64:
-    """For each call of a run its first call; `NO_ID` for calls of none. Calls of other kinds end a run."""
+def _leaders(graph: Graph, mine: Bool, beside: tuple[ApiKind, ...], place: Int64) -> Int64:
+    """For each call of a run its first call; `NO_ID` for calls of none. Calls of other kinds and places end a run."""
     calls = graph.calls
+    latest = np.maximum.accumulate(np.where(mine, np.arange(len(calls)), 0))
     free = mine | np.isin(calls.kind, beside)
     begins = np.ones(len(calls), np.bool_)
     begins[1:] = (
         ~free[1:] | ~free[:-1] | (calls.thread[1:] != calls.thread[:-1]) | (calls.process[1:] != calls.process[:-1])
     )
+    begins[1:] |= place[latest][1:] != place[latest][:-1]
     run = np.cumsum(begins) - 1
     count = np.bincount(run[mine], minlength=len(calls) + 1)
     first = np.full(len(calls) + 1, len(calls), np.int64)

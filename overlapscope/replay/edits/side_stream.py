@@ -1,9 +1,9 @@
 """Copies get a stream of their own.
 
 A copy to the device waits for its launch, its engine and the copies before it; the next work of its old stream waits
-for it, because a trace does not show what reads it. Where as many bytes came to the host before, they may be what it
-sends back, so it waits for these. A copy to the host waits for the work before it on its old stream, and later work of
-that stream does not wait for it.
+for it, because a trace does not show what reads it. Where as many bytes came to the host before on that stream, they
+may be what it sends back, so it waits for these. A copy to the host waits for the work before it on its old stream, and
+later work of that stream does not wait for it.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ def _new_order(graph: Graph, moved: Bool, config: ReplayConfig) -> list[Edges]:
 
 
 def _sent_back(graph: Graph, up: Bool, config: ReplayConfig) -> Edges:
-    """Each copy to the device after the last one of as many bytes that was issued before it to the host."""
+    """Each copy to the device after the last one of as many bytes that its stream brought to the host before."""
     work = graph.work
     size = np.append(graph.trace.copies.size_bytes, NO_ID)[work.copy]
     down = np.flatnonzero((work.engine == Direction.DTOH) & (size > 0))
     rows = np.flatnonzero(up & np.isin(size, size[down]))
     issued = work.issued_ns(graph.calls)
     source = np.full(len(rows), NO_ID, np.int64)
-    for one in np.unique(size[rows]).tolist():
-        theirs = down[size[down] == one]
+    for one, stream in set(zip(size[rows].tolist(), work.stream[rows].tolist(), strict=True)):
+        theirs = down[(size[down] == one) & (work.stream[down] == stream)]
         theirs = theirs[np.argsort(issued[theirs], kind="stable")]
-        mine = size[rows] == one
+        mine = (size[rows] == one) & (work.stream[rows] == stream)
         source[mine] = np.append(NO_ID, theirs)[np.searchsorted(issued[theirs], issued[rows[mine]])]
     apart = work.end_ns[source] <= work.start_ns[rows]  # else the trace shows that they do not wait
     source = np.where(apart, source, NO_ID)
@@ -100,8 +100,8 @@ def _chain(graph: Graph, order: Int64, config: ReplayConfig) -> Edges:
     same = np.ones(len(before), np.bool_)
     for values in (work.stream, work.device, work.process):
         same &= values[before] == values[after]
-    known = set(zip(graph.edges.source.tolist(), graph.edges.target.tolist(), strict=True))
     same &= work.end_ns[before] <= work.start_ns[after]
     source, target = graph.work_end(before[same]), graph.work_start(after[same])
-    new = np.array([pair not in known for pair in zip(source.tolist(), target.tolist(), strict=True)], np.bool_)
+    size = len(graph.time_ns)
+    new = ~np.isin(source * size + target, graph.edges.source * size + graph.edges.target)
     return Edges.of(source[new], target[new], config.follow_ns, Because.STREAM)
