@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from benchmarks.prediction import PAIRS, Outcome, outcomes
 from overlapscope import diagnose, open_trace, what_if
+from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.errors import ChangeNotUnderstood, RangeNotFound
 from overlapscope.measure.windows import of_range
 from overlapscope.model.enums import Direction, MemoryKind
@@ -25,6 +28,7 @@ from overlapscope.replay.changes import NAMES, Change
 from overlapscope.replay.engine import replay
 from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.moved import moved
+from overlapscope.report.findings import findings
 from tests import kineto_maker as make
 from tests.conftest import CASES, SAMPLES
 
@@ -391,6 +395,22 @@ def test_a_diagnosis_plans_what_was_really_done() -> None:
     assert found.findings[0].saving_ns > 0.5 * found.window.wall_ns
     times = [step.predicted_ns for step in found.plan.steps]
     assert times == sorted(times, reverse=True), "each step wins something"
+    assert [step.mends for step in found.plan.steps[:2]] == [("OVL001",), ()], "only then is blocking what costs"
+    first = what_if(found.trace, ["pin"], "moe_prefetch")
+    assert first.unprofiled is not None
+    assert found.plan.steps[0].unprofiled_ns == first.unprofiled.predicted_ns < found.plan.steps[0].predicted_ns
+    assert found.plan.unprofiled_ns == first.unprofiled.replayed_ns
+
+
+def test_what_is_too_large_for_a_plan_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    trace = open_trace(SAMPLES / "gemm_copy-pageable-copy-first-blocking-same.json.gz")
+    found = diagnose(trace, config=replace(DIAGNOSIS, most_moments=10))
+    assert found.plan is None
+    assert found.findings[0].saving_ns is None
+    Console().print(*findings(found))
+    told = capsys.readouterr().out
+    assert "what-if" in told
+    assert "Mended and replayed" not in told
 
 
 # What is asked for

@@ -112,25 +112,42 @@ class Finding:
 
 @dataclass(frozen=True)
 class Step:
-    """The program with some changes: predicted time of the window, saving against the trace, bounds; all in ns."""
+    """The program with some changes.
+
+    Attributes:
+        changes: all of them, the newest last.
+        mends: codes of the findings whose change the newest is; none where it becomes possible by the others.
+        predicted_ns: time of the window, the profiler's own cost included.
+        saving_ns: against the trace.
+        low_ns: least it may be, as far as order of work goes.
+        high_ns: most it may be.
+        unprofiled_ns: without the profiler's own cost; None where the trace does not know that.
+    """
 
     changes: tuple[str, ...]
+    mends: tuple[str, ...]
     predicted_ns: int
     saving_ns: int
     low_ns: int
     high_ns: int
+    unprofiled_ns: int | None
 
     def to_dict(self) -> dict[str, Any]:
         """The step as JSON-ready data: an entry of ``plan``."""
-        return asdict(self) | {"changes": list(self.changes)}
+        return asdict(self) | {"changes": list(self.changes), "mends": list(self.mends)}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in the order of what they win, each with those before it; ``error`` is that of the unchanged replay."""
+    """Steps in the order of what they win, each with those before it.
+
+    ``replayed_ns`` is the time of the window with nothing changed, ``unprofiled_ns`` the same without the profiler's
+    own cost (None where that is not known), ``error`` how far the replay is from the trace, as a share of it.
+    """
 
     steps: tuple[Step, ...]
     replayed_ns: int
+    unprofiled_ns: int | None
     error: float
 
 

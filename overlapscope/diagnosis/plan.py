@@ -30,7 +30,9 @@ def worth(
         return findings, None
     base = Base.of(trace, window)
     valued = tuple(_valued(base, finding) for finding in findings)
-    return valued, Plan(tuple(_greedy(base, mendable, config)), base.replayed_ns, base.error)
+    as_it_is = base.predict(())
+    steps = tuple(_greedy(base, mendable, config))
+    return valued, Plan(steps, base.replayed_ns, _unprofiled(as_it_is), base.error)
 
 
 def _valued(base: Base, finding: Finding) -> Finding:
@@ -41,12 +43,17 @@ def _valued(base: Base, finding: Finding) -> Finding:
     return replace(finding, saving_ns=base.predict((change,)).saving_ns)
 
 
-def _step(found: Prediction) -> Step:
+def _step(found: Prediction, findings: Iterable[Finding]) -> Step:
     names = tuple(str(change) for change in found.changes)
-    return Step(names, found.predicted_ns, found.saving_ns, found.low_ns, found.high_ns)
+    mends = tuple(dict.fromkeys(finding.code for finding in findings if finding.change == names[-1]))
+    return Step(names, mends, found.predicted_ns, found.saving_ns, found.low_ns, found.high_ns, _unprofiled(found))
 
 
-def _greedy(base: Base, findings: Iterable[Finding], config: DiagnosisConfig) -> Iterable[Step]:
+def _unprofiled(found: Prediction) -> int | None:
+    return None if found.unprofiled is None else found.unprofiled.predicted_ns
+
+
+def _greedy(base: Base, findings: list[Finding], config: DiagnosisConfig) -> Iterable[Step]:
     """Add the change that wins most, as long as it wins more than noise."""
     open_changes = list(dict.fromkeys(finding.change or "" for finding in findings))
     chosen: tuple[Change, ...] = ()
@@ -56,7 +63,7 @@ def _greedy(base: Base, findings: Iterable[Finding], config: DiagnosisConfig) ->
         best = min(tries, key=lambda found: found.predicted_ns)
         if reached - best.predicted_ns < config.worth_saying * base.replayed_ns:
             return
-        yield _step(best)
+        yield _step(best, findings)
         chosen, reached = best.changes, best.predicted_ns
         done = [str(change) for change in chosen]
         open_changes = [name for name in (*open_changes, *_FOLLOWS.get(done[-1], ())) if name not in done]

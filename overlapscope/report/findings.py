@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Place, Plan, Severity
+from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Place, Plan, Severity, Step
 from overlapscope.words import safe, share, time
 
 _STYLE = {
@@ -17,6 +17,7 @@ _STYLE = {
     Severity.INFO: "bold dim",
 }
 _WIDTH = 60
+_TOO_LARGE = "Too large to replay every change here: overlapscope what-if predicts one at a time."
 
 
 def findings(diagnosis: Diagnosis) -> list[RenderableType]:
@@ -25,19 +26,32 @@ def findings(diagnosis: Diagnosis) -> list[RenderableType]:
         return [Padding(Text(safe(diagnosis.summary), style="green"), (0, 0, 1, 0))] if diagnosis.devices else []
     several = len(diagnosis.devices) > 1
     parts = [part for finding in diagnosis.findings for part in _finding(finding, diagnosis.window.wall_ns, several)]
-    return parts + _plan(diagnosis.plan)
+    if diagnosis.plan is not None:
+        return parts + _plan(diagnosis.plan)
+    mendable = any(finding.change is not None for finding in diagnosis.findings)
+    return parts + ([Text(_TOO_LARGE, style="dim"), Text("")] if mendable else [])
 
 
-def _plan(plan: Plan | None) -> list[RenderableType]:
+def _plan(plan: Plan) -> list[RenderableType]:
     """What to mend in which order, with the time after each step."""
-    if plan is None or not plan.steps:
+    if not plan.steps:
         return []
     lines = [Text("Mended and replayed", style="bold")]
-    lines[0].append(f"  {time(plan.replayed_ns)} as it is", style="not bold dim")
-    for step in plan.steps:
-        span = f" ({time(step.low_ns)} to {time(step.high_ns)})" if step.low_ns < step.high_ns else ""
-        lines.append(Text(f"   {' + '.join(step.changes)}: {time(step.predicted_ns)}{span}"))
-    return [*lines, Text("")]
+    as_it_is = (
+        f"  {time(plan.replayed_ns)}{_without(plan.unprofiled_ns)} as it is, replay error {100 * plan.error:.2g} %"
+    )
+    lines[0].append(as_it_is, style="not bold dim")
+    return [*lines, *map(_step, plan.steps), Text("")]
+
+
+def _step(step: Step) -> Text:
+    span = f" ({time(step.low_ns)} to {time(step.high_ns)})" if step.low_ns < step.high_ns else ""
+    line = Text(f"   {' + '.join(step.changes)}: {time(step.predicted_ns)}{span}{_without(step.unprofiled_ns)}")
+    return line.append(f"  for {', '.join(step.mends)}", style="dim") if step.mends else line
+
+
+def _without(unprofiled_ns: int | None) -> str:
+    return "" if unprofiled_ns is None else f" (unprofiled {time(unprofiled_ns)})"
 
 
 def _finding(finding: Finding, wall_ns: int, several: bool) -> list[RenderableType]:
