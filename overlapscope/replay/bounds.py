@@ -24,6 +24,8 @@ def with_less_order(before: Graph, after: Graph) -> Graph:
 def with_more_order(before: Graph, after: Graph, config: ReplayConfig) -> Graph:
     """Copies that a change has moved go round two buffers: they wait for what was before the group before their own."""
     moved = _moved(before, after)
+    if not len(moved):
+        return after
     work = before.work
     order = moved[np.lexsort((moved, work.stream[moved], work.device[moved], work.process[moved]))]
     ahead = _work_ahead(before, order)

@@ -58,26 +58,19 @@ def _order(graph: Graph) -> Int64:
 
 
 def _sorted_out(graph: Graph) -> Int64:
-    """Kahn's algorithm, the earliest moment first among those that are free."""
-    from heapq import heappop, heappush
-
+    """Kahn's algorithm."""
     edges, count = graph.edges, len(graph.time_ns)
     by_source = np.argsort(edges.source, kind="stable")
     first = np.searchsorted(edges.source[by_source], np.arange(count + 1)).tolist()
     target = edges.target[by_source].tolist()
     missing = np.bincount(edges.target, minlength=count).tolist()
-    times = graph.time_ns.tolist()
-    free = [(times[moment], moment) for moment in range(count) if not missing[moment]]
-    free.sort()
-    order = []
-    while free:
-        _, moment = heappop(free)
-        order.append(moment)
+    order = [moment for moment in range(count) if not missing[moment]]
+    for moment in order:  # grows
         for edge in range(first[moment], first[moment + 1]):
             following = target[edge]
             missing[following] -= 1
             if not missing[following]:
-                heappush(free, (times[following], following))
+                order.append(following)
     if len(order) < count:
         raise ValueError("the graph has a circle")
     return np.array(order, np.int64)

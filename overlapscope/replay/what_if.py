@@ -72,8 +72,8 @@ class Base:
         edited = changed(self.graph, changes, self.config)
         played = replay(edited.graph)
         predicted = length_ns(played, self.window)
-        low = length_ns(replay(with_less_order(self.graph, edited.graph)), self.window)
-        high = length_ns(replay(with_more_order(self.graph, edited.graph, self.config)), self.window)
+        less, more = with_less_order(self.graph, edited.graph), with_more_order(self.graph, edited.graph, self.config)
+        low, high = (length_ns(played if one is edited.graph else replay(one), self.window) for one in (less, more))
         return Prediction(
             trace=self.trace,
             window=self.window,
