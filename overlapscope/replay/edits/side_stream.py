@@ -81,13 +81,13 @@ def _sent_back(graph: Graph, up: Bool, config: ReplayConfig) -> Edges:
     work = graph.work
     size = np.append(graph.trace.copies.size_bytes, NO_ID)[work.copy]
     down = np.flatnonzero((work.engine == Direction.DTOH) & (size > 0))
-    rows = np.flatnonzero(up & np.isin(size, size[down]))
+    rows = np.flatnonzero(up)
     issued = work.issued_ns(graph.calls)
     source = np.full(len(rows), NO_ID, np.int64)
-    for one, stream in set(zip(size[rows].tolist(), work.stream[rows].tolist(), strict=True)):
-        theirs = down[(size[down] == one) & (work.stream[down] == stream)]
+    kind = _codes(np.stack([size, work.process, work.device, work.stream]))
+    for one in np.unique(kind[rows]).tolist():
+        theirs, mine = down[kind[down] == one], kind[rows] == one
         theirs = theirs[np.argsort(issued[theirs], kind="stable")]
-        mine = (size[rows] == one) & (work.stream[rows] == stream)
         source[mine] = np.append(NO_ID, theirs)[np.searchsorted(issued[theirs], issued[rows[mine]])]
     apart = work.end_ns[source] <= work.start_ns[rows]  # else the trace shows that they do not wait
     source = np.where(apart, source, NO_ID)
@@ -102,6 +102,5 @@ def _chain(graph: Graph, order: Int64, config: ReplayConfig) -> Edges:
         same &= values[before] == values[after]
     same &= work.end_ns[before] <= work.start_ns[after]
     source, target = graph.work_end(before[same]), graph.work_start(after[same])
-    size = len(graph.time_ns)
-    new = ~np.isin(source * size + target, graph.edges.source * size + graph.edges.target)
+    new = np.append(graph.edges.source, NO_ID)[graph.into(target, Because.STREAM)] != source
     return Edges.of(source[new], target[new], config.follow_ns, Because.STREAM)
