@@ -300,6 +300,30 @@ def test_pageable_copies_are_not_prefetched() -> None:
     assert any("pin them first" in text for text in found.basis)
 
 
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "PCIe 4 x16"),
+        ("Tesla V100-SXM2-16GB", "PCIe 3 x16"),
+        ("Quadro RTX 6000", "PCIe 3 x16"),
+        ("NVIDIA RTX 6000 Ada Generation", "PCIe 4 x16"),
+        ("NVIDIA A2", "PCIe 4 x8"),
+        ("NVIDIA GeForce RTX 4060 Ti", "PCIe 4 x8"),
+        ("AMD Instinct MI300X", "PCIe 5 x16"),
+        ("NVIDIA GH200 480GB", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+    ],
+)
+def test_the_usual_link_of_a_gpu_goes_by_its_name(tmp_path: Path, name: str, link: str | None) -> None:
+    """As their data sheets have it; links that a name does not tell are not guessed."""
+    events = (
+        make.call(0, 900, name="cudaMemcpyAsync", correlation=1),
+        make.copy(2, 800, size=1_000_000, correlation=1),
+    )
+    basis = what_if(small(tmp_path, *events, deviceProperties=[{"id": 0, "name": name}]), ["pin"]).basis
+    assert any(link in text for text in basis) if link else not any("PCIe" in text for text in basis)
+
+
 def test_without_a_known_link_copies_keep_their_length(tmp_path: Path) -> None:
     trace = small(
         tmp_path,

@@ -16,13 +16,18 @@ from overlapscope.model.trace import Trace
 REACHED_GB_S = {1: 3.0, 2: 6.0, 3: 12.0, 4: 25.0, 5: 55.0}
 """What pinned copies reach over 16 lanes of PCIe, by generation; seen in public: 12, 24 to 26, 52 to 57 for 3, 4, 5."""
 PCIE_LANES = 16
-_GENERATIONS = (
-    (r"\b(GB200|GB300|B200|B300|H100|H200|H800|H20|RTX 50\d\d|RTX PRO)\b", 5),
-    (r"\b(A100|A800|A30|A40|A10G?|A16|A2|L4|L40S?|RTX [34]0\d\d|RTX A\d{4}|MI[23]\d\dX?)\b", 4),
-    (r"\b(V100|P100|P40|P4|T4|TITAN|RTX 20\d\d|GTX|Quadro)\b", 3),
+_LINKS = (
+    (r"\b(RTX 50[56]0|RTX PRO 2000)\b", 5, 8),
+    (r"\b(B200|B300|H100|H200|H800|H20|RTX 50\d\d|RTX PRO|MI3\d\d[AX]?)\b", 5, 16),
+    (r"\b(A2|RTX 3050|RTX 4060|RTX A1000|RTX 2000 Ada)\b", 4, 8),
+    (r"\b(A100|A800|A30|A40|A10G?|L2|L4|L20|L40S?|RTX [34]0\d\d|RTX A\d{4}|RTX \d000( SFF)? Ada|MI2\d\dX?)\b", 4, 16),
+    (r"\b(V100S?|P100|P40|P4|T4|TITAN|RTX 20\d\d|GTX 1\d\d\d|Quadro (GV|RTX|P|T)\w*)\b", 3, 16),
 )
-"""PCIe generation of GPUs by name, as their data sheets have it. Grace systems have another link and are not here."""
-_OTHER_LINK = re.compile(r"\b(GH200|GB200|GB300)\b")
+"""PCIe generation and lanes of GPUs by name, as their data sheets have it, the first that fits.
+
+Grace systems have another link; laptops have fewer lanes, as their makers please: neither is here.
+"""
+_OTHER_LINK = re.compile(r"\b(GH200|GB200|GB300|GB10|MI300A)\b|Laptop|Max-Q", re.IGNORECASE)
 _TELLING_BYTES = 2**16  # smaller copies are all latency
 _LATENCY_NS = 1_500  # of a tiny copy; measured on an H200
 
@@ -91,14 +96,19 @@ def _link(trace: Trace) -> Speed | None:
 
 def _link_of(device: Device) -> tuple[float, str] | None:
     if device.pcie_generation in REACHED_GB_S and device.pcie_width:
-        rate = REACHED_GB_S[device.pcie_generation] * device.pcie_width / PCIE_LANES
-        return rate, f"PCIe {device.pcie_generation} x{device.pcie_width}"
+        return _reached(
+            device.pcie_generation, device.pcie_width
+        ), f"PCIe {device.pcie_generation} x{device.pcie_width}"
     if _OTHER_LINK.search(device.name):
         return None
-    for pattern, generation in _GENERATIONS:
+    for pattern, generation, lanes in _LINKS:
         if re.search(pattern, device.name, re.IGNORECASE):
-            return REACHED_GB_S[generation], f"PCIe {generation} x{PCIE_LANES} (the usual link of an {device.name})"
+            return _reached(generation, lanes), f"PCIe {generation} x{lanes} (the usual link of an {device.name})"
     return None
+
+
+def _reached(generation: int, lanes: int) -> float:
+    return REACHED_GB_S[generation] * lanes / PCIE_LANES
 
 
 def _from_points(sizes: Float64, times: Float64, basis: str) -> Speed:
