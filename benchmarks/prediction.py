@@ -4,7 +4,8 @@
     python benchmarks/prediction.py --markdown      # the table of docs/predictions.md
 
 The predictions are without the profiler's own cost where the trace knows it (Kineto samples), and what they are
-compared with is the mended program's time without a profiler, from ``sample_traces/truth.json``.
+compared with is the mended program's time without a profiler, from ``sample_traces/truth.json``; for the programs of
+``benchmarks/pairs``, recorded as Kineto traces only, from the traces themselves.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from overlapscope import open_trace, what_if
+from overlapscope.model.trace import Trace
+from overlapscope.replay.prediction import Prediction
 
 WITHIN = 0.06
-SAMPLES = Path(__file__).resolve().parent.parent / "sample_traces"
+RECORDED = Path(__file__).resolve().parent / "pairs"
+SAMPLES = RECORDED.parent.parent / "sample_traces"
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,20 @@ PAIRS = tuple(
 )
 
 
+PROGRAMS = tuple(
+    Pair(f"{program}-faulty", f"{program}-mended", changes)
+    for program, changes in (
+        ("launch_bound", ("graph",)),
+        ("training", (PIN, ASYNC, READ)),
+        ("backward_pageable", (PIN, ASYNC)),
+        ("no_distance", ("prefetch",)),
+        ("up_and_down", (SIDE,)),
+        ("device_allocations", ("preallocate",)),
+        ("small_copies", ("coalesce",)),
+    )
+)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What was predicted for a pair, in ms, and what really came of it."""
@@ -107,17 +125,28 @@ def outcomes(suffix: str) -> Iterator[Outcome]:
     for pair in PAIRS:
         trace = open_trace(SAMPLES / f"{pair.faulty}.{suffix}")
         found = what_if(trace, pair.changes, pair.faulty.partition("-")[0])
-        predicted = found.predicted_ns if found.unprofiled is None else found.unprofiled.predicted_ns
-        yield Outcome(
-            pair,
-            found.measured_ns / 1e6,
-            (found.replayed_ns if found.unprofiled is None else found.unprofiled.replayed_ns) / 1e6,
-            predicted / 1e6,
-            found.low_ns / 1e6,
-            found.high_ns / 1e6,
-            walls[pair.faulty]["median_ms"],
-            walls[pair.mended]["median_ms"],
-        )
+        yield _outcome(pair, found, walls[pair.faulty]["median_ms"], walls[pair.mended]["median_ms"])
+
+
+def of_programs() -> Iterator[Outcome]:
+    for pair in PROGRAMS:
+        before, after = (open_trace(RECORDED / f"{name}.json.gz") for name in (pair.faulty, pair.mended))
+        yield _outcome(pair, what_if(before, pair.changes, "step"), _unprofiled_ms(before), _unprofiled_ms(after))
+
+
+def _unprofiled_ms(trace: Trace) -> float:
+    recording = trace.metadata.recording
+    assert recording is not None
+    assert recording.unprofiled is not None
+    return recording.unprofiled.step_ns / 1e6
+
+
+def _outcome(pair: Pair, found: Prediction, before_ms: float, real_ms: float) -> Outcome:
+    predicted = found.predicted_ns if found.unprofiled is None else found.unprofiled.predicted_ns
+    unchanged = found.replayed_ns if found.unprofiled is None else found.unprofiled.replayed_ns
+    figures = (found.measured_ns, unchanged, predicted, found.low_ns, found.high_ns)
+    measured, unchanged_ms, predicted_ms, low, high = (ns / 1e6 for ns in figures)
+    return Outcome(pair, measured, unchanged_ms, predicted_ms, low, high, before_ms, real_ms)
 
 
 def table(rows: list[Outcome]) -> Iterator[str]:
@@ -146,7 +175,7 @@ def main() -> None:
     parser.add_argument("--nsys", action="store_true", help="from the Nsight Systems samples")
     parser.add_argument("--markdown", action="store_true", help="as a table for the documentation")
     options = parser.parse_args()
-    rows = list(outcomes("sqlite.gz" if options.nsys else "json.gz"))
+    rows = list(outcomes("sqlite.gz")) if options.nsys else [*outcomes("json.gz"), *of_programs()]
     print("\n".join(table(rows)))
     print("" if options.markdown else "\n" + summary(rows))
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from benchmarks.prediction import PAIRS, Outcome, outcomes
+from benchmarks.prediction import PAIRS, PROGRAMS, Outcome, of_programs, outcomes
 from overlapscope import diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.errors import ChangeNotUnderstood, RangeNotFound
@@ -403,6 +403,18 @@ def test_a_prediction_is_near_what_really_came_of_it(pair: Any) -> None:
     assert row.predicted == pytest.approx(row.real, rel=0.5 if wide else 0.08)
     if row.real < row.before:
         assert row.predicted < row.before * 1.02
+
+
+@cache
+def predicted_of_programs() -> dict[str, Outcome]:
+    return {row.pair.faulty: row for row in of_programs()}
+
+
+@pytest.mark.parametrize("pair", PROGRAMS, ids=lambda pair: pair.faulty)
+def test_a_prediction_for_another_program_is_near_what_came_of_it(pair: Any) -> None:
+    """Gathering many small tensors on the host takes longer than is predicted."""
+    row = predicted_of_programs()[pair.faulty]
+    assert row.predicted == pytest.approx(row.real, rel=0.5 if pair.changes == ("coalesce",) else 0.1)
 
 
 def test_predictions_are_good_on_the_whole() -> None:

@@ -34,19 +34,23 @@ def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     source = edges.source.copy()
     launched = issue != NO_ID
     source[issue[launched]] = graph.call_start(graph.work.call[earlier[launched]])
-    waits = graph.into(graph.work_start(some), Because.EVENT)
-    theirs = graph.into(graph.work_start(earlier), Because.EVENT)
-    gone = np.zeros(len(edges), np.bool_)
-    gone[waits[waits != NO_ID]] = True
-    gone[waits[(waits != NO_ID) & (earlier == some)]] = False
-    both = (waits != NO_ID) & (theirs != NO_ID) & (earlier != some)
+    other = earlier != some
+    gone = edges.of_kind(Because.EVENT) & np.isin(edges.target, graph.work_start(some[other]))
     kept = Edges(source, edges.target, edges.lag_ns, edges.because).take(~gone)
-    shifted = Edges.of(
-        edges.source[theirs[both]], graph.work_start(some[both]), edges.lag_ns[waits[both]], Because.EVENT
-    )
+    waits = _waits_of(graph, earlier[other], some[other])
     return Edited(
-        graph.with_edges(kept, shifted), (*basis, "copies are issued earlier, their calls are shown where they were")
+        graph.with_edges(kept, waits), (*basis, "copies are issued earlier, their calls are shown where they were")
     )
+
+
+def _waits_of(graph: Graph, earlier: Int64, some: Int64) -> Edges:
+    """The events that ``earlier`` copies wait for, for ``some`` to wait for."""
+    events = graph.edges.take(graph.edges.of_kind(Because.EVENT))
+    events = events.take(np.argsort(events.target, kind="stable"))
+    first, last = (np.searchsorted(events.target, graph.work_start(earlier), side) for side in ("left", "right"))
+    member = np.repeat(np.arange(len(some)), last - first)
+    edge = np.arange(len(member)) - np.repeat(np.cumsum(last - first) - (last - first), last - first) + first[member]
+    return Edges.of(events.source[edge], graph.work_start(some[member]), events.lag_ns[edge], Because.EVENT)
 
 
 def _same_copy_earlier(graph: Graph, some: Int64, steps: int) -> Int64:

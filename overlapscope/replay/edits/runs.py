@@ -18,9 +18,14 @@ _BESIDE = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.STREAM_SY
 
 
 def graph_launch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
-    """Kernel launches in a row cost the host as much as one, with what the thread did between them."""
-    calls = graph.calls
-    mine = (calls.kind == ApiKind.LAUNCH) & where.calls[calls.row]
+    """Launches in a row cost the host as much as one, with what the thread did between them.
+
+    Copies and fills within a device are launches too: a graph takes them.
+    """
+    calls, copies = graph.calls, graph.trace.copies
+    within = np.append(copies.direction == Direction.DTOD, False)[first_copy_of(graph.trace)[calls.row]]
+    within &= calls.kind == ApiKind.COPY
+    mine = (np.isin(calls.kind, (ApiKind.LAUNCH, ApiKind.MEMSET)) | within) & where.calls[calls.row]
     place = np.full(len(calls), NO_ID, np.int64)
     joined = graph.work.call != NO_ID
     place[graph.work.call[joined]] = graph.work.device[joined]
@@ -30,6 +35,9 @@ def graph_launch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     into = np.isin(edges.target, np.concatenate([graph.call_start(inside), graph.call_end(inside)]))
     short = lag <= config.launch_gap_ns  # a longer gap is other work, which a graph does not do
     lag[into & edges.of_kind(Because.GAP, Because.CALL, Because.LOCK) & short] = 0
+    nodes = np.flatnonzero(np.isin(graph.work.call, inside))
+    within = np.isin(edges.target, graph.work_start(nodes)) & edges.of_kind(Because.STREAM)
+    lag[within] = np.minimum(lag[within], config.node_gap_ns)
     return Edited(graph.with_lags(lag), ("launches in a row as one graph launch",))
 
 
@@ -65,6 +73,8 @@ def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[G
     lag = graph.edges.lag_ns.copy()
     run = graph.into(graph.work_end(work_of_copy[copy[members]]), Because.RUN)
     lag[run] = 0
+    others = graph.work_start(work_of_copy[copy[np.setdiff1d(members, leaders)]])
+    lag[np.isin(graph.edges.target, others) & graph.edges.of_kind(Because.STREAM, Because.ENGINE)] = 0
     first = graph.into(graph.work_end(work_of_copy[copy[leaders]]), Because.RUN)
     durations = np.bincount(group, copies.duration_ns[copy[members]], len(leaders)).astype(np.int64)
     lag[first] = durations if speed is None else speed.copy_time_ns(total)

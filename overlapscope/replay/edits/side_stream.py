@@ -77,7 +77,10 @@ def _new_order(graph: Graph, moved: Bool, config: ReplayConfig) -> list[Edges]:
 
 
 def _sent_back(graph: Graph, up: Bool, config: ReplayConfig) -> Edges:
-    """Each copy to the device after the last one of as many bytes that its stream brought to the host before."""
+    """Each copy to the device after the last one of as many bytes that its stream brought to the host before.
+
+    Where the first of as many bytes goes up, what goes up comes from elsewhere, and what comes down are results.
+    """
     work = graph.work
     size = np.append(graph.trace.copies.size_bytes, NO_ID)[work.copy]
     down = np.flatnonzero((work.engine == Direction.DTOH) & (size > 0))
@@ -88,6 +91,8 @@ def _sent_back(graph: Graph, up: Bool, config: ReplayConfig) -> Edges:
     for one in np.unique(kind[rows]).tolist():
         theirs, mine = down[kind[down] == one], kind[rows] == one
         theirs = theirs[np.argsort(issued[theirs], kind="stable")]
+        if not len(theirs) or issued[theirs[0]] > issued[rows[mine]].min():
+            continue
         source[mine] = np.append(NO_ID, theirs)[np.searchsorted(issued[theirs], issued[rows[mine]])]
     apart = work.end_ns[source] <= work.start_ns[rows]  # else the trace shows that they do not wait
     source = np.where(apart, source, NO_ID)

@@ -1,0 +1,1 @@
+"""Programs that were mended, and their traces."""

@@ -1,0 +1,218 @@
+"""Programs before and after they were mended: what predictions are compared with, beside the workloads.
+
+    python benchmarks/pairs/programs.py NAME faulty|mended OUT.json.gz
+    python benchmarks/pairs/programs.py --list
+
+Each makes what its step needs and returns one step, faulty or mended. The traces beside this file carry their own times
+without a profiler; they are scrubbed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from overlapscope import annotate, record
+
+Step = Callable[[], None]
+MIB = 2**18  # float32 numbers
+
+
+def matrix(width: int) -> torch.Tensor:
+    return torch.randn(width, width, device="cuda")
+
+
+def host(mib: int, *, pin: bool) -> torch.Tensor:
+    return torch.ones(mib * MIB, pin_memory=pin)
+
+
+def launch_bound(*, mended: bool) -> Step:
+    """Hundreds of kernels of a few microseconds; mended: one launch of a graph."""
+    state, weight = torch.ones(64, 256, device="cuda"), matrix(256)
+
+    def forward() -> None:
+        for _ in range(150):
+            state.copy_(torch.tanh(state @ weight))
+
+    graph = captured(forward) if mended else None
+
+    def step() -> None:
+        forward() if graph is None else graph.replay()
+        torch.cuda.synchronize()
+
+    return step
+
+
+def captured(work: Step) -> torch.cuda.CUDAGraph:
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(*(layer for _ in range(6) for layer in (nn.Linear(2048, 2048), nn.ReLU()))).cuda()
+
+
+def training(*, mended: bool) -> Step:
+    """Batches from pageable memory, gradients by autograd's own thread, a loss read after each of six batches.
+
+    Mended: pinned batches, copied asynchronously, the losses read once.
+    """
+    model = network()
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-4, foreach=True)
+    batches = [torch.randn(2048, 2048, pin_memory=mended) for _ in range(6)]
+
+    def step() -> None:
+        losses = []
+        for batch in batches:
+            loss = model(batch.to("cuda", non_blocking=mended)).square().mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.detach() if mended else loss.item())
+        if mended:
+            torch.stack(losses).cpu()
+        torch.cuda.synchronize()
+
+    return step
+
+
+def backward_pageable(*, mended: bool) -> Step:
+    """A pageable batch for each forward and backward pass; mended: pinned and asynchronous."""
+    model = network()
+    batches = [torch.randn(4096, 2048, pin_memory=mended) for _ in range(5)]
+
+    def step() -> None:
+        for batch in batches:
+            model(batch.to("cuda", non_blocking=mended)).square().mean().backward()
+        torch.cuda.synchronize()
+
+    return step
+
+
+def no_distance(*, mended: bool) -> Step:
+    """Each copy is issued right before kernels that wait for it; mended: one round ahead, two buffers, events."""
+    side = torch.cuda.Stream()
+    sources, weight = [host(48, pin=True) for _ in range(8)], matrix(3072)
+    buffers = [torch.empty(48 * MIB, device="cuda") for _ in range(2)]
+    free = [torch.cuda.Event() for _ in buffers]
+
+    def fetch(index: int) -> torch.cuda.Event:
+        side.wait_event(free[index % 2])
+        with torch.cuda.stream(side):
+            buffers[index % 2].copy_(sources[index], non_blocking=True)
+            ready = torch.cuda.Event()
+            ready.record()
+        return ready
+
+    def step() -> None:
+        ahead = fetch(0) if mended else None
+        for index in range(len(sources)):
+            ready = ahead if ahead is not None else fetch(index)
+            if mended and index + 1 < len(sources):
+                ahead = fetch(index + 1)
+            torch.cuda.current_stream().wait_event(ready)
+            buffers[index % 2].mul_(1.5)
+            torch.mm(weight, weight)
+            free[index % 2].record()
+            if not mended:
+                side.wait_event(free[index % 2])
+        torch.cuda.synchronize()
+
+    return step
+
+
+def up_and_down(*, mended: bool) -> Step:
+    """Up, compute, down, all on one stream and pinned; mended: a stream for each direction, with events."""
+    up, down, main = torch.cuda.Stream(), torch.cuda.Stream(), torch.cuda.current_stream()
+    sources, results = ([host(32, pin=True) for _ in range(6)] for _ in range(2))
+    tiles, weight = [torch.empty(32 * MIB, device="cuda") for _ in range(6)], matrix(3072)
+
+    def step() -> None:
+        for source, result, tile in zip(sources, results, tiles, strict=True):
+            with torch.cuda.stream(up if mended else main):
+                tile.copy_(source, non_blocking=True)
+            if mended:
+                main.wait_stream(up)
+            tile.mul_(1.5)
+            torch.mm(weight, weight)
+            if mended:
+                down.wait_stream(main)
+            with torch.cuda.stream(down if mended else main):
+                result.copy_(tile, non_blocking=True)
+        torch.cuda.synchronize()
+
+    return step
+
+
+def device_allocations(*, mended: bool) -> Step:
+    """Memory given back to the driver and taken again in each round; mended: kept by the caching allocator."""
+    weight = matrix(2048)
+
+    def step() -> None:
+        for _ in range(10):
+            product = weight @ weight
+            if not mended:
+                del product
+                torch.cuda.empty_cache()
+        torch.cuda.synchronize()
+
+    return step
+
+
+def small_copies(*, mended: bool) -> Step:
+    """Three hundred pinned tensors of 16 KiB, one by one; mended: gathered in a pinned buffer that goes as one."""
+    pieces = [torch.ones(4096, pin_memory=True) for _ in range(300)]
+    buffer, weight = torch.empty(300 * 4096, pin_memory=True), matrix(2048)
+
+    def step() -> None:
+        if mended:
+            torch.cat(pieces, out=buffer)
+        for piece in (buffer,) if mended else pieces:
+            piece.to("cuda", non_blocking=True)
+        torch.mm(weight, weight)
+        torch.cuda.synchronize()
+
+    return step
+
+
+PROGRAMS: dict[str, Callable[..., Step]] = {
+    program.__name__: program
+    for program in (
+        launch_bound,
+        training,
+        backward_pageable,
+        no_distance,
+        up_and_down,
+        device_allocations,
+        small_copies,
+    )
+}
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--list"]:
+        sys.stdout.write("\n".join(PROGRAMS) + "\n")
+        return
+    name, variant, path = sys.argv[1:]
+    step = PROGRAMS[name](mended=variant == "mended")
+    torch.cuda.synchronize()
+
+    def annotated() -> None:
+        with annotate("step"):
+            step()
+
+    with record(path, steps=1, warmup=3, unprofiled=15) as recording:
+        recording.run(annotated)
+
+
+if __name__ == "__main__":
+    main()
