@@ -417,6 +417,13 @@ def test_a_prediction_for_another_program_is_near_what_came_of_it(pair: Any) -> 
     assert row.predicted == pytest.approx(row.real, rel=0.5 if pair.changes == ("coalesce",) else 0.1)
 
 
+def test_what_goes_up_may_be_what_came_down() -> None:
+    """Copies up and down of the same size: results of inputs, most likely; if they were sent back, nothing would hide."""
+    row = predicted_of_programs()["up_and_down-faulty"]
+    assert row.low <= row.predicted < row.high
+    assert row.high == pytest.approx(row.measured, rel=0.05)
+
+
 def test_predictions_are_good_on_the_whole() -> None:
     for suffix, median in (("json.gz", 0.02), ("sqlite.gz", 0.05)):
         errors = [abs(row.error) for row in predicted(suffix).values()]

@@ -7,6 +7,7 @@ import numpy as np
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import Direction
 from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.edits.side_stream import sent_back
 from overlapscope.replay.graph import Because, Edges, Graph
 
 
@@ -22,7 +23,10 @@ def with_less_order(before: Graph, after: Graph) -> Graph:
 
 
 def with_more_order(before: Graph, after: Graph, config: ReplayConfig) -> Graph:
-    """Copies that a change has moved go round two buffers: they wait for what was before the group before their own."""
+    """Copies that a change has moved go round two buffers, and may be what came to the host before.
+
+    They wait for what was before the group before their own, and for earlier copies of as many bytes to the host.
+    """
     moved = _moved(before, after)
     if not len(moved):
         return after
@@ -37,7 +41,8 @@ def with_more_order(before: Graph, after: Graph, config: ReplayConfig) -> Graph:
     earlier = np.full(len(first), NO_ID)
     earlier[1:][same] = ahead[first][:-1][same]
     extra = Edges.of(after.work_end(earlier[group]), after.work_start(order), config.follow_ns, Because.EVENT)
-    return after.with_edges(after.edges, extra)
+    chosen = np.isin(np.arange(len(work)), moved)
+    return after.with_edges(after.edges, extra, sent_back(before, chosen, config, inputs=True))
 
 
 def _work_ahead(graph: Graph, some: Int64) -> Int64:

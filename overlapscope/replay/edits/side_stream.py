@@ -32,7 +32,7 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     gone = ordered & np.isin(edges.target, graph.work_start(index[moved & ~down]))
     gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & down]))
     gone |= _implicit(graph, moved)
-    order = (*_new_order(graph, moved, config), _sent_back(graph, moved & ~down, config))
+    order = (*_new_order(graph, moved, config), sent_back(graph, moved & ~down, config, inputs=False))
     changed = graph.with_edges(edges.take(~gone), *order)
     return Edited(replace(changed, trace=_on_new_streams(graph, moved)))
 
@@ -76,10 +76,11 @@ def _new_order(graph: Graph, moved: Bool, config: ReplayConfig) -> list[Edges]:
     return [staying, with_up.take(before), with_down.take(after)]
 
 
-def _sent_back(graph: Graph, up: Bool, config: ReplayConfig) -> Edges:
+def sent_back(graph: Graph, up: Bool, config: ReplayConfig, *, inputs: bool) -> Edges:
     """Each copy to the device after the last one of as many bytes that its stream brought to the host before.
 
-    Where the first of as many bytes goes up, what goes up comes from elsewhere, and what comes down are results.
+    Where the first of as many bytes goes up, what goes up comes from elsewhere, and what comes down are results, most
+    likely; with ``inputs`` it waits all the same.
     """
     work = graph.work
     size = np.append(graph.trace.copies.size_bytes, NO_ID)[work.copy]
@@ -91,7 +92,7 @@ def _sent_back(graph: Graph, up: Bool, config: ReplayConfig) -> Edges:
     for one in np.unique(kind[rows]).tolist():
         theirs, mine = down[kind[down] == one], kind[rows] == one
         theirs = theirs[np.argsort(issued[theirs], kind="stable")]
-        if not len(theirs) or issued[theirs[0]] > issued[rows[mine]].min():
+        if not len(theirs) or (not inputs and issued[theirs[0]] > issued[rows[mine]].min()):
             continue
         source[mine] = np.append(NO_ID, theirs)[np.searchsorted(issued[theirs], issued[rows[mine]])]
     apart = work.end_ns[source] <= work.start_ns[rows]  # else the trace shows that they do not wait
