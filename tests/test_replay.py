@@ -418,7 +418,7 @@ def test_a_prediction_for_another_program_is_near_what_came_of_it(pair: Any) -> 
 
 
 def test_what_goes_up_may_be_what_came_down() -> None:
-    """Copies up and down of the same size: results of inputs, most likely; if they were sent back, nothing would hide."""
+    """Copies up and down of the same size: results of inputs, most likely; sent back, nothing would hide."""
     row = predicted_of_programs()["up_and_down-faulty"]
     assert row.low <= row.predicted < row.high
     assert row.high == pytest.approx(row.measured, rel=0.05)
