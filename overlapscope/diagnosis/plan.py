@@ -30,9 +30,7 @@ def worth(
         return findings, None
     base = Base.of(trace, window)
     valued = tuple(_valued(base, finding) for finding in findings)
-    as_it_is = base.predict(())
-    steps = tuple(_greedy(base, mendable, config))
-    return valued, Plan(steps, base.replayed_ns, _unprofiled(as_it_is), base.error)
+    return valued, Plan(tuple(_greedy(base, mendable, config)), base.replayed_ns, base.unprofiled_ns, base.error)
 
 
 def _valued(base: Base, finding: Finding) -> Finding:
@@ -46,11 +44,8 @@ def _valued(base: Base, finding: Finding) -> Finding:
 def _step(found: Prediction, findings: Iterable[Finding]) -> Step:
     names = tuple(str(change) for change in found.changes)
     mends = tuple(dict.fromkeys(finding.code for finding in findings if finding.change == names[-1]))
-    return Step(names, mends, found.predicted_ns, found.saving_ns, found.low_ns, found.high_ns, _unprofiled(found))
-
-
-def _unprofiled(found: Prediction) -> int | None:
-    return None if found.unprofiled is None else found.unprofiled.predicted_ns
+    unprofiled = None if found.unprofiled is None else found.unprofiled.predicted_ns
+    return Step(names, mends, found.predicted_ns, found.saving_ns, found.low_ns, found.high_ns, unprofiled)
 
 
 def _greedy(base: Base, findings: list[Finding], config: DiagnosisConfig) -> Iterable[Step]:

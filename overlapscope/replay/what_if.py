@@ -54,12 +54,15 @@ class Base:
     graph: Graph
     replayed_ns: int
     event_ns: float | None
+    unprofiled_ns: int | None
 
     @classmethod
     def of(cls, trace: Trace, window: Window, config: ReplayConfig = DEFAULT) -> Base:
         """Make the graph and replay it as it is."""
         graph = graph_of(trace, config)
-        return cls(trace, window, config, graph, length_ns(replay(graph), window), event_cost_ns(graph))
+        event_ns = event_cost_ns(graph)
+        unprofiled = None if event_ns is None else length_ns(replay(without_profiler(graph, event_ns)), window)
+        return cls(trace, window, config, graph, length_ns(replay(graph), window), event_ns, unprofiled)
 
     @property
     def error(self) -> float:
@@ -89,10 +92,10 @@ class Base:
         )
 
     def _unprofiled(self, graph: Graph) -> Unprofiled | None:
-        if self.event_ns is None:
+        if self.event_ns is None or self.unprofiled_ns is None:
             return None
-        lengths = [length_ns(replay(without_profiler(one, self.event_ns)), self.window) for one in (self.graph, graph)]
-        return Unprofiled(self.event_ns, *lengths)
+        predicted = length_ns(replay(without_profiler(graph, self.event_ns)), self.window)
+        return Unprofiled(self.event_ns, self.unprofiled_ns, predicted)
 
 
 def length_ns(played: Replay, window: Window) -> int:
