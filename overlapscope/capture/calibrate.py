@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 26)
 """Bytes of the copies that are timed: from where the call dominates to where the link does."""
 REPEATS = 3
+GATHERED = (1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 22)
+"""Bytes of the pieces whose gathering is timed."""
+_GATHERED_BYTES, _MOST_PIECES = 1 << 25, 512
 _BATCH_BYTES = 1 << 26  # copies of one measurement together, so that its two synchronisations weigh little
 _MOST_COPIES = 64
 _CALLS, _BATCHES = 20, 10  # between two synchronisations, and how often
@@ -44,6 +48,26 @@ def link_speeds(device: int) -> list[dict[str, Any]]:
             copy_ns = _copy_ns(target, source, size)
             row = {"device": device, "direction": direction, "host_memory": kind}
             rows.append({**row, "size_bytes": size, "copy_ns": copy_ns})
+    return rows
+
+
+def gather_times() -> list[dict[str, int]]:
+    """Time the host's part of sending many tensors as one: copying pieces of each size to a pinned buffer.
+
+    Returns:
+        Rows of ``size_bytes``, of a piece, and ``gather_ns``, the wall time a piece.
+    """
+    import torch
+
+    source = torch.ones(_GATHERED_BYTES // 4)
+    rows = []
+    with registered(torch.ones(_GATHERED_BYTES // 4)) as target:
+        for size in GATHERED:
+            count = min(_MOST_PIECES, _GATHERED_BYTES // size)
+            pieces = torch.split(source[: count * size // 4], size // 4)
+            buffer = target[: count * size // 4]
+            total = _median_ns(partial(torch.cat, pieces, out=buffer))
+            rows.append({"size_bytes": size, "gather_ns": max(1, total // count)})
     return rows
 
 
@@ -102,7 +126,7 @@ def _issue_ns(issue: Callable[[], object]) -> int:
     return int(statistics.median(times))
 
 
-def _median_ns(work: Callable[[], None]) -> int:
+def _median_ns(work: Callable[[], object]) -> int:
     """Wall time of ``work`` with everything it queued, after one run that does not count."""
     import torch
 

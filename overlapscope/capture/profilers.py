@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from overlapscope.capture import kineto_file
+from overlapscope.capture.annotate import DOMAIN
 from overlapscope.errors import CaptureError
 
+NSYS = "NSYS_PROFILING_SESSION_ID"
 _TOOL_VARIABLES = (
-    "NSYS_PROFILING_SESSION_ID",
+    NSYS,
     "CUDA_INJECTION64_PATH",
     "NV_COMPUTE_PROFILER_PERFWORKS_DIR",
     "NV_NSIGHT_INJECTION_TRANSPORT_TYPE",
@@ -26,6 +28,8 @@ def outside_tool() -> str | None:
     return next((name for name in _TOOL_VARIABLES if os.environ.get(name)), None)
 
 
+MARK = "overlapscope.recording"
+_NOTE_LENGTH = 500  # characters
 _ENDLESS = 1 << 30  # steps: until it is stopped
 
 
@@ -66,13 +70,13 @@ class OutsideProfiler:
 
     def stop(self, about: Mapping[str, Any]) -> None:
         """Mark the end."""
-        del about  # another tool's report takes no notes from the program
         if self._running:
+            note(about)
             _cuda_profiler("stop")
             self._running = False
 
     def save(self) -> bool:
-        """Write nothing: the tool does that."""
+        """Write nothing: the tool does that, with the notes as NVTX marks."""
         return False
 
     def _begin_when_warm(self) -> None:
@@ -162,6 +166,18 @@ def _as_capture_error(action: str) -> Iterator[None]:
         raise CaptureError(
             f"torch's profiler cannot {action} ({reason}); perhaps the program uses a profiler of its own"
         ) from error
+
+
+def note(about: Mapping[str, Any]) -> None:
+    """Tell a tool what the recording is ``about``: as NVTX marks, in pieces, since tools may cut long texts."""
+    try:
+        import nvtx
+    except ImportError:
+        return
+    text = json.dumps(about, separators=(",", ":"))
+    pieces = [text[begin : begin + _NOTE_LENGTH] for begin in range(0, len(text), _NOTE_LENGTH)]
+    for number, piece in enumerate(pieces, 1):
+        nvtx.mark(f"{MARK} {number}/{len(pieces)} {piece}", domain=DOMAIN)
 
 
 def _cuda_profiler(what: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from overlapscope.capture import calibrate, kineto_file
 from overlapscope.capture.machine import devices, require_cuda, require_torch, versions
-from overlapscope.capture.profilers import OutsideProfiler, Profiler, TorchProfiler, outside_tool
+from overlapscope.capture.profilers import NSYS, OutsideProfiler, Profiler, TorchProfiler, outside_tool
 from overlapscope.errors import CaptureError, OverlapscopeError
 
 SCHEMA = "overlapscope.recording/1"
@@ -62,11 +62,13 @@ class record:  # noqa: N801 - reads as a verb where it is used
     only: NVTX tools see them all.
 
     The recorded stretch is also bracketed with cudaProfilerStart and cudaProfilerStop. Under another
-    profiler, such as ``nsys profile -c cudaProfilerApi python program.py``, that is all that happens, because CUPTI
-    serves one profiler at a time: the same program serves both.
+    profiler, such as ``nsys profile -c cudaProfilerApi python program.py``, no trace is written, because CUPTI
+    serves one profiler at a time: the same program serves both. What is known of machine and steps then goes
+    into NVTX marks at the end of the stretch, so that an Nsight Systems trace carries it too.
 
     Args:
-        path: the trace to write, gzip when it ends in ``.gz``. Other processes need other names.
+        path: the trace to write, gzip when it ends in ``.gz``. Other processes need other names. None to write
+            none, and only show a profiler around the program what to record.
         steps: how many steps to record; None for the whole block.
         warmup: steps that pass before something is measured.
         unprofiled: steps to time without a profiler; 0 for none.
@@ -91,7 +93,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def __init__(  # noqa: PLR0913 - keyword-only settings, each with a default
         self,
-        path: str | Path,
+        path: str | Path | None,
         *,
         steps: int | None = None,
         warmup: int = 1,
@@ -104,8 +106,9 @@ class record:  # noqa: N801 - reads as a verb where it is used
             raise ValueError("steps is at least 1, warmup and unprofiled at least 0")
         if device.partition(":")[0] not in {"cpu", "cuda"}:
             raise ValueError(f"no device {device!r}: there are cuda and cpu")
-        self.path = Path(path)
+        self.path = Path("nothing" if path is None else path)
         self._target = self.path.absolute()  # where it was meant, also when the block changes the folder
+        self._writes = path is not None
         self._process = os.getpid()
         self._on_gpu = device.partition(":")[0] == "cuda"
         self._stacks = stacks
@@ -130,7 +133,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def check(self) -> None:
         """Raise now what would keep the block from being recorded: no GPU, no torch, no room for the file."""
         (require_cuda if self._on_gpu else require_torch)()
-        if self._tool is not None:
+        if self._outside:
             return
         kineto_file.check_target(self._target)
 
@@ -140,7 +143,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self.check()
         self._process = os.getpid()
         self._entered = True
-        if self._tool is not None:
+        if self._writes and self._tool is not None:
             warnings.warn(
                 f"{self._tool} is set: a profiler is around this program, and is shown what to record; "
                 f"{self.path} is not written",
@@ -189,8 +192,9 @@ class record:  # noqa: N801 - reads as a verb where it is used
         return outside_tool() if self._on_gpu else None
 
     @property
-    def _describes_gpu(self) -> bool:
-        return self._on_gpu and self._tool is None
+    def _outside(self) -> bool:
+        """Whether the recording is another tool's."""
+        return self._tool is not None or not self._writes
 
     @property
     def _elsewhere(self) -> bool:
@@ -205,19 +209,20 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _choose_profiler(self) -> Profiler:
         warmup, steps = max(1, self._plan[-2].steps or 0), self._plan[-1].steps
-        if self._tool is not None:
+        if self._outside:
             return OutsideProfiler(warmup)
         return TorchProfiler(self._target, warmup, steps, on_gpu=self._on_gpu, stacks=self._stacks)
 
     def _describe(self) -> dict[str, Any]:
         """What is known of the machine before anything runs on it."""
         about: dict[str, Any] = {"schema": SCHEMA, "versions": versions()}
-        if self._describes_gpu:
+        if self._on_gpu:
             import torch
 
-            if self._calibrate:
+            if self._calibrate and self._tool in {None, NSYS}:  # other tools look at every kernel there is
                 with suppress(RuntimeError):  # a full GPU can be recorded, if not calibrated
                     about["copies"] = calibrate.link_speeds(torch.cuda.current_device())
+                    about["gathers"] = calibrate.gather_times()
                     about["issue"] = {"unprofiled": calibrate.op_costs()}
             about["devices"] = devices()  # after the copies: an idle link reports a lower generation
         return about
@@ -237,7 +242,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _warm_up(self) -> None:
         """Let the profiler see some calls of ours first; what they cost now is what it adds to each."""
-        if self._describes_gpu:
+        if self._on_gpu and not self._outside:
             with suppress(RuntimeError):
                 self._about.get("issue", {})["profiled"] = calibrate.op_costs()
 

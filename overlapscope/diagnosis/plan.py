@@ -38,7 +38,7 @@ def _valued(base: Base, finding: Finding) -> Finding:
     if finding.change is None:
         return finding
     change = replace(Change.parse(finding.change), copies=finding.copies or None)
-    return replace(finding, saving_ns=base.predict((change,)).saving_ns)
+    return replace(finding, saving_ns=base.predict((change,), bounds=False).saving_ns)
 
 
 def _step(found: Prediction, findings: Iterable[Finding]) -> Step:
@@ -54,11 +54,11 @@ def _greedy(base: Base, findings: list[Finding], config: DiagnosisConfig) -> Ite
     chosen: tuple[Change, ...] = ()
     reached = base.replayed_ns
     while open_changes:
-        tries = [base.predict((*chosen, Change.parse(name))) for name in dict.fromkeys(open_changes)]
+        tries = [base.predict((*chosen, Change.parse(name)), bounds=False) for name in dict.fromkeys(open_changes)]
         best = min(tries, key=lambda found: found.predicted_ns)
         if reached - best.predicted_ns < config.worth_saying * base.replayed_ns:
             return
-        yield _step(best, findings)
+        yield _step(base.predict(best.changes), findings)
         chosen, reached = best.changes, best.predicted_ns
         done = [str(change) for change in chosen]
         open_changes = [name for name in (*open_changes, *_FOLLOWS.get(done[-1], ())) if name not in done]

@@ -31,6 +31,14 @@ class CopyTime:
 
 
 @dataclass(frozen=True)
+class GatherTime:
+    """What gathering a piece of this size, one of many, into a pinned buffer takes on that host: wall time a piece."""
+
+    size_bytes: int
+    gather_ns: int
+
+
+@dataclass(frozen=True)
 class IssueCost:
     """Host time to issue a tiny kernel and a tiny pinned copy from Python; None where it was not measured."""
 
@@ -47,6 +55,7 @@ class Recording:
 
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     copies: tuple[CopyTime, ...] = ()
+    gathers: tuple[GatherTime, ...] = ()
     issue_unprofiled: IssueCost | None = None
     issue_profiled: IssueCost | None = None
     recorded: TimedSteps | None = None

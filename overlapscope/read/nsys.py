@@ -19,8 +19,9 @@ from overlapscope.model.metadata import Device, Metadata
 from overlapscope.read.bytestream import Progress
 from overlapscope.read.draft import Draft
 from overlapscope.read.log import HealthLog
-from overlapscope.read.nsys_columns import BUILDERS, Rows, Source, Strings, strings_of
+from overlapscope.read.nsys_columns import BUILDERS, MARK_EVENT, Rows, Source, Strings, strings_of
 from overlapscope.read.nsys_labels import enum_labels
+from overlapscope.read.recording import device_facts, noted, recording_of
 from overlapscope.read.values import integers
 
 _SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError, OverflowError)
@@ -64,13 +65,22 @@ class Export:
             return {}
         return dict(self._select(table, [key, value]))
 
-    def _select(self, table: str, columns: list[str]) -> list[tuple[Any, ...]]:
+    def texts(self, table: str, key: str, value: int, strings: Strings) -> list[str]:
+        """The texts of the rows in which a column has a value, in the order in which they are stored."""
+        there = self.columns(table)
+        columns = [column for column in there if column in {"text", "textId"}]
+        if key not in there:
+            return []
+        rows = self._select(table, columns, f'WHERE "{key}" = {value}')
+        return [text for row in rows for part in row if (text := _text(part, strings))]
+
+    def _select(self, table: str, columns: list[str], where: str = "") -> list[tuple[Any, ...]]:
         if not columns:
             return []
         selected = ", ".join(f'"{column}"' for column in columns)
         read: list[tuple[Any, ...]] = []
         try:
-            for row in self._connection.execute(f'SELECT {selected} FROM "{table}"'):
+            for row in self._connection.execute(f'SELECT {selected} FROM "{table}" {where}'):
                 read.append(row)  # noqa: PERF402 - what was read before an error is kept
         except _SQLITE_ERRORS as error:
             self._log.damage(
@@ -158,6 +168,7 @@ def _calls_copy(draft: Draft) -> int:
 
 def _metadata(export: Export, strings: Strings, path: Path) -> Metadata:
     keys = export.pairs("META_DATA_EXPORT", "name", "value") or export.pairs("EXPORT_META_DATA", "name", "value")
+    about = noted(export.texts("NVTX_EVENTS", "eventType", MARK_EVENT, strings))
     start = export.rows("TARGET_INFO_SESSION_START_TIME").get("utcEpochNs") or [None]
     threads = export.rows("ThreadNames")
     thread_names = {
@@ -171,8 +182,9 @@ def _metadata(export: Export, strings: Strings, path: Path) -> Metadata:
         tool=f"Nsight Systems {keys.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
         schema_version=str(keys.get("EXPORT_SCHEMA_VERSION", "")),
         base_time_ns=start[0] if isinstance(start[0], int) else None,
-        devices=tuple(_devices(export)),
+        devices=tuple(_devices(export, about)),
         thread_names=MappingProxyType(thread_names),
+        recording=recording_of(about),
     )
 
 
@@ -180,7 +192,7 @@ def _process_and_thread(global_tid: int) -> tuple[int, int]:
     return (global_tid >> 24) & 0xFFFFFF, global_tid & 0xFFFFFF
 
 
-def _devices(export: Export) -> list[Device]:
+def _devices(export: Export, about: Any) -> list[Device]:
     """The GPUs, numbered as CUDA numbers them where the file maps that."""
     rows = export.rows("TARGET_INFO_GPU")
     mapped = export.pairs("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId")
@@ -190,6 +202,8 @@ def _devices(export: Export) -> list[Device]:
         number = _integer(mapped.get(gpu, row.get("cuDevice", gpu)))
         if number is None:
             continue
+        engines = _integer(row.get("asyncEngines"))
+        known = {} if engines is None else {"copy_engines": engines}
         major, minor = row.get("computeMajor"), row.get("computeMinor")
         result.append(
             Device(
@@ -198,10 +212,14 @@ def _devices(export: Export) -> list[Device]:
                 memory_bytes=_integer(row.get("totalMemory")),
                 multiprocessors=_integer(row.get("smCount")),
                 compute_capability=f"{major}.{minor}" if major is not None else None,
-                copy_engines=_integer(row.get("asyncEngines")),
+                **(device_facts(about, number) | known),
             )
         )
     return sorted(result, key=lambda device: device.number)
+
+
+def _text(part: Any, strings: Strings) -> str:
+    return part if isinstance(part, str) else strings.get(part, "") if isinstance(part, int) else ""
 
 
 def _integer(value: Any) -> int | None:

@@ -32,6 +32,8 @@ class Source:
 
 _NO_UINT32 = 2**32 - 1
 _PUSH_POP, _START_END, _DOMAIN = 59, 60, 75
+MARK_EVENT = 34
+"""The type of NVTX events that are marks."""
 
 
 def strings_of(pairs: Mapping[Any, Any]) -> Strings:

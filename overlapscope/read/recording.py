@@ -1,13 +1,20 @@
-"""The calibration under the key ``overlapscope`` of a trace; malformed parts count as not measured."""
+"""The calibration in a trace, as its key ``overlapscope`` or in NVTX marks; malformed parts count as not measured."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any
 
-from overlapscope.model.recording import CopyTime, IssueCost, Recording, TimedSteps
+from overlapscope.model.recording import CopyTime, GatherTime, IssueCost, Recording, TimedSteps
 
 SCHEMA = "overlapscope.recording/1"
+MARK = "overlapscope.recording"
+"""What marks begin with that carry a calibration; then come their number, how many there are and a piece of JSON."""
+
+_NOTE = re.compile(rf"{re.escape(MARK)} ([0-9]{{1,4}})/([0-9]{{1,4}}) (.*)", re.DOTALL)
 
 
 def recording_of(about: Any) -> Recording | None:
@@ -15,11 +22,11 @@ def recording_of(about: Any) -> Recording | None:
     if not isinstance(about, dict) or about.get("schema") != SCHEMA:
         return None
     versions, issue, steps = (_object(about.get(key)) for key in ("versions", "issue", "steps"))
-    listed = about.get("copies")
-    copies = [_copy(_object(row)) for row in listed] if isinstance(listed, list) else []
+    copies, gathers = (list(map(_object, _list(about.get(key)))) for key in ("copies", "gathers"))
     return Recording(
         versions=MappingProxyType({str(name): str(version) for name, version in versions.items()}),
-        copies=tuple(copy for copy in copies if copy is not None),
+        copies=tuple(copy for row in copies if (copy := _copy(row)) is not None),
+        gathers=tuple(gather for row in gathers if (gather := _gather(row)) is not None),
         issue_unprofiled=_issue(issue.get("unprofiled")),
         issue_profiled=_issue(issue.get("profiled")),
         recorded=_steps(steps.get("recorded")),
@@ -27,10 +34,26 @@ def recording_of(about: Any) -> Recording | None:
     )
 
 
+def noted(marks: Iterable[str]) -> Any:
+    """What a recording noted in NVTX marks, for `recording_of`; None where a piece of it is missing or damaged."""
+    pieces: dict[int, str] = {}
+    expected = 0
+    for text in marks:
+        found = _NOTE.fullmatch(text)
+        if found:
+            number, expected = int(found[1]), int(found[2])
+            pieces[number] = found[3]
+    if not expected or sorted(pieces) != list(range(1, expected + 1)):
+        return None
+    try:
+        return json.loads("".join(pieces[number] for number in sorted(pieces)))
+    except (ValueError, RecursionError):
+        return None
+
+
 def device_facts(about: Any, number: int) -> dict[str, int | None]:
     """What a recording noted of the device ``number`` that the profiler does not; None where it did not."""
-    listed = _object(about).get("devices")
-    entries = [_object(entry) for entry in listed] if isinstance(listed, list) else []
+    entries = [_object(entry) for entry in _list(_object(about).get("devices"))]
     noted = next((entry for entry in entries if entry.get("number") == number), {})
     link = _object(noted.get("link"))
     return {
@@ -44,6 +67,10 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _count(value: Any) -> int | None:
     """A whole number from 0 on, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
@@ -54,6 +81,11 @@ def _copy(row: dict[str, Any]) -> CopyTime | None:
     if not size or not copy_ns:
         return None
     return CopyTime(str(row.get("direction")), str(row.get("host_memory")), size, copy_ns)
+
+
+def _gather(row: dict[str, Any]) -> GatherTime | None:
+    size, gather_ns = _count(row.get("size_bytes")), _count(row.get("gather_ns"))
+    return GatherTime(size, gather_ns) if size and gather_ns else None
 
 
 def _issue(value: Any) -> IssueCost | None:

@@ -7,7 +7,7 @@ import numpy as np
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import Direction
 from overlapscope.replay.config import ReplayConfig
-from overlapscope.replay.edits.side_stream import sent_back
+from overlapscope.replay.edits.sent_back import sent_back
 from overlapscope.replay.graph import Because, Edges, Graph
 
 

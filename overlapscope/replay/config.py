@@ -19,7 +19,8 @@ class ReplayConfig:
     began may have kept it; no launch on an idle device takes longer. ``launch_gap_ns``: host work between two launches
     that a graph would save; Python between two calls takes 10 to 60 us under a profiler.
     ``node_gap_ns``: what passes between two nodes of a graph that follow each other; 0.2 to 0.3 us were measured on an
-    H200.
+    H200. ``full_queue``: a launch that is held while this much work is pending on its stream waits for room; streams
+    are known to take about a thousand launches.
     """
 
     host: HostConfig = HOST
@@ -28,6 +29,7 @@ class ReplayConfig:
     near_ns: int = 20_000
     launch_gap_ns: int = 200_000
     node_gap_ns: int = 300
+    full_queue: int = 900
 
 
 DEFAULT = ReplayConfig()

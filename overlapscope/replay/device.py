@@ -5,11 +5,13 @@ Sources: CUDA C++ Programming Guide, sections on streams, events, implicit synch
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 
 from overlapscope.measure.queues import launch_latency_ns
 from overlapscope.model.columns import NO_ID, NO_TIME, Int64
-from overlapscope.model.enums import ApiKind, SyncKind
+from overlapscope.model.enums import ApiKind, StreamKind, SyncKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Edges, Graph, Work, bound
 
@@ -32,6 +34,7 @@ def device_edges(graph: Graph, config: ReplayConfig) -> Edges:
         Edges.of(graph.work_end(_before(work, work.stream, index)), starts, config.follow_ns, Because.STREAM),
         Edges.of(graph.work_end(_before(work, work.engine, engine)), starts, config.follow_ns, Because.ENGINE),
         _event_edges(graph, config),
+        _legacy_edges(graph, config),
     ]
     edges = _from_start_where_they_overlap(graph, Edges.together(*known))
     return bound(graph.time_ns, Edges.together(edges, _unexplained(graph, edges, config.near_ns)))
@@ -77,9 +80,7 @@ def _event_edges(graph: Graph, config: ReplayConfig) -> Edges:
     issued = work.issued_ns(graph.calls)
     source, target = np.full(len(syncs), NO_ID, np.int64), np.full(len(syncs), NO_ID, np.int64)
     for process, device, stream in graph.streams():
-        rows = np.flatnonzero((work.process == process) & (work.device == device) & (work.stream == stream))
-        rows = rows[work.call[rows] != NO_ID]
-        rows = rows[np.argsort(issued[rows], kind="stable")]
+        rows = _by_issue(work, issued, process, device, stream)
         mine = (syncs.process == process) & ((syncs.device == device) | (syncs.device == NO_ID))
         out = mine & (syncs.source_stream == stream)
         source[out] = np.append(NO_ID, rows)[np.searchsorted(issued[rows], recorded[out])]
@@ -87,6 +88,33 @@ def _event_edges(graph: Graph, config: ReplayConfig) -> Edges:
         target[into] = np.append(rows, NO_ID)[np.searchsorted(issued[rows], waited[into])]
     told = Edges.of(graph.work_end(source), graph.work_start(target), config.follow_ns, Because.EVENT)
     return Edges.together(told, _untold_events(graph, config))
+
+
+def _legacy_edges(graph: Graph, config: ReplayConfig) -> Edges:
+    """Between the legacy default stream and blocking ones: each waits for what was issued to the other before.
+
+    Where the trace lists its streams; what Kineto leaves out shows as work that ended just before.
+    """
+    work, streams = graph.work, graph.trace.streams
+    issued = work.issued_ns(graph.calls)
+    places = list(zip(streams.process.tolist(), streams.device.tolist(), streams.stream.tolist(), strict=True))
+    kind_of = dict(zip(places, streams.kind.tolist(), strict=True))
+    rows = {place: _by_issue(work, issued, *place) for place in graph.streams() if place in kind_of}
+    parts = [Edges.none()]
+    for one, other in permutations(rows, 2):
+        if one[:2] == other[:2] and {kind_of[one], kind_of[other]} == {StreamKind.LEGACY_DEFAULT, StreamKind.BLOCKING}:
+            last = np.append(NO_ID, rows[one])[np.searchsorted(issued[rows[one]], issued[rows[other]])]
+            ends, starts = graph.work_end(last), graph.work_start(rows[other])
+            parts.append(Edges.of(ends, starts, config.follow_ns, Because.LEGACY))
+    return Edges.together(*parts)
+
+
+def _by_issue(work: Work, issued: Int64, process: int, device: int, stream: int) -> Int64:
+    """A stream's work in the order in which it was issued; what nothing is known to have issued is left out."""
+    rows = np.flatnonzero((work.process == process) & (work.device == device) & (work.stream == stream))
+    rows = rows[work.call[rows] != NO_ID]
+    ordered: Int64 = rows[np.argsort(issued[rows], kind="stable")]
+    return ordered
 
 
 def _untold_events(graph: Graph, config: ReplayConfig) -> Edges:

@@ -32,6 +32,8 @@ class Because(Labelled):
     SYNC = 9, "a synchronisation"
     LOCK = 10, "another thread's copy call"
     HANDOFF = 11, "another thread"
+    QUEUE = 12, "a full launch queue"
+    LEGACY = 13, "the legacy default stream"
 
 
 @dataclass(frozen=True, eq=False)

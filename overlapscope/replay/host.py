@@ -17,7 +17,7 @@ from overlapscope.replay.graph import Because, Edges, Graph, bound
 
 def host_edges(graph: Graph, config: ReplayConfig) -> Edges:
     """Edges into the starts and ends of all calls."""
-    waits = Edges.together(_synchronisations(graph), _staging(graph), _locks(graph, config))
+    waits = Edges.together(_synchronisations(graph), _staging(graph), _locks(graph, config), _queues(graph, config))
     waits = waits.take(graph.time_ns[waits.source] <= graph.time_ns[waits.target])
     own = graph.edges.take(graph.edges.of_kind(Because.CALL))
     plain = plain_enqueue_ns(graph.trace, config.host)
@@ -168,4 +168,23 @@ def _locks(graph: Graph, config: ReplayConfig) -> Edges:
             (calls.end_ns[last] > calls.start_ns[mine]) & (calls.thread[last] != calls.thread[mine]) & (last != NO_ID)
         )
         parts.append(Edges.of(graph.call_end(last[under]), graph.call_end(mine[under]), 0, Because.LOCK))
+    return Edges.together(*parts)
+
+
+def _queues(graph: Graph, config: ReplayConfig) -> Edges:
+    """From the op whose start made room in a full queue to the end of the call that waited for it."""
+    calls, work = graph.calls, graph.work
+    held = held_from_ns(graph.trace, config.host)[calls.row] < calls.end_ns
+    waiting = held & np.isin(calls.kind, (ApiKind.LAUNCH, ApiKind.MEMSET))
+    parts = [Edges.none()]
+    for process, device, stream in graph.streams():
+        mine = (work.process == process) & (work.device == device) & (work.stream == stream) & (work.call != NO_ID)
+        ops = np.flatnonzero(mine)  # by start
+        own = ops[waiting[work.call[ops]]]
+        ends = calls.end_ns[work.call[own]]
+        begun = np.searchsorted(work.start_ns[ops], ends, "right")
+        issued = np.searchsorted(np.sort(calls.end_ns[work.call[ops]]), ends, "right")
+        full = (issued - begun >= config.full_queue) & (begun > 0)
+        source = ops[np.maximum(begun - 1, 0)]
+        parts.append(Edges.of(graph.work_start(source[full]), graph.call_end(work.call[own[full]]), 0, Because.QUEUE))
     return Edges.together(*parts)

@@ -69,6 +69,7 @@ class _Host:
         self._calls = calls
         self._start = played.time_ns[graph.call_start(np.arange(len(calls)))]
         self._end = played.time_ns[graph.call_end(np.arange(len(calls)))]
+        self._anchored = played.bound_by[graph.call_start(np.arange(len(calls)))] == NO_ID
         self._main: dict[int, int] = {}
         for process in np.unique(calls.process).tolist():
             threads, counts = np.unique(calls.thread[calls.process == process], return_counts=True)
@@ -103,6 +104,7 @@ class _Host:
         inside = np.minimum(self._start[call] + moment - self._calls.start_ns[call], self._end[call])
         after = self._end[call] + moment - self._calls.end_ns[call]
         after = np.where(before + 1 < len(calls), np.minimum(after, self._start[following]), after)
-        first = self._start[call] + moment - self._calls.start_ns[call]
+        along = self._start[call] + moment - self._calls.start_ns[call]
+        first = np.where(self._anchored[call], np.minimum(moment, self._start[call]), along)
         known = np.where(moment < self._calls.end_ns[call], inside, after)
         return np.where(before < 0, first, known)

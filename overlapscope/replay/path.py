@@ -46,9 +46,10 @@ def made_of(played: Replay, path: CriticalPath) -> dict[str, int]:
         "copies to the host": (because == Because.RUN) & (engine == Direction.DTOH),
         "other copies": (because == Because.RUN) & ~np.isin(engine, (0, Direction.HTOD, Direction.DTOH)),
         "the host's own work": np.isin(because, (Because.GAP, Because.HANDOFF)),
-        "calls": np.isin(because, (Because.CALL, Because.STAGING, Because.LOCK)),
+        "calls": np.isin(because, (Because.CALL, Because.STAGING, Because.LOCK, Because.QUEUE)),
         "launches and gaps on the device": np.isin(
-            because, (Because.ISSUE, Because.STREAM, Because.EVENT, Because.ENGINE, Because.DEVICE)
+            because,
+            (Because.ISSUE, Because.STREAM, Because.EVENT, Because.ENGINE, Because.DEVICE, Because.LEGACY),
         ),
         "synchronisations": because == Because.SYNC,
     }

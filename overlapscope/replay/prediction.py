@@ -21,11 +21,16 @@ SCHEMA = "overlapscope.what-if/1"
 
 @dataclass(frozen=True)
 class Unprofiled:
-    """The same without the profiler's own cost, in ns; ``event_ns`` is what it spent for each event it recorded."""
+    """The same without the profiler's own cost, in ns; ``event_ns`` is what it spent for each event it recorded.
+
+    0 where that is not known, and only what it recorded of its own affairs is gone.
+    """
 
     event_ns: float
     replayed_ns: int
     predicted_ns: int
+    low_ns: int
+    high_ns: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +94,13 @@ class Prediction:
         """What it says, in one sentence."""
         what = " + ".join(map(str, self.changes)) or "nothing changed"
         text = f"{what}: {time(self.replayed_ns)} -> {time(self.predicted_ns)}"
-        text += f" ({time(self.low_ns)} to {time(self.high_ns)})" if self.low_ns < self.high_ns else ""
+        text += _bounds(self.low_ns, self.high_ns)
         text += f", {share(self.saving_ns, self.replayed_ns)} less"
         text += f" (replay error {100 * self.error:.2g} %)" if self.error else ""
         if self.unprofiled is not None:
             without = self.unprofiled
             text += f"; without the profiler {time(without.replayed_ns)} -> {time(without.predicted_ns)}"
+            text += _bounds(without.low_ns, without.high_ns)
         return text + "."
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,3 +129,7 @@ class Prediction:
 
     def __repr__(self) -> str:
         return f"<Prediction: {self.sentence}>"
+
+
+def _bounds(low_ns: int, high_ns: int) -> str:
+    return f" ({time(low_ns)} to {time(high_ns)})" if low_ns < high_ns else ""

@@ -1,9 +1,10 @@
 """The profiler's own cost, taken out of a graph.
 
-A profiler spends host time for every event that it records: an operator, a range, a Python frame, a call. Where a trace
-knows what its steps took without the profiler (`overlapscope.record`), the cost of an event is what makes the replayed
-trace take that long; where that does not depend on it, or is not known, it is what issuing a tiny copy cost more under
-the profiler, by the two events that this is.
+A profiler spends host time for every event that it records: an operator, a range, a Python frame, a call; and now and
+then for its own affairs, such as a full buffer, which it records too. Where a trace knows what its steps took without
+the profiler (`overlapscope.record`), the cost of an event is what makes the replayed trace take that long, or as long
+as it can; it is no less than what issuing a tiny copy cost more under the profiler, by the two events that this is, and
+just that where events do not explain most of the difference, or that time is not known.
 """
 
 from __future__ import annotations
@@ -12,22 +13,64 @@ from dataclasses import replace
 
 import numpy as np
 
+from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Int64
+from overlapscope.model.tables import Overheads
 from overlapscope.replay.engine import replay
 from overlapscope.replay.graph import Because, Graph
 
+_PROGRAMS_OWN = frozenset(
+    {"Driver Compiler", "Runtime Triggered Module Loading", "Lazy Function Loading", "Command Buffer Full"}
+)
+"""What Kineto records as overhead (CUPTI's CUpti_ActivityOverheadKind) and the program has without a profiler too."""
 _EVENTS_PER_ISSUE = 2  # the operator and the call
 _MOST_EVENT_NS = 10_000
 _STEPS = 12  # of halving: to about 2 ns
 
 
 def without_profiler(graph: Graph, event_ns: float) -> Graph:
-    """The graph with this much less host time for every event recorded between two calls, and for each call."""
-    edges = graph.edges
-    gaps = np.flatnonzero(np.isin(edges.because, (Because.GAP, Because.HANDOFF)))
-    lag = edges.lag_ns.copy()
-    lag[gaps] = np.maximum(lag[gaps] - np.rint(event_ns * _events_in(graph, gaps)).astype(np.int64), 0)
-    return replace(graph, edges=replace(edges, lag_ns=lag))
+    """The graph with this much less host time for every event recorded between two calls, and for each call.
+
+    What the profiler recorded of its own affairs is gone too, also before a thread's first call.
+    """
+    lag, time = graph.edges.lag_ns.copy(), graph.time_ns.copy()
+    gaps = np.flatnonzero(graph.edges.of_kind(Because.GAP, Because.HANDOFF))
+    lag[gaps] -= np.rint(event_ns * _events_in(graph, gaps)).astype(np.int64)
+    host = np.flatnonzero(graph.edges.of_kind(Because.GAP, Because.HANDOFF, Because.CALL))
+    begin, end = time[graph.edges.source[host]], time[graph.edges.target[host]]
+    lag[host] = np.maximum(lag[host] - _own_affairs_ns(graph, graph.edges.target[host] // 2, begin, end), 0)
+    calls = np.arange(len(graph.calls))
+    first = calls[~np.isin(graph.call_start(calls), graph.edges.target)]
+    starts = graph.call_start(first)
+    time[starts] -= _own_affairs_ns(graph, first, np.full(len(first), time.min(initial=0)), time[starts])
+    return replace(graph.with_lags(lag), time_ns=time)
+
+
+def _own_affairs_ns(graph: Graph, call: Int64, begin_ns: Int64, end_ns: Int64) -> Int64:
+    """How long the profiler was busy with itself in some intervals, on the threads of some calls."""
+    table = graph.trace.overheads
+    names = [number for number, name in enumerate(graph.trace.names.values) if name in _PROGRAMS_OWN]
+    table = table.take(~np.isin(table.name_id, names))
+    process_of, thread_of = _whose(graph, table)
+    result = np.zeros(len(call), np.int64)
+    for process, thread in set(zip(process_of.tolist(), thread_of.tolist(), strict=True)):
+        own = (process_of == process) & (thread_of == thread)
+        mine = (graph.calls.process[call] == process) & (graph.calls.thread[call] == thread)
+        result[mine] = covered(begin_ns[mine], end_ns[mine], union(table.start_ns[own], table.end_ns[own]))
+    return result
+
+
+def _whose(graph: Graph, table: Overheads) -> tuple[Int64, Int64]:
+    """Process and thread of what the profiler did for itself; where it does not say: whose call ended next."""
+    calls = graph.calls
+    if not len(calls):
+        return table.process, table.thread
+    by_end = np.argsort(calls.end_ns, kind="stable")
+    following = by_end[np.minimum(np.searchsorted(calls.end_ns[by_end], table.end_ns), len(by_end) - 1)]
+    told = np.isin(table.process, calls.process)
+    process: Int64 = np.where(told, table.process, calls.process[following])
+    thread: Int64 = np.where(told, table.thread, calls.thread[following])
+    return process, thread
 
 
 def _events_in(graph: Graph, gaps: Int64) -> Int64:
@@ -46,10 +89,10 @@ def _events_in(graph: Graph, gaps: Int64) -> Int64:
 
 
 def event_cost_ns(graph: Graph) -> float | None:
-    """What the profiler spent for an event; None where the trace does not know."""
+    """What the profiler spent for an event; 0 where only what it recorded of itself is known, None where nothing is."""
     recording = graph.trace.metadata.recording
     if recording is None:
-        return None
+        return 0.0 if len(graph.trace.overheads) else None
     issued, profiled = recording.issue_unprofiled, recording.issue_profiled
     least = 0.0
     if issued is not None and profiled is not None and issued.copy_ns and profiled.copy_ns:
@@ -57,10 +100,12 @@ def event_cost_ns(graph: Graph) -> float | None:
     factor = recording.profiler_factor
     if factor is None:
         return least or None
-    wanted = _length(graph) / factor
     low, high = least, float(_MOST_EVENT_NS)
-    if _length(without_profiler(graph, low)) <= wanted:
-        return least
+    longest, shortest = (_length(without_profiler(graph, cost)) for cost in (low, high))
+    wanted = _length(graph) / factor
+    if longest <= wanted or longest - shortest < (longest - wanted) / 2:
+        return least  # what is too long is not due to events
+    wanted = max(wanted, shortest)
     for _ in range(_STEPS):
         middle = (low + high) / 2
         low, high = (low, middle) if _length(without_profiler(graph, middle)) <= wanted else (middle, high)

@@ -116,11 +116,43 @@ def _from_points(sizes: Float64, times: Float64, basis: str) -> Speed:
     return Speed(np.append(0.0, sizes), np.maximum.accumulate(np.append(min(times[0], _LATENCY_NS), times)), basis)
 
 
-def gather_gb_s(trace: Trace) -> float | None:
-    """What a thread copies on the host, in GB/s, no less than what staging reaches here; None where nothing tells.
+@dataclass(frozen=True, eq=False)
+class Gathering:
+    """What copying a piece of each size to a pinned buffer takes a thread, by size."""
 
-    Staging copies on the host and sends at the same time, so that it is no faster than the host's part alone.
+    size_bytes: Float64
+    gather_ns: Float64
+    basis: str
+
+    def gather_time_ns(self, size_bytes: Int64) -> Float64:
+        """What pieces of these sizes take: in between as on a line, beyond the largest at its rate."""
+        known = np.interp(size_bytes, self.size_bytes, self.gather_ns)
+        scaled: Float64 = known * np.maximum(size_bytes / self.size_bytes[-1], 1.0)
+        return scaled
+
+
+def gathering(trace: Trace) -> Gathering | None:
+    """How fast pieces are gathered on the host: from the calibration, else no faster than staging reaches here.
+
+    Staging copies on the host and sends at the same time, so that it is no faster than the host's part alone; what
+    each piece costs beside its bytes is not in it. None where nothing tells.
     """
+    recording = trace.metadata.recording
+    measured = sorted((entry.size_bytes, entry.gather_ns) for entry in (recording.gathers if recording else ()))
+    if measured:
+        sizes, times = np.array(measured, float).T
+        times = np.maximum.accumulate(times)
+        return Gathering(sizes, times, "gathering on the host: the calibration in this trace")
+    rate = _staging_gb_s(trace)
+    if rate is None:
+        return None
+    ends = np.array([0.0, 1e9])
+    return Gathering(
+        ends, ends / rate, f"gathering on the host: at {rate:.3g} GB/s, as staging; many pieces take longer"
+    )
+
+
+def _staging_gb_s(trace: Trace) -> float | None:
     copies = trace.copies
     rows = (copies.direction == Direction.HTOD) & (host_kind(copies) == MemoryKind.PAGEABLE) & (copies.duration_ns > 0)
     rows &= copies.size_bytes >= _TELLING_BYTES

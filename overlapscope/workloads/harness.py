@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from overlapscope.capture.machine import require_cuda, require_torch
-from overlapscope.capture.profilers import OutsideProfiler
 from overlapscope.capture.recorder import record
 from overlapscope.errors import CaptureError, OverlapscopeError
 
@@ -153,6 +152,10 @@ def main(workload: Workload[Any, Any], argv: Sequence[str] | None = None) -> Non
         recording = None
         if options.trace is not None:
             recording = record(options.trace, steps=1, device=options.device, stacks=options.stacks)
+        elif options.bracket:
+            require_cuda()
+            recording = record(None, steps=1, device=options.device)
+        if recording is not None:
             recording.check()
         program = workload.build(choices, options.device, sizes)
         result = {"workload": workload.name, "variant": name, "device": options.device}
@@ -160,22 +163,9 @@ def main(workload: Workload[Any, Any], argv: Sequence[str] | None = None) -> Non
         if recording is not None:
             with recording:
                 recording.run(program.run)
-        if options.bracket:
-            _bracket(program.run)
     except (OverlapscopeError, RuntimeError) as error:
         print(f"{workload.name}: {error}", file=sys.stderr)  # noqa: T201
         raise SystemExit(2) from error
-
-
-def _bracket(run: Callable[[], None]) -> None:
-    """One pass to warm the tool up, one that it records."""
-    require_cuda()
-    tool = OutsideProfiler(warmup=1)
-    tool.start()
-    run()
-    tool.step()
-    run()
-    tool.stop({})
 
 
 def _parser(workload: Workload[Any, Any]) -> argparse.ArgumentParser:

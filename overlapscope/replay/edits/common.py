@@ -63,7 +63,7 @@ def without_wait(graph: Graph, calls: Int64, takes_ns: int = 0) -> Graph:
     """The graph in which some calls wait for nothing and take no longer than this."""
     edges = graph.edges
     into = np.isin(edges.target, graph.call_end(calls))
-    gone = into & edges.of_kind(Because.SYNC, Because.STAGING, Because.LOCK)
+    gone = into & edges.of_kind(Because.SYNC, Because.STAGING, Because.LOCK, Because.QUEUE)
     own = into & edges.of_kind(Because.CALL)
     lag = np.where(own, np.minimum(edges.lag_ns, takes_ns), edges.lag_ns)
     changed = graph.with_lags(lag)

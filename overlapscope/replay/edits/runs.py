@@ -10,7 +10,7 @@ from overlapscope.model.enums import ApiKind, Direction
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, enqueue_ns, without_wait
 from overlapscope.replay.graph import Because, Graph
-from overlapscope.replay.speeds import gather_gb_s, pinned_speed
+from overlapscope.replay.speeds import gathering, pinned_speed
 
 _DEVICES = 1 << 16  # more than one machine has
 _BESIDE = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.STREAM_SYNC)
@@ -78,11 +78,13 @@ def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[G
     first = graph.into(graph.work_end(work_of_copy[copy[leaders]]), Because.RUN)
     durations = np.bincount(group, copies.duration_ns[copy[members]], len(leaders)).astype(np.int64)
     lag[first] = durations if speed is None else speed.copy_time_ns(total)
-    rate = gather_gb_s(graph.trace)
-    call = graph.into(graph.call_end(leaders), Because.CALL)
-    lag[call] += 0 if rate is None else np.rint(total / rate).astype(np.int64)
     told = [] if speed is None else [f"one copy of all bytes: {speed.basis}"]
-    told.append("gathering on the host is not counted" if rate is None else f"gathering at {rate:.3g} GB/s, as staging")
+    gather = gathering(graph.trace)
+    call = graph.into(graph.call_end(leaders), Because.CALL)
+    if gather is not None:
+        pieces = gather.gather_time_ns(copies.size_bytes[copy[members]])
+        lag[call] += np.rint(np.bincount(group, pieces, len(leaders))).astype(np.int64)
+    told.append("gathering on the host is not counted" if gather is None else gather.basis)
     return graph.with_lags(lag), tuple(told)
 
 

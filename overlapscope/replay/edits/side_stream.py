@@ -17,6 +17,7 @@ from overlapscope.model.enums import Direction
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where
+from overlapscope.replay.edits.sent_back import codes, sent_back
 from overlapscope.replay.graph import Because, Edges, Graph
 
 
@@ -31,7 +32,7 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     ordered = edges.of_kind(Because.STREAM, Because.DEVICE)
     gone = ordered & np.isin(edges.target, graph.work_start(index[moved & ~down]))
     gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & down]))
-    gone |= _implicit(graph, moved)
+    gone |= _implicit(graph, moved) | _legacy(graph, moved)
     order = (*_new_order(graph, moved, config), sent_back(graph, moved & ~down, config, inputs=False))
     changed = graph.with_edges(edges.take(~gone), *order)
     return Edited(replace(changed, trace=_on_new_streams(graph, moved)))
@@ -47,20 +48,23 @@ def _implicit(graph: Graph, moved: Bool) -> Bool:
     return gone
 
 
+def _legacy(graph: Graph, moved: Bool) -> Bool:
+    """What the legacy default stream had to do with them: nothing, where a stream is non-blocking."""
+    some = np.flatnonzero(moved)
+    ends = np.isin(graph.edges.source, graph.work_end(some)) | np.isin(graph.edges.target, graph.work_start(some))
+    legacy: Bool = ends & graph.edges.of_kind(Because.LEGACY)
+    return legacy
+
+
 def _on_new_streams(graph: Graph, moved: Bool) -> Trace:
     """The trace in which copies that shared a stream with other work are on new ones, one for each direction."""
     trace, work = graph.trace, graph.work
     keys = np.stack([work.process, work.device, work.stream])
-    shared = moved & np.isin(_codes(keys), _codes(keys)[~moved])
+    shared = moved & np.isin(codes(keys), codes(keys)[~moved])
     stream = trace.copies.stream.copy()
     highest = int(max((table.stream.max(initial=0) for table in trace.device_work), default=0))
     stream[work.row[shared]] = highest + work.engine[shared]
     return replace(trace, copies=replace(trace.copies, stream=stream))
-
-
-def _codes(keys: Int64) -> Int64:
-    """One number for each different column."""
-    return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
 
 
 def _new_order(graph: Graph, moved: Bool, config: ReplayConfig) -> list[Edges]:
@@ -74,30 +78,6 @@ def _new_order(graph: Graph, moved: Bool, config: ReplayConfig) -> list[Edges]:
     before = up[graph.work_of(with_up.source)] & ~moved[graph.work_of(with_up.target)]
     after = down[graph.work_of(with_down.target)] & ~moved[graph.work_of(with_down.source)]
     return [staying, with_up.take(before), with_down.take(after)]
-
-
-def sent_back(graph: Graph, up: Bool, config: ReplayConfig, *, inputs: bool) -> Edges:
-    """Each copy to the device after the last one of as many bytes that its stream brought to the host before.
-
-    Where the first of as many bytes goes up, what goes up comes from elsewhere, and what comes down are results, most
-    likely; with ``inputs`` it waits all the same.
-    """
-    work = graph.work
-    size = np.append(graph.trace.copies.size_bytes, NO_ID)[work.copy]
-    down = np.flatnonzero((work.engine == Direction.DTOH) & (size > 0))
-    rows = np.flatnonzero(up)
-    issued = work.issued_ns(graph.calls)
-    source = np.full(len(rows), NO_ID, np.int64)
-    kind = _codes(np.stack([size, work.process, work.device, work.stream]))
-    for one in np.unique(kind[rows]).tolist():
-        theirs, mine = down[kind[down] == one], kind[rows] == one
-        theirs = theirs[np.argsort(issued[theirs], kind="stable")]
-        if not len(theirs) or (not inputs and issued[theirs[0]] > issued[rows[mine]].min()):
-            continue
-        source[mine] = np.append(NO_ID, theirs)[np.searchsorted(issued[theirs], issued[rows[mine]])]
-    apart = work.end_ns[source] <= work.start_ns[rows]  # else the trace shows that they do not wait
-    source = np.where(apart, source, NO_ID)
-    return Edges.of(graph.work_end(source), graph.work_start(rows), config.follow_ns, Because.EVENT)
 
 
 def _chain(graph: Graph, order: Int64, config: ReplayConfig) -> Edges:
