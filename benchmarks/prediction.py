@@ -1,11 +1,11 @@
-"""How good are the predictions? Every faulty sample, changed in the replay, against its twin that was really mended.
+"""How good are the predictions? Every faulty program, changed in the replay, against its twin that was really mended.
 
-    python benchmarks/prediction.py                 # a table
-    python benchmarks/prediction.py --markdown      # the table of docs/predictions.md
+    python benchmarks/prediction.py                 # a table, from traces that `overlapscope.record` made
+    python benchmarks/prediction.py --traces nsys   # from Nsight Systems traces; plain: from torch's profiler by itself
 
-The predictions are without the profiler's own cost where the trace knows it (Kineto samples), and what they are
-compared with is the mended program's time without a profiler, from ``sample_traces/truth.json``; for the programs of
-``benchmarks/pairs``, recorded as Kineto traces only, from the traces themselves.
+The predictions are without the profiler's own cost as far as the trace knows it, and what they are compared with is the
+mended program's time without a profiler: from ``sample_traces/truth.json``; for the programs of ``benchmarks/pairs``,
+from their own traces.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,17 +87,38 @@ PAIRS = tuple(
 )
 
 
-PROGRAMS = tuple(
-    Pair(f"{program}-faulty", f"{program}-mended", changes)
-    for program, changes in (
-        ("launch_bound", ("graph",)),
-        ("training", (PIN, ASYNC, READ)),
-        ("backward_pageable", (PIN, ASYNC)),
-        ("no_distance", ("prefetch",)),
-        ("up_and_down", (SIDE,)),
-        ("device_allocations", ("preallocate",)),
-        ("small_copies", ("coalesce",)),
-    )
+def _named(changes_of: dict[str, tuple[str, ...]]) -> tuple[Pair, ...]:
+    return tuple(Pair(f"{name}-faulty", f"{name}-mended", changes) for name, changes in changes_of.items())
+
+
+PROGRAMS = _named(
+    {
+        "launch_bound": ("graph",),
+        "training": (PIN, ASYNC, READ),
+        "backward_pageable": (PIN, ASYNC),
+        "no_distance": ("prefetch",),
+        "up_and_down": (SIDE,),
+        "device_allocations": ("preallocate",),
+        "small_copies": ("coalesce",),
+    }
+)
+BLIND = _named(
+    {
+        "image_validation": (PIN, ASYNC, READ),
+        "embedding_rows": (PIN, ASYNC),
+        "kv_round_trip": (SIDE,),
+        "kv_offload": (PIN, ASYNC, SIDE),
+        "weights_streamed": ("prefetch=2",),
+        "producer_thread": (SIDE,),
+        "gradient_offload": (PIN,),
+        "layer_metrics": (READ,),
+        "evaluation_results": (ASYNC,),
+        "rnn_cells": ("graph",),
+        "greedy_decoding": ("graph", READ),
+        "ragged_batches": ("preallocate",),
+        "loss_each_batch": ("prefetch=1",),
+        "ragged_tokens": ("coalesce",),
+    }
 )
 
 
@@ -128,10 +149,12 @@ def outcomes(suffix: str) -> Iterator[Outcome]:
         yield _outcome(pair, found, walls[pair.faulty]["median_ms"], walls[pair.mended]["median_ms"])
 
 
-def of_programs() -> Iterator[Outcome]:
-    for pair in PROGRAMS:
+def of_programs(pairs: tuple[Pair, ...], suffix: str = ".json.gz") -> Iterator[Outcome]:
+    """Programs with traces of their own; the times without a profiler are those that `record` took of both."""
+    for pair in pairs:
         before, after = (open_trace(RECORDED / f"{name}.json.gz") for name in (pair.faulty, pair.mended))
-        yield _outcome(pair, what_if(before, pair.changes, "step"), _unprofiled_ms(before), _unprofiled_ms(after))
+        trace = open_trace(RECORDED / f"{pair.faulty}{suffix}")
+        yield _outcome(pair, what_if(trace, pair.changes, "step"), _unprofiled_ms(before), _unprofiled_ms(after))
 
 
 def _unprofiled_ms(trace: Trace) -> float:
@@ -142,20 +165,22 @@ def _unprofiled_ms(trace: Trace) -> float:
 
 
 def _outcome(pair: Pair, found: Prediction, before_ms: float, real_ms: float) -> Outcome:
-    predicted = found.predicted_ns if found.unprofiled is None else found.unprofiled.predicted_ns
-    unchanged = found.replayed_ns if found.unprofiled is None else found.unprofiled.replayed_ns
-    figures = (found.measured_ns, unchanged, predicted, found.low_ns, found.high_ns)
-    measured, unchanged_ms, predicted_ms, low, high = (ns / 1e6 for ns in figures)
-    return Outcome(pair, measured, unchanged_ms, predicted_ms, low, high, before_ms, real_ms)
+    said = found if found.unprofiled is None else found.unprofiled
+    figures = (found.measured_ns, said.replayed_ns, said.predicted_ns, said.low_ns, said.high_ns)
+    measured, unchanged, predicted, low, high = (ns / 1e6 for ns in figures)
+    return Outcome(pair, measured, unchanged, predicted, low, high, before_ms, real_ms)
 
 
 def table(rows: list[Outcome]) -> Iterator[str]:
-    yield "| from | to | changes | before, ms | replayed unchanged | predicted | really | error |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| from | to | changes | before, ms | replayed unchanged | predicted | low to high | really | error |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for row in rows:
         names = f"`{row.pair.faulty}` | `{row.pair.mended}` | {' + '.join(row.pair.changes)}"
-        figures = (row.before, row.unchanged, row.predicted, row.real)
-        yield f"| {names} | {' | '.join(f'{ms:.1f}' for ms in figures)} | {100 * row.error:+.1f} % |"
+        before, unchanged, predicted, low, high, real = (
+            f"{ms:.1f}" for ms in (row.before, row.unchanged, row.predicted, row.low, row.high, row.real)
+        )
+        bounds = f"{low} to {high}" if low != high else ""
+        yield f"| {names} | {before} | {unchanged} | {predicted} | {bounds} | {real} | {100 * row.error:+.1f} % |"
 
 
 def summary(rows: list[Outcome]) -> str:
@@ -170,14 +195,21 @@ def summary(rows: list[Outcome]) -> str:
     )
 
 
+TABLES: dict[str, Callable[[], list[Outcome]]] = {
+    "recorded": lambda: [*outcomes("json.gz"), *of_programs(PROGRAMS), *of_programs(BLIND)],
+    "nsys": lambda: [*outcomes("sqlite.gz"), *of_programs(BLIND, ".sqlite.gz")],
+    "plain": lambda: [*of_programs(BLIND, "-plain.json.gz")],
+}
+"""Kineto traces with a calibration, Nsight Systems traces, and what torch's profiler makes by itself."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nsys", action="store_true", help="from the Nsight Systems samples")
-    parser.add_argument("--markdown", action="store_true", help="as a table for the documentation")
+    parser.add_argument("--traces", choices=TABLES, default="recorded", help="which traces of the faulty programs")
     options = parser.parse_args()
-    rows = list(outcomes("sqlite.gz")) if options.nsys else [*outcomes("json.gz"), *of_programs()]
+    rows = TABLES[options.traces]()
     print("\n".join(table(rows)))
-    print("" if options.markdown else "\n" + summary(rows))
+    print("\n" + summary(rows))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from overlapscope.read.recording import noted
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "tests" / "nvtx_listener.c"
 
@@ -251,3 +253,14 @@ def test_the_workload_names_its_passes_rounds_copies_and_products(listen: Listen
     assert nesting(events) == [one_pass] * (warmup + repeats)
     colors = {event.message: event.color for event in events if event.kind == "push"}
     assert (colors["copy"], colors["matmul"]) == ("ffffa500", "ff008000")
+
+
+def test_a_calibration_is_told_in_marks_and_put_together_again(listen: Listen) -> None:
+    about = {"schema": "overlapscope.recording/1", "versions": {"torch": '2.11 "quoted" é'}, "copies": [[1] * 600]}
+    events = listen("-c", f"from overlapscope.capture.profilers import note\nnote({about!r})")
+    marks = [event.message or "" for event in events if event.kind == "mark"]
+    assert len(marks) > 1
+    assert noted(marks) == noted(reversed(marks)) == about
+    assert noted(marks[1:]) is None
+    assert noted([*marks[:-1], marks[-1] + "}"]) is None
+    assert noted(["a mark of somebody else"]) is None

@@ -11,6 +11,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ import torch
 
 from overlapscope.capture import kineto_file, profilers
 from overlapscope.capture.annotate import annotate
+from overlapscope.capture.calibrate import GATHERED, gather_times
 from overlapscope.capture.recorder import record
 from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
-from overlapscope.model.recording import CopyTime, IssueCost
+from overlapscope.model.recording import CopyTime, GatherTime, IssueCost
 from overlapscope.read.opening import open_trace
 from tests import kineto_maker as make
+
+DATA = Path(__file__).resolve().parent / "data"
 
 
 def named(path: Path) -> list[str]:
@@ -368,6 +372,69 @@ def test_under_another_tool_only_the_stretch_is_marked(tmp_path: Path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_recording_without_a_path_only_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a tool that is around the program, or is not: nothing is written, and what is known is told in marks."""
+    told: list[Any] = []
+    monkeypatch.chdir(tmp_path)
+    for name in profilers._TOOL_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(profilers, "_cuda_profiler", told.append)
+    monkeypatch.setattr(profilers, "note", lambda about: told.append(about["steps"]["unprofiled"]["steps"]))
+    monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
+    monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    with record(None, steps=1, unprofiled=3, calibrate=False) as recording:
+        recording.run(lambda: None)
+    assert told == ["start", 3, "stop"]
+    assert not recording.saved
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_tools_than_nsight_systems_are_shown_no_calibration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel profiler would replay each of its kernels."""
+    measured: list[str] = []
+    for name in profilers._TOOL_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name in ("link_speeds", "gather_times", "op_costs"):
+        monkeypatch.setattr(f"overlapscope.capture.calibrate.{name}", lambda *_, name=name: measured.append(name))
+    monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
+    monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setenv("NV_COMPUTE_PROFILER_PERFWORKS_DIR", "/ncu")
+    assert "copies" not in record(tmp_path / "t.json")._describe()
+    assert measured == []
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    assert "copies" in record(tmp_path / "t.json")._describe()
+    assert measured == ["link_speeds", "gather_times", "op_costs"]
+
+
+def test_gathering_is_timed_by_the_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("overlapscope.capture.calibrate.registered", nullcontext)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    rows = gather_times()
+    assert [row["size_bytes"] for row in rows] == list(GATHERED)
+    assert all(row["gather_ns"] > 0 for row in rows)
+    assert rows[-1]["gather_ns"] > rows[0]["gather_ns"]
+
+
+def test_an_nsight_systems_trace_carries_what_its_program_noted() -> None:
+    """Recorded on an H200: ``pinning_guide --variant list-to --bracket`` under nsys."""
+    metadata = open_trace(DATA / "calibrated.sqlite.gz").metadata
+    recording = metadata.recording
+    assert recording is not None
+    assert recording.recorded is not None
+    assert recording.unprofiled is not None
+    assert (recording.recorded.count, recording.unprofiled.count) == (1, 5)
+    assert {(copy.direction, copy.host_memory) for copy in recording.copies} == {
+        (direction, memory) for direction in ("HtoD", "DtoH") for memory in ("pageable", "pinned")
+    }
+    assert [gather.size_bytes for gather in recording.gathers] == list(GATHERED)
+    assert (metadata.devices[0].pcie_generation, metadata.devices[0].pcie_width) == (5, 16)
+
+
 def test_without_such_a_tool_none_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in profilers._TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -383,6 +450,7 @@ def test_the_calibration_of_a_trace_is_read(tmp_path: Path) -> None:
             {"direction": "HtoD", "host_memory": "pinned", "size_bytes": 1024, "copy_ns": 900},
             {"size_bytes": -1},
         ],
+        "gathers": [{"size_bytes": 4096, "gather_ns": 700}, {"size_bytes": 0, "gather_ns": 1}, None],
         "issue": {"unprofiled": {"kernel_ns": 6000, "copy_ns": 4000}},
         "steps": {"recorded": {"steps": 2, "wall_ns": 300}, "unprofiled": {"steps": 4, "wall_ns": 400}},
     }
@@ -394,6 +462,7 @@ def test_the_calibration_of_a_trace_is_read(tmp_path: Path) -> None:
     recording = metadata.recording
     assert recording is not None
     assert recording.copies == (CopyTime("HtoD", "pinned", 1024, 900),)
+    assert recording.gathers == (GatherTime(4096, 700),)
     assert recording.issue_unprofiled == IssueCost(6000, 4000)
     assert recording.issue_profiled is None
     assert recording.profiler_factor == 1.5

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from benchmarks.prediction import PAIRS, PROGRAMS, Outcome, of_programs, outcomes
+from benchmarks.prediction import BLIND, PAIRS, PROGRAMS, Outcome, of_programs, outcomes
 from overlapscope import diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.errors import ChangeNotUnderstood, RangeNotFound
@@ -30,6 +30,7 @@ from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.moved import moved
 from overlapscope.report.findings import findings
 from tests import kineto_maker as make
+from tests import nsys_maker as nsys
 from tests.conftest import CASES, SAMPLES
 
 TRACES = sorted([*SAMPLES.glob("*-*.gz"), *CASES.glob("*.gz")])
@@ -378,6 +379,107 @@ def test_the_profiler_s_cost_is_taken_out_of_what_the_host_did() -> None:
     assert found.unprofiled.predicted_ns < 0.4 * found.measured_ns
 
 
+def overhead(ts: float, dur: float, name: str = "Activity Buffer Request") -> make.Event:
+    """As Kineto writes it: of no thread."""
+    return {"ph": "X", "cat": "overhead", "name": name, "pid": -1, "tid": 0, "ts": ts, "dur": dur, "args": {}}
+
+
+def test_what_the_profiler_did_for_itself_is_taken_out(tmp_path: Path) -> None:
+    """Two buffers, one before the first call and one between two; loading a module is the program's own."""
+    trace = small(
+        tmp_path,
+        make.annotation("step", 0, 3000),
+        overhead(10, 500),
+        make.call(600, 4, correlation=1),
+        make.kernel(610, 100, correlation=1),
+        overhead(700, 300),
+        overhead(1050, 200, "Lazy Function Loading"),
+        make.call(1300, 4, correlation=2),
+        make.kernel(1310, 100, correlation=2),
+        make.call(1400, 1500, name="cudaDeviceSynchronize", correlation=3),
+    )
+    found = what_if(trace, [], "step")
+    assert found.replayed_ns == found.measured_ns == 3_000_000
+    assert found.unprofiled is not None
+    assert found.unprofiled.event_ns == 0
+    assert found.unprofiled.replayed_ns == pytest.approx(3_000_000 - 800_000, abs=5_000)
+    assert any("recorded of itself" in text for text in found.basis)
+
+
+def test_without_a_calibration_the_profiler_s_cost_stays_in_and_is_said(tmp_path: Path) -> None:
+    found = what_if(small(tmp_path, make.call(0, 4, correlation=1), make.kernel(5, 5, correlation=1)), [])
+    assert found.unprofiled is None
+    assert any("stays in" in text for text in found.basis)
+
+
+def queue_of(count: int, *, room: int, each: float = 100) -> list[make.Event]:
+    """Launches of 2 us, ``room`` of which fit into the queue, of kernels that take far longer."""
+    events, now = [], 0.0
+    for index in range(count):
+        made_room = 10 + (index - room) * each  # when the kernel `room` places before starts
+        end = max(now + 2, made_room) if index >= room else now + 2
+        events += [
+            make.call(now, end - now, correlation=index + 1),
+            make.kernel(10 + index * each, each - 1, correlation=index + 1),
+        ]
+        now = end + 1
+    return events
+
+
+def test_a_launch_that_waits_for_room_in_the_queue_waits_less_when_the_device_is_faster(tmp_path: Path) -> None:
+    mine = graph_of(small(tmp_path, *queue_of(1100, room=1000)))
+    edges = edges_of(mine, Because.QUEUE)
+    assert len(edges) == pytest.approx(70, abs=3), "when the queue is full, thirty kernels have begun"
+    run = mine.edges.of_kind(Because.RUN)
+    faster = replay(mine.with_lags(np.where(run, mine.edges.lag_ns // 10, mine.edges.lag_ns)))
+    last = mine.call_end(np.array([len(mine.calls) - 1]))
+    assert faster.time_ns[last] < 0.5 * mine.time_ns[last]
+    assert not len(edges_of(graph_of(small(tmp_path, *queue_of(300, room=200))), Because.QUEUE)), "not full by far"
+
+
+def test_the_legacy_default_stream_and_blocking_streams_wait_for_each_other(tmp_path: Path) -> None:
+    """What the file lists as such; a stream that is non-blocking waits for nothing."""
+    names = {1: "cudaLaunchKernel_v7000", 2: "gemm"}
+    calls = [nsys.call(index * 10, index * 10 + 4, 1, correlation=index + 1) for index in range(3)]
+    kernel = {"demangledName": 2, "shortName": 2}
+    kernels = [
+        nsys.work(100, 1_000_100, stream=13, correlation=1, **kernel),
+        nsys.work(1_001_100, 2_001_100, stream=7, correlation=2, **kernel),
+        nsys.work(200, 1_000_200, stream=14, correlation=3, **kernel),
+    ]
+    place = {"contextId": 1, "processId": 10}
+    streams = [{"streamId": number, "flag": flag} | place for number, flag in ((7, 3), (13, 1), (14, 2))]
+    tables = {
+        "CUPTI_ACTIVITY_KIND_RUNTIME": calls,
+        "CUPTI_ACTIVITY_KIND_KERNEL": kernels,
+        "TARGET_INFO_CUDA_STREAM": streams,
+        "TARGET_INFO_CUDA_CONTEXT_INFO": [place | {"deviceId": 0}],
+    }
+    mine = graph_of(open_trace(nsys.write(tmp_path / "t.sqlite", tables, names)))
+    edges = edges_of(mine, Because.LEGACY)
+    place_of = mine.work.stream.tolist()
+    waits = {(place_of[a], place_of[b]) for a, b in zip(*map(mine.work_of, (edges.source, edges.target)), strict=True)}
+    assert waits == {(13, 7)}
+
+
+def test_gathering_takes_what_the_calibration_says(tmp_path: Path) -> None:
+    about = {
+        "schema": "overlapscope.recording/1",
+        "copies": [{"direction": "HtoD", "host_memory": "pinned", "size_bytes": 1 << 20, "copy_ns": 20_000}],
+        "gathers": [{"size_bytes": 1024, "gather_ns": 1_000}, {"size_bytes": 3072, "gather_ns": 5_000}],
+    }
+    events = []
+    for index in range(8):
+        events += [
+            make.call(20 * index, 8, name="cudaMemcpyAsync", correlation=index + 1),
+            make.copy(20 * index + 10, 2, correlation=index + 1, size=2048),
+        ]
+    found = what_if(small(tmp_path, *events, overlapscope=about), ["coalesce"])
+    gathered = edges_of(found.played.graph, Because.CALL).lag_ns.max()
+    assert gathered == pytest.approx(8 * 3_000, abs=10_000)
+    assert any("gathering on the host: the calibration" in text for text in found.basis)
+
+
 # Against what was really mended
 
 
@@ -407,7 +509,7 @@ def test_a_prediction_is_near_what_really_came_of_it(pair: Any) -> None:
 
 @cache
 def predicted_of_programs() -> dict[str, Outcome]:
-    return {row.pair.faulty: row for row in of_programs()}
+    return {row.pair.faulty: row for row in of_programs(PROGRAMS)}
 
 
 @pytest.mark.parametrize("pair", PROGRAMS, ids=lambda pair: pair.faulty)
@@ -415,6 +517,24 @@ def test_a_prediction_for_another_program_is_near_what_came_of_it(pair: Any) -> 
     """Gathering many small tensors on the host takes longer than is predicted."""
     row = predicted_of_programs()[pair.faulty]
     assert row.predicted == pytest.approx(row.real, rel=0.5 if pair.changes == ("coalesce",) else 0.1)
+
+
+SHARED = {"producer_thread-faulty"}
+"""Copies and kernels on one stream from two threads: which kernel reads which copy, only the bounds leave open."""
+HOST_WORK = {"layer_metrics-faulty", "gradient_offload-faulty", "evaluation_results-faulty"}
+"""What the host does with what it reads takes most of the time, and is not as long in the mended program."""
+
+
+@pytest.mark.parametrize("suffix", [".json.gz", ".sqlite.gz", "-plain.json.gz"])
+def test_programs_that_nobody_had_seen_are_predicted(suffix: str) -> None:
+    errors = []
+    for row in of_programs(BLIND, suffix):
+        assert row.predicted < row.before * 1.02 or row.pair.faulty in HOST_WORK
+        if row.pair.faulty in SHARED:
+            assert 0.85 * row.low < row.real < row.high
+        else:
+            errors.append(abs(row.error))
+    assert np.median(errors) < 0.08
 
 
 def test_what_goes_up_may_be_what_came_down() -> None:

@@ -1,0 +1,531 @@
+"""More programs before and after they were mended, written and recorded before their predictions were looked at.
+
+    python benchmarks/pairs/blind.py NAME faulty|mended OUT.json.gz          # as overlapscope records
+    python benchmarks/pairs/blind.py NAME faulty --plain OUT.json            # as torch's profiler does by itself
+    nsys profile -c cudaProfilerApi python benchmarks/pairs/blind.py NAME faulty --bracket
+    python benchmarks/pairs/blind.py --list
+
+Each makes what its step needs and returns one step, faulty or mended; ``benchmarks/prediction.py`` names the changes
+between the two. The traces beside this file carry their own times without a profiler; they are scrubbed.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from overlapscope import annotate, record
+
+Step = Callable[[], None]
+
+
+def weight(rows: int, columns: int, *, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(rows, columns, device="cuda").div_(rows**0.5).to(dtype)
+
+
+def captured(work: Step) -> torch.cuda.CUDAGraph:
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    torch.cuda.synchronize()
+    return graph
+
+
+def image_validation(*, mended: bool) -> Step:
+    """A validation loop: numpy images from pageable memory, the right answers of each batch read with .item().
+
+    Mended: pinned ahead of time, copied asynchronously, the counts read once.
+    """
+    generator = np.random.default_rng(0)
+    images = [torch.from_numpy(generator.integers(0, 256, (192, 3, 224, 224), dtype=np.uint8)) for _ in range(6)]
+    if mended:
+        images = [each.pin_memory() for each in images]
+    labels = [torch.randint(0, 1000, (192,), device="cuda") for _ in images]
+    model = nn.Sequential(
+        nn.Conv2d(3, 64, 7, stride=2, padding=3),
+        nn.ReLU(),
+        nn.Conv2d(64, 128, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(128, 128, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(128, 1000),
+    )
+    model = model.cuda().eval().requires_grad_(False)
+    counts = torch.zeros(len(images), dtype=torch.int64, device="cuda")
+
+    def step() -> None:
+        right: float = 0
+        for index, (batch, label) in enumerate(zip(images, labels, strict=True)):
+            logits = model(batch.to("cuda", non_blocking=mended).float().div_(255))
+            torch.sum(logits.argmax(1) == label, dim=0, out=counts[index])
+            if not mended:
+                right += counts[index].item()
+        if mended:
+            right = sum(counts.tolist())
+        torch.cuda.synchronize()
+
+    return step
+
+
+def embedding_rows(*, mended: bool) -> Step:
+    """Rows of a table in host memory, gathered on the host into pageable memory and copied; mended: pinned, async."""
+    rows, width = 65536, 128
+    table = torch.rand(1_000_000, width)
+    wanted = [torch.randint(0, len(table), (rows,)) for _ in range(6)]
+    gathered = [torch.zeros(rows, width, pin_memory=mended) for _ in wanted]
+    first, second = weight(1024, 2048), weight(2048, 1024)
+    scores = torch.zeros(len(wanted), device="cuda")
+
+    def step() -> None:
+        for index, (ids, buffer) in enumerate(zip(wanted, gathered, strict=True)):
+            torch.index_select(table, 0, ids, out=buffer)
+            features = buffer.to("cuda", non_blocking=mended).view(-1, 1024)
+            torch.sum(torch.relu(features @ first) @ second, dim=(0, 1), out=scores[index])
+        torch.cuda.synchronize()
+
+    return step
+
+
+def kv_round_trip(*, mended: bool) -> Step:
+    """Each layer's KV cache comes from pinned memory, is used and extended, and goes back, all on one stream.
+
+    Mended: a stream for each direction, with events.
+    """
+    layers, requests, heads, length, chunk, depth = 10, 8, 16, 1024, 512, 128
+    width = heads * depth
+    shape = (2, requests, heads, length, depth)
+    up, down, main = torch.cuda.Stream(), torch.cuda.Stream(), torch.cuda.current_stream()
+    stored = [torch.full(shape, 0.01, dtype=torch.bfloat16, pin_memory=True) for _ in range(layers)]
+    caches = [torch.zeros(shape, dtype=torch.bfloat16, device="cuda") for _ in range(layers)]
+    half = torch.bfloat16
+    project, merge = weight(width, 3 * width, dtype=half), weight(width, width, dtype=half)
+    widen, narrow = weight(width, 4 * width, dtype=half), weight(4 * width, width, dtype=half)
+    tokens = torch.randn(requests * chunk, width, device="cuda").to(half)
+
+    def step() -> None:
+        hidden = tokens
+        for host, cache in zip(stored, caches, strict=True):
+            with torch.cuda.stream(up if mended else main):
+                cache.copy_(host, non_blocking=True)
+            if mended:
+                main.wait_stream(up)
+            query, key, value = (hidden @ project).view(requests, chunk, 3, heads, depth).permute(2, 0, 3, 1, 4)
+            cache[0, :, :, -chunk:] = key
+            cache[1, :, :, -chunk:] = value
+            seen = functional.scaled_dot_product_attention(query, cache[0], cache[1])
+            hidden = hidden + seen.transpose(1, 2).reshape(requests * chunk, width) @ merge
+            hidden = hidden + functional.gelu(hidden @ widen) @ narrow
+            if mended:
+                down.wait_stream(main)
+            with torch.cuda.stream(down if mended else main):
+                host.copy_(cache, non_blocking=True)
+        torch.cuda.synchronize()
+
+    return step
+
+
+def kv_offload(*, mended: bool) -> Step:
+    """A prefill writes each layer's keys and values to pageable host memory and waits.
+
+    Mended: pinned, asynchronous, on a stream of its own.
+    """
+    layers, tokens, width, half = 6, 8192, 2048, torch.bfloat16
+    side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+    stored = [torch.zeros(tokens, width, dtype=half, pin_memory=mended) for _ in range(layers)]
+    caches = [torch.zeros(tokens, width, dtype=half, device="cuda") for _ in range(layers)]
+    project, widen, narrow = (
+        weight(*shape, dtype=half) for shape in ((width, width), (width, 4 * width), (4 * width, width))
+    )
+    prompt = torch.randn(tokens, width, device="cuda").to(half)
+
+    def step() -> None:
+        hidden = prompt
+        for host, cache in zip(stored, caches, strict=True):
+            torch.mm(hidden, project, out=cache)
+            if mended:
+                side.wait_stream(main)
+            with torch.cuda.stream(side if mended else main):
+                host.copy_(cache, non_blocking=mended)
+            hidden = hidden + functional.gelu(cache @ widen) @ narrow
+        torch.cuda.synchronize()
+
+    return step
+
+
+def weights_streamed(*, mended: bool) -> Step:
+    """Weights from pinned memory, layer by layer, each copy issued right before what reads it; mended: two ahead.
+
+    The copies have a stream and three buffers; a copy waits for all compute issued before it.
+    """
+    layers, ahead = 10, 2 if mended else 0
+    side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+    sources = [torch.randn(4096, 4096).div_(45).pin_memory() for _ in range(layers)]
+    buffers = [torch.empty(4096, 4096, device="cuda") for _ in range(3)]
+    ready = [torch.cuda.Event() for _ in sources]
+    inputs, result = torch.randn(2048, 4096, device="cuda"), torch.empty(2048, 4096, device="cuda")
+
+    def fetch(index: int) -> None:
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            buffers[index % 3].copy_(sources[index], non_blocking=True)
+            ready[index].record()
+
+    def step() -> None:
+        hidden = inputs
+        for index in range(ahead):
+            fetch(index)
+        for index in range(layers):
+            if index + ahead < layers:
+                fetch(index + ahead)
+            main.wait_event(ready[index])
+            hidden = torch.relu(hidden @ buffers[index % 3])
+        torch.mul(hidden, 2, out=result)
+        torch.cuda.synchronize()
+
+    return step
+
+
+def producer_thread(*, mended: bool) -> Step:
+    """A thread copies pinned batches ahead, but on the legacy default stream; mended: on its own, with events."""
+    side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+    batches = [torch.ones(4096, 4096).mul_(index / 8).pin_memory() for index in range(8)]
+    slots = [torch.empty(4096, 4096, device="cuda") for _ in batches]
+    ready = [torch.cuda.Event() for _ in batches]
+    requests: queue.SimpleQueue[int] = queue.SimpleQueue()
+    issued: queue.SimpleQueue[int] = queue.SimpleQueue()
+    matrix, scores = weight(4096, 2048), torch.zeros(len(batches), device="cuda")
+
+    def produce() -> None:
+        while True:
+            index = requests.get()
+            with torch.cuda.stream(side if mended else main):
+                slots[index].copy_(batches[index], non_blocking=True)
+                if mended:
+                    ready[index].record()
+            issued.put(index)
+
+    threading.Thread(target=produce, daemon=True).start()
+
+    def step() -> None:
+        for index in range(len(batches)):
+            requests.put(index)
+        for _ in batches:
+            index = issued.get()
+            if mended:
+                main.wait_event(ready[index])
+            torch.sum(slots[index] @ matrix, dim=(0, 1), out=scores[index])
+        torch.cuda.synchronize()
+
+    return step
+
+
+def gradient_offload(*, mended: bool) -> Step:
+    """Gradients go to pageable host memory, an optimiser on the host steps, weights come back; mended: pinned only.
+
+    The copies stay blocking.
+    """
+    model = nn.Sequential(*(each for _ in range(4) for each in (nn.Linear(2048, 2048, bias=False), nn.ReLU()))).cuda()
+    weights, batch = list(model.parameters()), torch.randn(2048, 2048, device="cuda")
+    gradients = [torch.zeros(2048, 2048, pin_memory=mended) for _ in weights]
+    masters = [torch.zeros(2048, 2048, pin_memory=mended) for _ in weights]
+    for master, gradient, each in zip(masters, gradients, weights, strict=True):
+        master.copy_(each.detach())
+        master.requires_grad_()
+        master.grad = gradient
+    optimiser = torch.optim.SGD(masters, lr=1e-3, foreach=False)
+
+    def step() -> None:
+        model.zero_grad(set_to_none=True)
+        model(batch).square().sum(1).mean().backward()
+        for gradient, each in zip(gradients, weights, strict=True):
+            gradient.copy_(each.grad)  # type: ignore[arg-type]
+        optimiser.step()
+        with torch.no_grad():
+            for master, each in zip(masters, weights, strict=True):
+                each.copy_(master)
+        torch.cuda.synchronize()
+
+    return step
+
+
+def layer_metrics(*, mended: bool) -> Step:
+    """The size of each layer's activations and gradients is read as soon as it is known; mended: all at the end."""
+    layers = nn.ModuleList(nn.Linear(1024, 1024) for _ in range(24)).cuda()
+    batches = [torch.randn(512, 1024, device="cuda") for _ in range(2)]
+    sizes = torch.zeros(len(batches), 2, len(layers), device="cuda")
+
+    def step() -> None:
+        log = []
+        for batch, size in zip(batches, sizes, strict=True):
+            layers.zero_grad(set_to_none=True)
+            hidden = batch
+            for index, layer in enumerate(layers):
+                hidden = functional.gelu(layer(hidden)) + hidden
+                torch.linalg.vector_norm(hidden.detach(), out=size[0, index])
+                if not mended:
+                    log.append(size[0, index].item())
+            hidden.square().mean().backward()
+            for index, layer in enumerate(layers):
+                torch.linalg.vector_norm(layer.weight.grad, out=size[1, index])
+                if not mended:
+                    log.append(size[1, index].item())
+        if mended:
+            log.extend(sizes.tolist())
+        torch.cuda.synchronize()
+
+    return step
+
+
+def evaluation_results(*, mended: bool) -> Step:
+    """The host scales each batch while the GPU has nothing to do, because copying results down to pinned memory waits.
+
+    Mended: the copies down are asynchronous.
+    """
+    generator = np.random.default_rng(0)
+    raw = [generator.integers(0, 256, (2048, 2048), dtype=np.uint8) for _ in range(6)]
+    inputs = [torch.zeros(2048, 2048, pin_memory=True) for _ in raw]
+    results = [torch.zeros(2048, 8192, pin_memory=True) for _ in raw]
+    mean, deviation = (generator.uniform(0.4, 0.6, 2048).astype(np.float32) for _ in range(2))
+    matrix = weight(2048, 8192)
+
+    def step() -> None:
+        for pixels, scaled, result in zip(raw, inputs, results, strict=True):
+            view = scaled.numpy()
+            np.multiply(pixels, np.float32(1 / 255), out=view, dtype=np.float32)
+            np.subtract(view, mean, out=view)
+            np.divide(view, deviation, out=view)
+            result.copy_(scaled.to("cuda", non_blocking=True) @ matrix, non_blocking=mended)
+        torch.cuda.synchronize()
+
+    return step
+
+
+def rnn_cells(*, mended: bool) -> Step:
+    """Two recurrent layers, a cell and a time step after the other; mended: one launch of a graph."""
+    steps, batch, width = 160, 64, 512
+    sequence = torch.randn(steps, batch, width).pin_memory()
+    inputs, final = torch.zeros(steps, batch, width, device="cuda"), torch.zeros(batch, width, device="cuda")
+    start = torch.zeros(batch, width, device="cuda")
+    lower, upper = (nn.GRUCell(width, width).cuda().requires_grad_(False) for _ in range(2))
+
+    def forward() -> None:
+        below = above = start
+        for at in range(steps):
+            below = lower(inputs[at], below)
+            above = upper(below, above)
+        torch.tanh(above, out=final)
+
+    graph = captured(forward) if mended else None
+
+    def step() -> None:
+        inputs.copy_(sequence, non_blocking=True)
+        forward() if graph is None else graph.replay()
+        torch.cuda.synchronize()
+
+    return step
+
+
+def greedy_decoding(*, mended: bool) -> Step:
+    """Tiny kernels for each token, and after each the host asks whether all have ended (they never have).
+
+    Mended: one graph for all tokens, and the host asks at the end.
+    """
+    tokens, layers, batch, width, end = 48, 6, 16, 512, -1
+    embedding, head = torch.randn(8192, width, device="cuda"), weight(width, 8192)
+    ups, downs = ([weight(width, width) for _ in range(layers)] for _ in range(2))
+    prompt, start = torch.arange(batch, device="cuda"), torch.zeros(batch, width, device="cuda")
+    history = torch.zeros(tokens, batch, dtype=torch.int64, device="cuda")
+    ended = torch.zeros(tokens, dtype=torch.bool, device="cuda")
+
+    def decode(*, ask: bool) -> None:
+        token, states = prompt, [start] * layers
+        for at in range(tokens):
+            hidden = functional.embedding(token, embedding)
+            for layer in range(layers):
+                states[layer] = torch.lerp(states[layer], hidden, 0.1)
+                inner = functional.gelu(functional.layer_norm(states[layer], (width,)) @ ups[layer])
+                hidden = hidden + inner @ downs[layer]
+            token = torch.argmax(hidden @ head, dim=-1, out=history[at])
+            torch.all(token == end, dim=0, out=ended[at])
+            if ask and ended[at].item():
+                break
+
+    graph = captured(lambda: decode(ask=False)) if mended else None
+
+    def step() -> None:
+        if graph is None:
+            decode(ask=True)
+        else:
+            graph.replay()
+            ended.tolist()
+        torch.cuda.synchronize()
+
+    return step
+
+
+def ragged_batches(*, mended: bool) -> Step:
+    """Batches of several lengths, and the cache emptied after each to save memory; mended: kept by the allocator."""
+    batches = [torch.randn(length, 2048).pin_memory() for length in (3072, 1024, 2560, 1536, 2048)]
+    widen, narrow = weight(2048, 4096), weight(4096, 2048)
+    scores = torch.zeros(len(batches), device="cuda")
+
+    def forward(batch: torch.Tensor, score: torch.Tensor) -> None:
+        hidden = batch.to("cuda", non_blocking=True) @ widen
+        torch.sum(torch.relu(hidden) @ narrow, dim=(0, 1), out=score)
+
+    def step() -> None:
+        for batch, score in zip(batches, scores, strict=True):
+            forward(batch, score)
+            if not mended:
+                torch.cuda.empty_cache()
+        torch.cuda.synchronize()
+
+    return step
+
+
+def loss_each_batch(*, mended: bool) -> Step:
+    """Two buffers and a stream for copies, but the next is only issued after the loss was read; mended: one ahead."""
+    ahead = 1 if mended else 0
+    side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+    batches = [torch.randn(1024, 16384).pin_memory() for _ in range(8)]
+    buffers = [torch.empty(1024, 16384, device="cuda") for _ in range(2)]
+    ready = [torch.cuda.Event() for _ in batches]
+    model = nn.Sequential(nn.Linear(16384, 512), nn.ReLU(), nn.Linear(512, 512)).cuda()
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-4, foreach=True)
+
+    def fetch(index: int) -> None:
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            buffers[index % 2].copy_(batches[index], non_blocking=True)
+            ready[index].record()
+
+    def step() -> None:
+        losses = []
+        for index in range(ahead):
+            fetch(index)
+        for index in range(len(batches)):
+            if index + ahead < len(batches):
+                fetch(index + ahead)
+            main.wait_event(ready[index])
+            loss = model(buffers[index % 2]).square().mean()
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+        torch.cuda.synchronize()
+
+    return step
+
+
+def ragged_tokens(*, mended: bool) -> Step:
+    """Five hundred sentences in pageable memory, one small copy each; mended: gathered in a pinned buffer, one copy."""
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(32, 992, 512).tolist()
+    sentences = [torch.from_numpy(generator.integers(0, 32000, length, dtype=np.int64)) for length in lengths]
+    staging = torch.zeros(sum(lengths), dtype=torch.int64, pin_memory=True)
+    tokens = torch.zeros(sum(lengths), dtype=torch.int64, device="cuda")
+    places = tokens.split(lengths)
+    embedding, matrix = torch.randn(32000, 256, device="cuda"), weight(256, 1024)
+    score = torch.zeros((), device="cuda")
+
+    def step() -> None:
+        if mended:
+            torch.cat(sentences, out=staging)
+            tokens.copy_(staging, non_blocking=True)
+        else:
+            for place, sentence in zip(places, sentences, strict=True):
+                place.copy_(sentence, non_blocking=True)
+        torch.sum(functional.embedding(tokens, embedding) @ matrix, dim=(0, 1), out=score)
+        torch.cuda.synchronize()
+
+    return step
+
+
+PROGRAMS: dict[str, Callable[..., Step]] = {
+    program.__name__: program
+    for program in (
+        image_validation,
+        embedding_rows,
+        kv_round_trip,
+        kv_offload,
+        weights_streamed,
+        producer_thread,
+        gradient_offload,
+        layer_metrics,
+        evaluation_results,
+        rnn_cells,
+        greedy_decoding,
+        ragged_batches,
+        loss_each_batch,
+        ragged_tokens,
+    )
+}
+
+
+def bracketed(step: Step) -> None:
+    """One step for Nsight Systems: nsys profile -c cudaProfilerApi."""
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStart()
+    with torch.cuda.nvtx.range("step"):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStop()
+
+
+def plainly_profiled(step: Step, path: str) -> None:
+    """One step with torch's profiler as it comes."""
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profiler:
+        with torch.profiler.record_function("step"):
+            step()
+        torch.cuda.synchronize()
+    profiler.export_chrome_trace(path)
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--list"]:
+        sys.stdout.write("\n".join(PROGRAMS) + "\n")
+        return
+    name, variant, path, *rest = sys.argv[1:]
+    if variant not in {"faulty", "mended"} or len(rest) != (path == "--plain"):
+        raise SystemExit(__doc__)
+    torch.manual_seed(0)
+    step = PROGRAMS[name](mended=variant == "mended")
+    torch.cuda.synchronize()
+    if path == "--bracket":
+        bracketed(step)
+        return
+    if path == "--plain":
+        plainly_profiled(step, rest[0])
+        return
+
+    def annotated() -> None:
+        with annotate("step"):
+            step()
+
+    with record(path, steps=1, warmup=3, unprofiled=15) as recording:
+        recording.run(annotated)
+
+
+if __name__ == "__main__":
+    main()
