@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pytest
+from click.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from typer.testing import CliRunner
 
-from overlapscope.plot.lanes import Bars, Lane, LaneKind, Style, binned, for_pixels, lanes, work_window
-from overlapscope.plot.style import LOOKS
+from overlapscope import diagnose
+from overlapscope.cli.main import app
+from overlapscope.errors import RangeNotFound
+from overlapscope.plot import view
+from overlapscope.plot.arrows import arrows
+from overlapscope.plot.bars import Bars, Curve, Lane, LaneKind, Style
+from overlapscope.plot.caption import caption
+from overlapscope.plot.lanes import Shown, lanes, work_window
+from overlapscope.plot.pixels import binned, for_pixels, highest
+from overlapscope.plot.style import LOOKS, PALETTES, Appearance, Font, Look, Palette
 from overlapscope.plot.timeline import draw_timeline, save_timeline
 from overlapscope.read.opening import open_trace
 from tests import kineto_maker as make
@@ -59,17 +74,6 @@ def test_lanes_keep_to_their_window(tmp_path: Path) -> None:
 def test_copies_are_told_apart(tmp_path: Path, kinds: str, style: Style) -> None:
     trace = open_trace(make.write(tmp_path / "t.json", make.copy(0, 100, kinds=kinds)))
     assert styles(lanes(trace)[0]) == {style: 1}
-
-
-def test_every_style_has_a_look_and_copies_differ_in_grey() -> None:
-    assert set(LOOKS) == set(Style)
-    grey = {}
-    for style in (Style.HTOD_PAGEABLE, Style.HTOD_PINNED, Style.KERNEL):
-        red, green, blue = mpl.colors.to_rgb(LOOKS[style].color)
-        grey[style] = 0.299 * red + 0.587 * green + 0.114 * blue
-    assert LOOKS[Style.HTOD_PAGEABLE].hatch
-    assert abs(grey[Style.HTOD_PINNED] - grey[Style.KERNEL]) > 0.2
-    assert abs(grey[Style.HTOD_PAGEABLE] - grey[Style.KERNEL]) > 0.15
 
 
 def test_short_copies_neither_vanish_nor_look_long() -> None:
@@ -153,3 +157,214 @@ def test_vector_files_hold_text(tmp_path: Path) -> None:
 
 def test_an_empty_window_is_drawn(tmp_path: Path) -> None:
     save_timeline(open_trace(SAMPLE), tmp_path / "t.png", (0, 1))
+
+
+# What is shown
+
+
+def one_of_each(tmp_path: Path) -> Path:
+    """A pageable copy of 60 us held for 54 us on stream 13 beside a kernel of 40 us on stream 7, in two ranges."""
+    return make.write(
+        tmp_path / "t.json",
+        make.annotation("outer", 0, 200),
+        make.annotation("inner", 5, 80),
+        make.call(10, 4, correlation=1),
+        make.kernel(20, 40, correlation=1),
+        make.call(15, 60, name="cudaMemcpyAsync", correlation=2),
+        make.copy(17, 60, correlation=2),
+        make.call(90, 4, correlation=3),
+        make.kernel(100, 50, correlation=3),
+    )
+
+
+def test_lanes_of_chosen_streams_threads_and_ranges(tmp_path: Path) -> None:
+    trace = open_trace(one_of_each(tmp_path))
+    found = lanes(trace, shown=Shown(ranges=("inn*",), streams=(13,)))
+    assert [lane.title for lane in found] == ["ranges", "calls", "GPU 0 stream 13", "GPU 0 overlap"]
+    assert found[0].bars[0].labels == ("inner",)
+    found = lanes(trace, shown=Shown(threads=(99,), overlap=False))
+    assert [lane.title for lane in found] == ["GPU 0 stream 7", "GPU 0 stream 13"]
+    assert [lane.title for lane in lanes(trace, shown=Shown(calls=False))][-1] == "GPU 0 overlap"
+
+
+def test_the_queue_is_a_curve(tmp_path: Path) -> None:
+    """Issued at 10, 15 and 90 us, begun at 20, 17 and 100."""
+    *_, queue = lanes(open_trace(one_of_each(tmp_path)), shown=Shown(queue=True))
+    assert queue.kind is LaneKind.QUEUE
+    assert queue.curve is not None
+    steps = dict(zip((queue.curve.time_ns // US).tolist(), queue.curve.value.tolist(), strict=True))
+    assert steps == {10: 1, 15: 2, 17: 1, 20: 0, 90: 1, 100: 0}
+    pixels = highest(queue.curve, 0, 100 * US, 10)
+    assert pixels.value.tolist()[:-1] == [0, 2, 0, 0, 0, 0, 0, 0, 0, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 9)), max_size=20), st.integers(1, 30))
+def test_a_curve_in_pixels_is_the_highest_of_each(steps: list[tuple[int, int]], pixels: int) -> None:
+    by_time = dict(sorted(steps))
+    curve = Curve(np.array(list(by_time), np.int64), np.array(list(by_time.values()), np.int64))
+    found = highest(curve, 0, 100, pixels)
+    values = [next((by_time[t] for t in range(now, -1, -1) if t in by_time), 0) for now in range(101)]
+    edges = found.time_ns.tolist()
+    for begin, end, value in zip(edges[:-1], edges[1:], found.value.tolist()[:-1], strict=True):
+        assert value == max(values[begin:end])
+
+
+def test_arrows_lead_from_calls_to_their_work(tmp_path: Path) -> None:
+    trace = open_trace(one_of_each(tmp_path))
+    found = arrows(trace, trace.start_ns, trace.end_ns)
+    columns = (found.issued_ns // US, found.begun_ns // US, found.stream)
+    pairs = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    assert pairs == [(10, 20, 7), (15, 17, 13), (90, 100, 7)]
+    assert arrows(trace, trace.start_ns, trace.end_ns, most=2).stream.tolist() == [13], "copies alone, if all are many"
+    assert len(arrows(trace, trace.start_ns, trace.end_ns, most=0)) == 0
+
+
+def test_a_caption_says_what_is_shown(tmp_path: Path) -> None:
+    """Held is what a call takes beyond a plain launch, of 4 us here."""
+    trace = open_trace(one_of_each(tmp_path))
+    assert caption(trace, (0, 200 * US)) == (
+        "200 us of a program on Test GPU. GPU 0: kernels run for 90 us, copies for 60 us, 67 % of that hidden. "
+        "S7: 2 kernels, 90 us. S13: 1 pageable HtoD copy, 60 us, hold the host 56 us."
+    )
+    assert "S7" not in caption(trace, (0, 200 * US), Shown(streams=(13,)))
+    assert "1 kernel, 20 us" in caption(trace, (0, 40 * US))
+
+
+# Windows
+
+
+def test_a_window_by_time_range_occurrence_step_and_finding(tmp_path: Path) -> None:
+    events = [
+        *[make.annotation(f"ProfilerStep#{number}", number * 100, 90) for number in (1, 2)],
+        *[make.annotation("part", start, 10) for start in (100, 150, 200)],
+        make.call(205, 4, correlation=1),
+        make.kernel(300, 50, correlation=1),
+    ]
+    trace = open_trace(make.write(tmp_path / "t.json", *events))
+    assert view.of_time(trace, 0.05, None) == (trace.start_ns + 50 * US, trace.end_ns)
+    assert view.of_step(trace, 1) == (100 * US, 190 * US)
+    assert view.of_step(trace, 2) == (200 * US, 350 * US), "with the work that it issued"
+    assert view.of_occurrence(trace, "part", 2) == (150 * US, 160 * US)
+    assert view.of_occurrence(trace, "part") == (100 * US, 350 * US)
+    with pytest.raises(RangeNotFound, match="occurs 3 times"):
+        view.of_occurrence(trace, "part", 4)
+    with pytest.raises(ValueError, match="empty"):
+        view.of_time(trace, 3, 1)
+
+
+def test_a_window_of_a_finding_is_around_its_longest_copy() -> None:
+    trace = open_trace(SAMPLE)
+    finding = diagnose(trace).findings[0]
+    window = view.of_finding(trace, finding)
+    assert window is not None
+    lengths = trace.copies.duration_ns[list(finding.copies)]
+    longest = finding.copies[int(np.argmax(lengths))]
+    assert window[0] < trace.copies.start_ns[longest] < trace.copies.end_ns[longest] < window[1]
+    assert window[1] - window[0] < 3 * lengths.max()
+
+
+# Looks
+
+
+@pytest.mark.parametrize("palette", PALETTES)
+def test_what_shares_a_lane_differs_in_grey_or_in_its_hatch(palette: Palette) -> None:
+    looks = PALETTES[palette]
+    assert set(looks) == set(Style)
+    together = (
+        (Style.HELD_COPY, Style.HELD_SYNC, Style.CALL),
+        (Style.KERNEL, Style.HTOD_PAGEABLE, Style.HTOD_PINNED),
+        (Style.KERNEL, Style.DTOH_PAGEABLE, Style.DTOH_PINNED),
+        (Style.HIDDEN, Style.EXPOSED, Style.KERNELS_ONLY),
+    )
+    for group in together:
+        for one, other in combinations(group, 2):
+            same_hatch = looks[one].hatch == looks[other].hatch
+            assert not same_hatch or abs(grey_of(looks[one]) - grey_of(looks[other])) > 0.1, (one, other)
+
+
+def grey_of(look: Look) -> float:
+    red, green, blue = mpl.colors.to_rgb(look.color)
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+def test_a_figure_of_very_many_bars_is_pixels_with_text_around_them(tmp_path: Path) -> None:
+    events = [
+        make.kernel(number * 10.0, 9, stream=stream, correlation=None)
+        for stream in range(16) for number in range(2200)
+    ]  # fmt: skip
+    trace = open_trace(make.write(tmp_path / "t.json", *events))
+    save_timeline(trace, tmp_path / "t.svg", look=Appearance(width="page"))
+    text = (tmp_path / "t.svg").read_text()
+    assert "data:image/png" in text
+    assert "GPU 0 stream 3" in text
+    assert len(text) < 2_000_000
+
+
+@pytest.mark.parametrize("font", ["sans", "serif"])
+def test_a_scale_bar_replaces_the_axis(font: Font) -> None:
+    axes = draw_timeline(open_trace(SAMPLE), scale_bar=True, font=font)
+    assert axes.get_xlabel() == ""
+    assert list(axes.get_xticks()) == []
+    assert "10 ms" in [text.get_text() for text in axes.texts]
+    mpl.pyplot.close(axes.figure)
+
+
+# Pictures
+
+
+@pytest.mark.mpl_image_compare(tolerance=2, style="default", savefig_kwargs={"dpi": 100}, baseline_dir="pictures")
+@pytest.mark.parametrize("look", ["column", "page", "grey"])
+def test_pictures(look: str) -> Figure:
+    options: dict[str, Any] = {
+        "column": {},
+        "page": {"width": "page", "arrows": True, "shown": Shown(queue=True)},
+        "grey": {"palette": "grey", "font": "serif", "scale_bar": True},
+    }[look]
+    figure = draw_timeline(open_trace(SAMPLE), **options).figure
+    assert isinstance(figure, Figure)
+    return figure
+
+
+# The command
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["timeline", *arguments])
+
+
+def test_the_command_writes_a_figure_and_prints_a_caption(tmp_path: Path) -> None:
+    for name, options in {
+        "a.svg": (),
+        "b.pdf": ("--range", "round", "--occurrence", "2", "--width", "page", "--queue", "--arrows"),
+        "c.png": ("--finding", "ovl001", "--palette", "grey", "--font", "serif", "--scale-bar", "--no-legend"),
+        "d.png": ("--step", "1", "--stream", "13", "--show-range", "round"),
+        "e.svg": ("--from", "5", "--to", "20"),
+    }.items():
+        result = run(str(SAMPLE), "-o", str(tmp_path / name), *options)
+        assert result.exit_code == 0, result.output
+        assert "hold the host" in result.stdout
+        assert (tmp_path / name).stat().st_size > 1000
+    result = run(str(SAMPLE), "-o", str(tmp_path / "f.svg"), "--what-if", "pin", "--range", "gemm_copy")
+    assert result.exit_code == 0, result.output
+    assert "pin: 49.9 ms -> 32.5 ms" in result.stdout
+    assert "32.5 ms predicted" in (tmp_path / "f.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("-o", "t.gif"), "use .png"),
+        (("-o", "t.png", "--range", "nothing"), "no range"),
+        (("-o", "t.png", "--occurrence", "1"), "goes with --range"),
+        (("-o", "t.png", "--step", "1", "--range", "round"), "one of"),
+        (("-o", "t.png", "--finding", "OVL099"), "there are OVL001"),
+        (("-o", "t.png", "--from", "9", "--to", "3"), "empty"),
+        (("-o", "t.png", "--what-if", "pin", "--step", "1"), "whole trace"),
+        (("-o", "t.png", "--what-if", "magic"), "no change"),
+        (("-o", "/nowhere/t.png"), "cannot be written"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(options: tuple[str, ...], says: str) -> None:
+    result = run(str(SAMPLE), *options)
+    assert result.exit_code == 2
+    assert says in result.stderr

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from overlapscope.errors import OutputError
 from overlapscope.measure.windows import of_range
 from overlapscope.model.trace import Trace
-from overlapscope.plot.lanes import lanes, work_window
-from overlapscope.plot.style import RC, Width
-from overlapscope.plot.timeline import Window, add_legend, check_suffix, draw_timeline, size_in, undated
+from overlapscope.plot.canvas import add_legend, size_in
+from overlapscope.plot.lanes import Shown, lanes, work_window
+from overlapscope.plot.style import Appearance, rc
+from overlapscope.plot.timeline import Window, check_suffix, paint, save_figure
 from overlapscope.replay.prediction import Prediction
 from overlapscope.words import safe, time
 
-_DOTS_PER_IN = 300
 _TITLE_IN = 0.2
 
 
-def save_before_after(prediction: Prediction, path: str | Path, *, width: Width = "column") -> None:
+def save_before_after(
+    prediction: Prediction, path: str | Path, *, shown: Shown = Shown(), look: Appearance = Appearance()
+) -> None:
     """Write the two timelines to ``path``; ``.png``, ``.svg`` or ``.pdf`` by its suffix.
 
     Raises:
@@ -32,28 +34,26 @@ def save_before_after(prediction: Prediction, path: str | Path, *, width: Width 
     windows = [_window(trace, prediction.window.name) for trace in traces]
     span = max(end - start for start, end in windows)
     windows = [(start, start + span) for start, _ in windows]
-    shown = [lanes(trace, window) for trace, window in zip(traces, windows, strict=True)]
-    heights = [size_in(entry, width)[1] for entry in shown]
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(_width(width), sum(heights) + 2 * _TITLE_IN), layout="constrained")
+    found = [lanes(trace, window, shown) for trace, window in zip(traces, windows, strict=True)]
+    sizes = [size_in(entry, look) for entry in found]
+    heights = [height for _, height in sizes]
+    with mpl.rc_context(rc(look.font)):
+        figure = Figure(figsize=(sizes[0][0], sum(heights) + 2 * _TITLE_IN), layout="constrained")
         axes = figure.subplots(2, 1, height_ratios=heights)
-        for ax, trace, window, title in zip(axes, traces, windows, _titles(prediction), strict=True):
-            draw_timeline(trace, window, ax=ax, width=width, legend=False)
-            ax.set_title(safe(title), loc="left", fontsize=RC["font.size"], pad=3)
-        add_legend(axes[-1], [lane for entry in shown for lane in entry])
-        try:
-            figure.savefig(path, dpi=_DOTS_PER_IN, metadata=undated(path))
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+        rows = zip(axes, traces, found, windows, _titles(prediction), strict=True)
+        for ax, trace, entry, window, title in rows:
+            paint(ax, trace, entry, window, replace(look, legend=False))
+            ax.set_title(safe(title), loc="left", fontsize=mpl.rcParams["font.size"], pad=3)
+        axes[0].set_xlabel("")  # the lower one's axis is for both
+        axes[0].tick_params(labelbottom=False)
+        if look.legend:
+            add_legend(axes[-1], [lane for entry in found for lane in entry], look)
+        save_figure(figure, path)
 
 
 def _titles(prediction: Prediction) -> tuple[str, str]:
     changes = " + ".join(map(str, prediction.changes))
     return f"measured: {time(prediction.measured_ns)}", f"{changes}: {time(prediction.predicted_ns)} predicted"
-
-
-def _width(width: Width) -> float:
-    return size_in((), width)[0]
 
 
 def _window(trace: Trace, name: str | None) -> Window:

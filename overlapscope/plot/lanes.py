@@ -1,123 +1,72 @@
 """A trace as lanes of bars: what a timeline shows, before anything is drawn.
 
-Top to bottom: named ranges, host threads with their calls, streams grouped by device, and one strip per
-device that says where copies and kernels ran together.
+Top to bottom: named ranges, host threads with their calls, streams grouped by device, and strips of each
+device: where copies and kernels ran together, how much work was queued.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
+from fnmatch import fnmatchcase
 
 import numpy as np
 
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.devices import DeviceKey, activity, device_keys, is_collective
 from overlapscope.measure.host import held_from_ns
-from overlapscope.measure.spans import Spans, covered, intersect, subtract, union
+from overlapscope.measure.launches import queue_depth
+from overlapscope.measure.spans import intersect, subtract
 from overlapscope.measure.windows import between
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.model.tables import HostWork, Timed
 from overlapscope.model.trace import Trace
-
-
-class Style(StrEnum):
-    """What a bar stands for; the drawing gives each its look."""
-
-    RANGE = "range"
-    CALL = "call"
-    HELD_COPY = "held by a copy call"
-    HELD_SYNC = "held by a synchronisation"
-    HELD_OTHER = "held by another call"
-    KERNEL = "kernel"
-    COLLECTIVE = "collective"
-    MEMSET = "memset"
-    HTOD_PAGEABLE = "HtoD pageable"
-    HTOD_PINNED = "HtoD pinned"
-    DTOH_PAGEABLE = "DtoH pageable"
-    DTOH_PINNED = "DtoH pinned"
-    COPY_ON_DEVICE = "DtoD, PtoP"
-    COPY_OTHER = "copy, memory unknown"
-    HIDDEN = "copy hidden by kernels"
-    EXPOSED = "copy exposed"
-    KERNELS_ONLY = "kernels only"
-
-
-_COPIES = frozenset(
-    (
-        Style.HTOD_PAGEABLE,
-        Style.HTOD_PINNED,
-        Style.DTOH_PAGEABLE,
-        Style.DTOH_PINNED,
-        Style.COPY_ON_DEVICE,
-        Style.COPY_OTHER,
-    )
-)
-_HELD = frozenset((Style.HELD_COPY,))
-
-
-class LaneKind(StrEnum):
-    """What a lane is of."""
-
-    RANGES = "ranges"
-    THREAD = "thread"
-    STREAM = "stream"
-    OVERLAP = "overlap"
-    NOTE = "note"
-
-
-@dataclass(frozen=True, eq=False)
-class Bars:
-    """Bars of one style in one lane, with a text each where they have one."""
-
-    style: Style
-    start_ns: Int64
-    end_ns: Int64
-    labels: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Lane:
-    """One horizontal lane."""
-
-    kind: LaneKind
-    title: str
-    group: str
-    bars: tuple[Bars, ...]
-
-    def busy_ns(self, styles: frozenset[Style] | None = None) -> int:
-        """Time covered by its bars, or by those of some styles."""
-        wanted = [bars for bars in self.bars if styles is None or bars.style in styles]
-        return sum(int((bars.end_ns - bars.start_ns).sum()) for bars in wanted)
+from overlapscope.plot.bars import COPIES, HELD, Bars, Curve, Lane, LaneKind, Style
+from overlapscope.plot.pixels import span_bars
 
 
 @dataclass(frozen=True)
-class LaneConfig:
-    """How many lanes a figure may have; one with more cannot be read.
+class Shown:
+    """What of a trace a figure shows. None shows all there is, as far as it can be read.
 
-    ``range_depth``: rows of nested ranges per thread, outermost first. ``most_range_threads``: threads
-    whose ranges are shown. ``most_streams``: lanes of streams, those with copies first. ``most_threads``:
-    lanes of host threads, those that were held longest first.
+    ``ranges``: names of annotations (* and ? match); ``threads`` and ``streams``: their numbers. ``calls``: host
+    threads with their calls. ``overlap``: a strip for each device that says where copies and kernels ran together;
+    ``queue``: one with the work that was issued and had not begun. ``range_depth``: rows of nested ranges per thread,
+    outermost first. ``most_range_threads``: threads whose ranges are shown. ``most_streams``: lanes of streams, those
+    with copies first. ``most_threads``: lanes of host threads, those that were held longest first.
     """
 
+    ranges: tuple[str, ...] | None = None
+    threads: tuple[int, ...] | None = None
+    streams: tuple[int, ...] | None = None
+    calls: bool = True
+    overlap: bool = True
+    queue: bool = False
     range_depth: int = 3
     most_range_threads: int = 2
     most_streams: int = 16
     most_threads: int = 6
 
+    def has(self, thread: int) -> bool:
+        """Whether a thread is to be shown."""
+        return self.threads is None or thread in self.threads
 
-def lanes(trace: Trace, window: tuple[int, int] | None = None, config: LaneConfig = LaneConfig()) -> list[Lane]:
+
+def lanes(trace: Trace, window: tuple[int, int] | None = None, shown: Shown = Shown()) -> list[Lane]:
     """The lanes of ``trace`` in [start, end) of ``window``, in ns; in `work_window` without one."""
     first, last = window if window is not None else work_window(trace)
-    threads = [lane for lane in _thread_lanes(trace, first, last) if lane.bars]
-    streams = [lane for lane in _stream_lanes(trace, first, last) if lane.bars]
+    threads = [lane for lane in _thread_lanes(trace, first, last) if lane.bars and shown.has(lane.place[1])]
+    wanted = shown.streams
+    streams = [
+        lane for lane in _stream_lanes(trace, first, last) if lane.bars and (wanted is None or lane.place[2] in wanted)
+    ]
     return [
-        *_range_lanes(trace, first, last, config),
-        *_first_lanes(threads, config.most_threads, _HELD, "threads"),
-        *_first_lanes(streams, config.most_streams, _COPIES, "streams"),
-        *_overlap_lanes(trace, first, last),
+        *_range_lanes(trace, first, last, shown),
+        *(_first_lanes(threads, shown.most_threads, HELD, "threads") if shown.calls else ()),
+        *_first_lanes(streams, shown.most_streams, COPIES, "streams"),
+        *(_overlap_lanes(trace, first, last) if shown.overlap else ()),
+        *(_queue_lanes(trace, first, last) if shown.queue else ()),
     ]
 
 
@@ -157,26 +106,32 @@ def _bars(table: Timed, rows: Bool, style: Style, first: int, last: int, labels:
     return [Bars(style, start, end, texts)]
 
 
-def _span_bars(spans: Spans, style: Style) -> list[Bars]:
-    return [Bars(style, spans.start_ns, spans.end_ns)] if len(spans) else []
-
-
-def _range_lanes(trace: Trace, first: int, last: int, config: LaneConfig) -> Iterator[Lane]:
-    shown = (trace.ranges.end_ns > first) & (trace.ranges.start_ns < last)
-    table = trace.ranges.take(shown)
+def _range_lanes(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[Lane]:
+    inside = (trace.ranges.end_ns > first) & (trace.ranges.start_ns < last)
+    table = trace.ranges.take(inside & _named(trace, shown.ranges))
     names = trace.names.decode(table.name_id)
-    places = _places(table)
+    places = [place for place in _places(table) if shown.has(place[1])]
     counts = {place: int(((table.process == place[0]) & (table.thread == place[1])).sum()) for place in places}
-    for process, thread in sorted(sorted(places, key=lambda place: -counts[place])[: config.most_range_threads]):
+    for process, thread in sorted(sorted(places, key=lambda place: -counts[place])[: shown.most_range_threads]):
         mine = (table.process == process) & (table.thread == thread)
         levels = _levels(table.start_ns[mine], table.end_ns[mine])
-        for level in range(min(config.range_depth, int(levels.max(initial=-1)) + 1)):
+        for level in range(min(shown.range_depth, int(levels.max(initial=-1)) + 1)):
             rows = np.zeros(len(table), np.bool_)
             rows[np.flatnonzero(mine)[levels == level]] = True
             bars = _bars(table, rows, Style.RANGE, first, last, names)
             if bars:
                 title = "" if level else _title("ranges", process, thread, places)
-                yield Lane(LaneKind.RANGES, title, f"ranges {process} {thread}", tuple(bars))
+                group = f"ranges {process} {thread}"
+                yield Lane(LaneKind.RANGES, title, group, tuple(bars), place=(process, thread))
+
+
+def _named(trace: Trace, patterns: tuple[str, ...] | None) -> Bool:
+    """Which ranges have one of these names."""
+    if patterns is None:
+        return np.ones(len(trace.ranges), np.bool_)
+    used = np.unique(trace.ranges.name_id).tolist()
+    wanted = [number for number in used if any(fnmatchcase(trace.names[number], pattern) for pattern in patterns)]
+    return np.isin(trace.ranges.name_id, wanted)
 
 
 def _levels(start_ns: Int64, end_ns: Int64) -> Int64:
@@ -217,7 +172,8 @@ def _thread_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
             *_bars(calls, mine & holds & syncing, Style.HELD_SYNC, first, last),
             *_bars(calls, mine & holds & ~copying & ~syncing, Style.HELD_OTHER, first, last),
         ]
-        yield Lane(LaneKind.THREAD, _title("calls", process, thread, places), "host", tuple(bars))
+        title = _title("calls", process, thread, places)
+        yield Lane(LaneKind.THREAD, title, "host", tuple(bars), place=(process, thread))
 
 
 def _stream_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
@@ -239,9 +195,9 @@ def _stream_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
             ]
             for style in sorted(set(styles[copies].tolist())):
                 bars += _bars(trace.copies, copies & (styles == style), Style(style), first, last)
-            yield Lane(
-                LaneKind.STREAM, f"{_device(key, several)} {_stream(stream)}", _device(key, several), tuple(bars)
-            )
+            device = _device(key, several)
+            place = (key.process, key.device, stream)
+            yield Lane(LaneKind.STREAM, f"{device} {_stream(stream)}", device, tuple(bars), place=place)
 
 
 def _stream(stream: int) -> str:
@@ -273,55 +229,24 @@ def _overlap_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
     for key in keys:
         active = activity(trace, key, between(first, last))
         bars = [
-            *_span_bars(intersect(active.copies, active.kernels), Style.HIDDEN),
-            *_span_bars(subtract(active.copies, active.kernels), Style.EXPOSED),
-            *_span_bars(subtract(active.kernels, active.copies), Style.KERNELS_ONLY),
+            *span_bars(intersect(active.copies, active.kernels), Style.HIDDEN),
+            *span_bars(subtract(active.copies, active.kernels), Style.EXPOSED),
+            *span_bars(subtract(active.kernels, active.copies), Style.KERNELS_ONLY),
         ]
         if bars:
-            group = _device(key, len({other.process for other in keys}) > 1)
-            yield Lane(LaneKind.OVERLAP, f"{group} overlap", "overlap", tuple(bars))
+            device = _device(key, len({other.process for other in keys}) > 1)
+            place = (key.process, key.device)
+            yield Lane(LaneKind.OVERLAP, f"{device} overlap", "overlap", tuple(bars), place=place)
 
 
-def for_pixels(bars: Bars, first: int, last: int, pixels: int) -> tuple[Bars, Bars]:
-    """The same bars for a picture ``pixels`` wide: those to draw in full, and slight ones to draw low.
-
-    A bar of a pixel or more stays as it is. Thinner ones are gathered by pixel: where they fill at least
-    half of it, it is drawn in full; where they fill less it is marked, low, so that thousands of short
-    copies neither vanish nor look like one long one.
-    """
-    edges = np.linspace(first, last, pixels + 1).astype(np.int64)
-    wide = (bars.end_ns - bars.start_ns) * pixels >= last - first
-    if wide.all():
-        return bars, Bars(bars.style, bars.start_ns[:0], bars.end_ns[:0])
-    start, end = bars.start_ns[~wide], bars.end_ns[~wide]
-    filled = covered(edges[:-1], edges[1:], union(start, end)) * 2 >= np.diff(edges)
-    touched = np.zeros(pixels, np.bool_)
-    touched[np.clip(np.searchsorted(edges, start, "right") - 1, 0, pixels - 1)] = True
-    full, slight = (union(edges[:-1][rows], edges[1:][rows]) for rows in (filled, touched & ~filled))
-    labels = tuple(label for label, keep in zip(bars.labels, wide.tolist(), strict=False) if keep)
-    return (
-        Bars(
-            bars.style,
-            np.concatenate([bars.start_ns[wide], full.start_ns]),
-            np.concatenate([bars.end_ns[wide], full.end_ns]),
-            labels,
-        ),
-        Bars(bars.style, slight.start_ns, slight.end_ns),
-    )
-
-
-def binned(lane: Lane, first: int, last: int, bins: int) -> tuple[Lane, Lane]:
-    """A lane whose bars exclude each other, for a picture: what fills most of each bin, and what else is in it.
-
-    Without this, thousands of slivers drawn a pixel wide would cover each other and show a false share.
-    """
-    edges = np.linspace(first, last, bins + 1).astype(np.int64)
-    filled = np.stack([covered(edges[:-1], edges[1:], union(bars.start_ns, bars.end_ns)) for bars in lane.bars])
-    empty = (edges[1:] - edges[:-1]) - filled.sum(axis=0)
-    most = np.argmax(np.vstack([empty, filled]), axis=0) - 1
-    main, minor = [], []
-    for number, bars in enumerate(lane.bars):
-        main += _span_bars(union(edges[:-1][most == number], edges[1:][most == number]), bars.style)
-        less = (most != number) & (filled[number] > 0)
-        minor += _span_bars(union(edges[:-1][less], edges[1:][less]), bars.style)
-    return Lane(lane.kind, lane.title, lane.group, tuple(main)), Lane(lane.kind, lane.title, lane.group, tuple(minor))
+def _queue_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
+    keys = device_keys(trace)
+    for key in keys:
+        times, depth = queue_depth(trace, key)
+        inside = (times >= first) & (times < last)
+        if inside.any():
+            before = np.append(0, depth)[np.searchsorted(times, first)]
+            curve = Curve(np.append(first, times[inside]), np.append(before, depth[inside]))
+            device = _device(key, len({other.process for other in keys}) > 1)
+            title, place = f"{device} queued", (key.process, key.device)
+            yield Lane(LaneKind.QUEUE, title, "queue", curve=curve, place=place)

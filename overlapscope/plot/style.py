@@ -1,4 +1,4 @@
-"""How timelines look: colours that the colour-blind and a grey printer can tell apart, and sizes for paper.
+"""How timelines look: sizes for paper, fonts, and palettes that the colour-blind and a grey printer can tell apart.
 
 Hues are of the Okabe-Ito set. Pageable memory is hatched as well as red or orange: it is what one looks for.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from overlapscope.plot.lanes import Style
+from overlapscope.plot.bars import Style
 
 Width = Literal["column", "page"]
+Font = Literal["sans", "serif"]
+Palette = Literal["colour", "grey"]
 
 
 @dataclass(frozen=True)
@@ -22,30 +24,59 @@ class Look:
     height: float = 0.8  # of its lane
 
 
+_RISING, _FALLING = "//////", "\\\\" * 3
 LOOKS: dict[Style, Look] = {
     Style.RANGE: Look("#DFE5ED"),
-    Style.CALL: Look("#C3CAD4"),
+    Style.CALL: Look("#A9B4C2"),
     Style.HELD_COPY: Look("#7A1F3D"),
     Style.HELD_SYNC: Look("#E9D8A6"),
     Style.HELD_OTHER: Look("#A67C52"),
-    Style.KERNEL: Look("#9DA9BA"),
+    Style.KERNEL: Look("#B9C2CF"),
     Style.COLLECTIVE: Look("#3B4A63"),
     Style.MEMSET: Look("#5E548E", height=0.5),
-    Style.HTOD_PAGEABLE: Look("#D55E00", "//////"),
+    Style.HTOD_PAGEABLE: Look("#D55E00", _RISING),
     Style.HTOD_PINNED: Look("#0072B2"),
-    Style.DTOH_PAGEABLE: Look("#E69F00", "\\\\\\\\\\\\"),
+    Style.DTOH_PAGEABLE: Look("#E69F00", _FALLING),
     Style.DTOH_PINNED: Look("#56B4E9"),
     Style.COPY_ON_DEVICE: Look("#CC79A7"),
     Style.COPY_OTHER: Look("#F0E442"),
     Style.HIDDEN: Look("#009E73", height=1.0),
     Style.EXPOSED: Look("#111111", height=1.0),
     Style.KERNELS_ONLY: Look("#DDE1E7", height=1.0),
+    Style.QUEUED: Look("#7C8AA0"),
 }
+GREYS: dict[Style, Look] = {
+    Style.RANGE: Look("#EDEDED"),
+    Style.CALL: Look("#DADADA"),
+    Style.HELD_COPY: Look("#000000"),
+    Style.HELD_SYNC: Look("#B4B4B4", "......"),
+    Style.HELD_OTHER: Look("#8A8A8A"),
+    Style.KERNEL: Look("#D2D2D2"),
+    Style.COLLECTIVE: Look("#303030", "xxxxxx"),
+    Style.MEMSET: Look("#8A8A8A", height=0.5),
+    Style.HTOD_PAGEABLE: Look("#4A4A4A", _RISING),
+    Style.HTOD_PINNED: Look("#4A4A4A"),
+    Style.DTOH_PAGEABLE: Look("#8F8F8F", _FALLING),
+    Style.DTOH_PINNED: Look("#8F8F8F"),
+    Style.COPY_ON_DEVICE: Look("#6C6C6C", "......"),
+    Style.COPY_OTHER: Look("#AFAFAF", "++++++"),
+    Style.HIDDEN: Look("#9C9C9C", height=1.0),
+    Style.EXPOSED: Look("#000000", height=1.0),
+    Style.KERNELS_ONLY: Look("#EAEAEA", height=1.0),
+    Style.QUEUED: Look("#8A8A8A"),
+}
+PALETTES: dict[Palette, dict[Style, Look]] = {"colour": LOOKS, "grey": GREYS}
+SHADES: dict[Palette, str] = {"colour": "#FBE3D6", "grey": "#F1F1F1"}
+"""Behind the streams of a device while its copies are exposed."""
 
 WIDTHS_IN: dict[Width, float] = {"column": 3.5, "page": 7.16}
 """Widths of a column and of a page in the usual two-column paper, in inches."""
 
-RC: dict[Any, Any] = {
+_FONTS: dict[Font, dict[str, Any]] = {
+    "sans": {"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"]},
+    "serif": {"font.family": "STIXGeneral", "font.size": 8.0},  # looks like Times, and comes with matplotlib
+}
+_RC: dict[str, Any] = {
     "font.size": 7.0,
     "axes.linewidth": 0.5,
     "xtick.major.width": 0.5,
@@ -54,3 +85,21 @@ RC: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "svg.hashsalt": "overlapscope",  # the same trace gives the same file
 }
+
+
+def rc(font: Font = "sans") -> dict[Any, Any]:
+    """Settings of matplotlib for a figure in one of the fonts."""
+    return _RC | _FONTS[font]
+
+
+@dataclass(frozen=True)
+class Appearance:
+    """Everything about a figure that is not its content; see `overlapscope.draw_timeline`."""
+
+    width: Width = "column"
+    font: Font = "sans"
+    palette: Palette = "colour"
+    legend: bool = True
+    arrows: bool = False
+    scale_bar: bool = False
+    exposed: bool = True

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from overlapscope.errors import OutputError
-from overlapscope.plot.style import RC, WIDTHS_IN
-from overlapscope.plot.timeline import check_suffix, undated
+from overlapscope.plot.style import WIDTHS_IN, rc
+from overlapscope.plot.timeline import check_suffix, save_figure
 from overlapscope.words import safe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _HEIGHT_IN = 2.5
-_DOTS_PER_IN = 300
 _COLORS = ("#D55E00", "#E69F00", "#5E548E", "#0072B2")
 _MARKS = ("o", "s", "^", "D")
 _BAR = "#9DA9BA"
@@ -37,16 +35,13 @@ def save_transfers(measured: Mapping[str, Any], path: str | Path) -> None:
     """
     path = Path(path)
     check_suffix(path)
-    with mpl.rc_context(RC):
+    with mpl.rc_context(rc()):
         figure = Figure(figsize=(WIDTHS_IN["page"], _HEIGHT_IN), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(3, 2))
         draw_ways(left, measured["transfers"])
         draw_many(right, measured["many"])
         figure.suptitle(_title(measured), fontsize=7)
-        try:
-            figure.savefig(path, dpi=_DOTS_PER_IN, metadata=undated(path))
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+        save_figure(figure, path)
 
 
 def draw_ways(ax: Axes, rows: Sequence[Mapping[str, Any]]) -> None:

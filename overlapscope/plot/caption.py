@@ -1,0 +1,98 @@
+"""What a timeline shows, in words: a caption to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from overlapscope.measure.copies import host_kind
+from overlapscope.measure.devices import activity, device_keys
+from overlapscope.measure.host import held_from_ns
+from overlapscope.measure.spans import intersect, union
+from overlapscope.measure.windows import between
+from overlapscope.model.columns import NO_ID, Bool
+from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.tables import Timed
+from overlapscope.model.trace import Trace
+from overlapscope.plot.lanes import Shown, work_window
+from overlapscope.words import safe, share, time
+
+_LEAST_SHARE = 0.001  # of the window; less is not worth a word
+
+
+def caption(trace: Trace, window: tuple[int, int] | None = None, shown: Shown = Shown()) -> str:
+    """Sentences for a figure of ``trace`` in [start, end) of ``window``, in ns.
+
+    Times are of the part within the window; several ops at once count once. A copy is hidden while a kernel runs on its
+    device, and its call holds the host for what it takes beyond a plain enqueue.
+    """
+    first, last = window or work_window(trace)
+    return " ".join([f"{time(last - first)} of {_what(trace)}.", *_devices(trace, first, last, shown)])
+
+
+def _what(trace: Trace) -> str:
+    names = sorted({device.name for device in trace.metadata.devices if device.name})
+    return f"a program on {' and '.join(safe(name) for name in names)}" if names else "a program"
+
+
+def _devices(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[str]:
+    for key in device_keys(trace):
+        active = activity(trace, key, between(first, last))
+        copying, hidden = active.copies.total_ns, intersect(active.copies, active.kernels).total_ns
+        if not copying and not active.kernels.total_ns:
+            continue
+        name = "GPU ?" if key.device == NO_ID else f"GPU {key.device}"
+        copies = f", copies for {time(copying)}, {share(hidden, copying)} of that hidden" if copying else ""
+        yield f"{name}: kernels run for {time(active.kernels.total_ns)}{copies}."
+        streams = np.unique(np.concatenate([table.stream[key.rows(table)] for table in (trace.kernels, trace.copies)]))
+        for stream in streams.tolist():
+            if shown.streams is None or stream in shown.streams:
+                yield from _stream(trace, first, last, (key.rows(trace.kernels), key.rows(trace.copies)), stream)
+
+
+def _stream(trace: Trace, first: int, last: int, rows: tuple[Bool, Bool], stream: int) -> Iterator[str]:
+    kernels, copies = (
+        mine & (table.stream == stream) & (table.end_ns > first) & (table.start_ns < last)
+        for mine, table in zip(rows, (trace.kernels, trace.copies), strict=True)
+    )
+    parts = []
+    if (took := _took(trace.kernels, kernels, first, last)) > _LEAST_SHARE * (last - first):
+        parts.append(f"{_many(int(kernels.sum()), 'kernel')}, {time(took)}")
+    kind = host_kind(trace.copies)
+    for memory in (MemoryKind.PAGEABLE, MemoryKind.PINNED, None):
+        for way in (Direction.HTOD, Direction.DTOH):
+            mine = copies & (trace.copies.direction == way) & _is(kind, memory)
+            took = _took(trace.copies, mine, first, last)
+            if took > _LEAST_SHARE * (last - first):
+                which = f"{memory.label} " if memory is not None else ""
+                held = _held(trace, mine, first, last)
+                hold = f", hold the host {time(held)}" if held > _LEAST_SHARE * (last - first) else ""
+                parts.append(
+                    f"{_many(int(mine.sum()), f'{which}{way.label} copy', f'{which}{way.label} copies')}, "
+                    f"{time(took)}{hold}"
+                )
+    if parts:
+        yield f"S{stream}: {'; '.join(parts)}."
+
+
+def _is(kind: np.ndarray, memory: MemoryKind | None) -> Bool:
+    known = (MemoryKind.PAGEABLE, MemoryKind.PINNED)
+    result: Bool = ~np.isin(kind, known) if memory is None else kind == memory
+    return result
+
+
+def _took(table: Timed, rows: Bool, first: int, last: int) -> int:
+    spans = union(np.clip(table.start_ns[rows], first, last), np.clip(table.end_ns[rows], first, last))
+    return spans.total_ns
+
+
+def _held(trace: Trace, rows: Bool, first: int, last: int) -> int:
+    calls = np.unique(trace.copies.call[rows])
+    calls = calls[calls != NO_ID]
+    begin, end = held_from_ns(trace)[calls], trace.api_calls.end_ns[calls]
+    return union(np.clip(begin, first, last), np.clip(end, first, last)).total_ns
+
+
+def _many(count: int, one: str, several: str | None = None) -> str:
+    return f"{count} {one if count == 1 else several or one + 's'}"

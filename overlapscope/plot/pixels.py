@@ -1,0 +1,74 @@
+"""Bars for a picture of some width: what is thinner than a pixel is merged, and nothing that matters vanishes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.measure.spans import Spans, covered, union
+from overlapscope.model.columns import Int64
+from overlapscope.plot.bars import Bars, Curve, Lane, Style
+
+
+def span_bars(spans: Spans, style: Style) -> list[Bars]:
+    """Spans as bars of a style; nothing for none."""
+    return [Bars(style, spans.start_ns, spans.end_ns)] if len(spans) else []
+
+
+def for_pixels(bars: Bars, first: int, last: int, pixels: int) -> tuple[Bars, Bars]:
+    """The same bars for a picture ``pixels`` wide: those to draw in full, and slight ones to draw low.
+
+    A bar of a pixel or more stays as it is. Thinner ones are gathered by pixel: where they fill at least
+    half of it, it is drawn in full; where they fill less it is marked, low, so that thousands of short
+    copies neither vanish nor look like one long one.
+    """
+    edges = np.linspace(first, last, pixels + 1).astype(np.int64)
+    wide = (bars.end_ns - bars.start_ns) * pixels >= last - first
+    if wide.all():
+        return bars, Bars(bars.style, bars.start_ns[:0], bars.end_ns[:0])
+    start, end = bars.start_ns[~wide], bars.end_ns[~wide]
+    filled = covered(edges[:-1], edges[1:], union(start, end)) * 2 >= np.diff(edges)
+    touched = np.zeros(pixels, np.bool_)
+    touched[np.clip(np.searchsorted(edges, start, "right") - 1, 0, pixels - 1)] = True
+    full, slight = (union(edges[:-1][rows], edges[1:][rows]) for rows in (filled, touched & ~filled))
+    labels = tuple(label for label, keep in zip(bars.labels, wide.tolist(), strict=False) if keep)
+    return (
+        Bars(
+            bars.style,
+            np.concatenate([bars.start_ns[wide], full.start_ns]),
+            np.concatenate([bars.end_ns[wide], full.end_ns]),
+            labels,
+        ),
+        Bars(bars.style, slight.start_ns, slight.end_ns),
+    )
+
+
+def binned(lane: Lane, first: int, last: int, bins: int) -> tuple[Lane, Lane]:
+    """A lane whose bars exclude each other, for a picture: what fills most of each bin, and what else is in it.
+
+    Without this, thousands of slivers drawn a pixel wide would cover each other and show a false share.
+    """
+    edges = np.linspace(first, last, bins + 1).astype(np.int64)
+    filled = np.stack([covered(edges[:-1], edges[1:], union(bars.start_ns, bars.end_ns)) for bars in lane.bars])
+    empty = (edges[1:] - edges[:-1]) - filled.sum(axis=0)
+    most = np.argmax(np.vstack([empty, filled]), axis=0) - 1
+    main, minor = [], []
+    for number, bars in enumerate(lane.bars):
+        main += span_bars(union(edges[:-1][most == number], edges[1:][most == number]), bars.style)
+        less = (most != number) & (filled[number] > 0)
+        minor += span_bars(union(edges[:-1][less], edges[1:][less]), bars.style)
+    return Lane(lane.kind, lane.title, lane.group, tuple(main)), Lane(lane.kind, lane.title, lane.group, tuple(minor))
+
+
+def highest(curve: Curve, first: int, last: int, pixels: int) -> Curve:
+    """A curve with one value for each pixel: the highest that it has there."""
+    edges = np.unique(np.linspace(first, last, pixels + 1).astype(np.int64))
+    before = np.searchsorted(curve.time_ns, edges[:-1], "right") - 1
+    values = np.append(0, curve.value)
+    held = values[before + 1]
+    begin, end = before + 1, np.searchsorted(curve.time_ns, edges[1:])
+    inside: Int64 = held.copy()
+    some = end > begin
+    if some.any():
+        cuts = np.stack([begin[some], end[some]], axis=1).ravel()
+        inside[some] = np.maximum(held[some], np.maximum.reduceat(np.append(curve.value, 0), cuts)[::2])
+    return Curve(edges, np.append(inside, inside[-1:]))
