@@ -1,0 +1,118 @@
+"""Write a trace, and what was found in it, as JSON that ui.perfetto.dev opens.
+
+Format: Trace Event Format. Slices of a thread have to nest, so that those which do not get a row of their own; threads
+have numbers that no other process has, because Perfetto takes them for those of an operating system.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from overlapscope.diagnosis.finding import Diagnosis
+from overlapscope.export.measured import GROUP, measured
+from overlapscope.export.recorded import recorded
+from overlapscope.export.tracks import Counter, Links, Track, levels
+from overlapscope.writing import writing
+
+Event = dict[str, Any]
+_LEVEL = 5  # of gzip: traces are large
+
+
+def save_perfetto(found: Diagnosis, path: str | Path) -> None:
+    """Write the trace that ``found`` is about, and the findings, to ``path``; gzip when it ends in ``.gz``.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    with writing(Path(path), _LEVEL) as file:
+        file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
+        for number, event in enumerate(perfetto_events(found)):
+            text = json.dumps(event, separators=(",", ":"), allow_nan=False)
+            file.write(((",\n" if number else "\n") + text).encode())
+        file.write(b"\n]}\n")
+
+
+def perfetto_events(found: Diagnosis) -> Iterator[Event]:
+    """All events; times are in us since the trace's first event, as the format wants them."""
+    trace = found.trace
+    ours, counters = measured(found)
+    theirs, links = recorded(trace)
+    board = _Board(trace.start_ns, [*ours, *theirs], counters)
+    yield from board.names()
+    for track in (*ours, *theirs):
+        yield from board.slices(track)
+    for counter in counters:
+        yield from board.counts(counter)
+    yield from board.arrows(links)
+
+
+class _Board:
+    """Numbers of processes and threads: which track is where."""
+
+    def __init__(self, zero_ns: int, tracks: Sequence[Track], counters: Sequence[Counter]) -> None:
+        self._zero_ns = zero_ns
+        groups = dict.fromkeys([GROUP, *(track.group for track in tracks), *(counter.group for counter in counters)])
+        self._process = {group: number for number, group in enumerate(groups, 1)}
+        self._levels = {id(track): levels(track.start_ns, track.end_ns) for track in tracks}
+        self._thread: dict[int, int] = {}
+        self._titles: list[tuple[int, int, str]] = []
+        following = len(groups) + 1
+        for track in tracks:
+            self._thread[id(track)] = following
+            for level in range(int(self._levels[id(track)].max(initial=0)) + 1):
+                title = track.title if not level else f"{track.title} ({level + 1})"
+                self._titles.append((self._process[track.group], following, title))
+                following += 1
+
+    def names(self) -> Iterator[Event]:
+        """What the processes and threads are called, and their order."""
+        for group, process in self._process.items():
+            yield _about("process_name", process, 0, name=group)
+            yield _about("process_sort_index", process, 0, sort_index=process)
+        for process, thread, title in self._titles:
+            yield _about("thread_name", process, thread, name=title)
+            yield _about("thread_sort_index", process, thread, sort_index=thread)
+
+    def slices(self, track: Track) -> Iterator[Event]:
+        """A complete event for each, the outermost first."""
+        process, first, level = self._process[track.group], self._thread[id(track)], self._levels[id(track)]
+        order = np.lexsort((-track.end_ns, track.start_ns))
+        for row in order.tolist():
+            start, end = int(track.start_ns[row]), int(track.end_ns[row])
+            event: Event = {"ph": "X", "name": track.names[row], "pid": process, "tid": first + int(level[row])}
+            event |= {"ts": self._us(start), "dur": (end - start) / 1000}
+            known = {name: values[row] for name, values in track.arguments.items() if values[row] is not None}
+            yield event | ({"args": known} if known else {})
+
+    def counts(self, counter: Counter) -> Iterator[Event]:
+        """A value for each change."""
+        process = self._process[counter.group]
+        for time, value in zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True):
+            args = {"value": value}
+            yield {"ph": "C", "name": counter.title, "pid": process, "ts": self._us(time), "args": args}
+
+    def arrows(self, links: Sequence[Links]) -> Iterator[Event]:
+        """Flows from the begin of a call to the begin of its work."""
+        number = 0
+        for link in links:
+            for source, target in zip(link.source_row.tolist(), link.target_row.tolist(), strict=True):
+                number += 1
+                yield self._end(link.source, source, number) | {"ph": "s"}
+                yield self._end(link.target, target, number) | {"ph": "f", "bp": "e"}
+
+    def _end(self, track: Track, row: int, number: int) -> Event:
+        thread = self._thread[id(track)] + int(self._levels[id(track)][row])
+        place = {"pid": self._process[track.group], "tid": thread, "ts": self._us(int(track.start_ns[row]))}
+        return {"cat": "launch", "name": "launch", "id": number} | place
+
+    def _us(self, time_ns: int) -> float:
+        return (time_ns - self._zero_ns) / 1000
+
+
+def _about(what: str, process: int, thread: int, **args: Any) -> Event:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "ts": 0, "args": args}

@@ -1,0 +1,194 @@
+"""Traces for other tools: what they require of a file, and that it says what the trace does."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from overlapscope import diagnose, open_trace
+from overlapscope.cli.main import app
+from overlapscope.errors import OutputError
+from overlapscope.export.parquet import save_parquet
+from overlapscope.export.perfetto import perfetto_events, save_perfetto
+from overlapscope.export.tracks import levels
+from overlapscope.model.columns import NO_ID
+from tests import kineto_maker as make
+from tests.conftest import CASES, SAMPLES
+
+Events = list[dict[str, Any]]
+SOME = [
+    *(SAMPLES / f"gemm_copy-pageable-copy-first-non-blocking-side.{suffix}" for suffix in ("json.gz", "sqlite.gz")),
+    SAMPLES / "prefetcher-non-blocking.json.gz",
+    SAMPLES / "dataloader_train-pageable-blocking.sqlite.gz",
+    CASES / "graph_parallel_branch.json.gz",
+]
+
+
+def ns(event: dict[str, Any]) -> tuple[int, int]:
+    """Begin and end as Perfetto has them: whole ns."""
+    start = round(event["ts"] * 1000)
+    return start, start + round(event.get("dur", 0) * 1000)
+
+
+def by_kind(events: Events) -> dict[str, Events]:
+    found = defaultdict(list)
+    for event in events:
+        found[event["ph"]].append(event)
+    return found
+
+
+def check_rules(events: Events) -> None:
+    """What Perfetto requires: slices of a thread nest, flows begin and end in slices, everything has a name."""
+    kinds = by_kind(events)
+    assert set(kinds) <= {"M", "X", "C", "s", "f"}
+    named = {(event["pid"], event["tid"]) for event in kinds["M"] if event["name"] == "thread_name"}
+    processes = {event["pid"] for event in kinds["M"] if event["name"] == "process_name"}
+    assert len({thread for _, thread in named}) == len(named), "threads have numbers of their own in all processes"
+    slices: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for event in kinds["X"]:
+        assert event["dur"] >= 0
+        assert isinstance(event["name"], str)
+        slices[event["pid"], event["tid"]].append(ns(event))
+    assert set(slices) <= named
+    for spans in slices.values():
+        open_until: list[int] = []
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            while open_until and open_until[-1] <= start:
+                open_until.pop()
+            assert not open_until or end <= open_until[-1], "slices nest"
+            open_until.append(end)
+    starts = {place: np.array(sorted(span[0] for span in spans)) for place, spans in slices.items()}
+    for kind in ("s", "f"):
+        for event in kinds[kind]:
+            own = starts[event["pid"], event["tid"]]
+            assert ns(event)[0] in own[np.searchsorted(own, ns(event)[0]) :][:1], "flows are bound to slices"
+    assert sorted(event["id"] for event in kinds["s"]) == sorted(event["id"] for event in kinds["f"])
+    for event in kinds["C"]:
+        assert event["pid"] in processes
+        assert all(isinstance(value, int) for value in event["args"].values())
+
+
+@pytest.mark.parametrize("path", SOME, ids=lambda path: path.name)
+def test_perfetto_s_rules_hold_and_nothing_is_lost(path: Path) -> None:
+    trace = open_trace(path)
+    events = list(perfetto_events(diagnose(trace)))
+    check_rules(events)
+    kinds = by_kind(events)
+    titles = {event["tid"]: event["args"]["name"] for event in kinds["M"] if event["name"] == "thread_name"}
+    groups = {event["pid"]: event["args"]["name"] for event in kinds["M"] if event["name"] == "process_name"}
+    recorded = [event for event in kinds["X"] if groups[event["pid"]] != "overlapscope"]
+    host = sum(len(getattr(trace, name)) for name in ("api_calls", "cpu_ops", "ranges", "frames", "overheads"))
+    assert len(recorded) == host + sum(len(table) for table in trace.device_work)
+    assert len(kinds["s"]) == sum(int((table.call != NO_ID).sum()) for table in trace.device_work)
+    assert {title for title in titles.values() if title.startswith("stream")} >= {"stream 7"}
+
+
+def test_any_trace_can_be_exported(corpus_trace: Path) -> None:
+    check_rules(list(perfetto_events(diagnose(open_trace(corpus_trace)))))
+
+
+def small(tmp_path: Path) -> Path:
+    """A pageable copy of 60 us that holds its call, exposed for 20; a kernel beside it, and one after it."""
+    return make.write(
+        tmp_path / "t.json",
+        make.annotation("outer", 0, 200),
+        make.call(10, 4, correlation=1),
+        make.kernel(20, 40, correlation=1, name="gemm <b>"),
+        make.call(15, 60, name="cudaMemcpyAsync", correlation=2),
+        make.copy(17, 60, correlation=2, size=4096),
+        make.call(190, 4, correlation=3),
+        make.kernel(200, 50, correlation=3),
+    )
+
+
+def test_what_is_in_the_file(tmp_path: Path) -> None:
+    save_perfetto(diagnose(open_trace(small(tmp_path))), tmp_path / "out.json.gz")
+    written = json.loads(gzip.decompress((tmp_path / "out.json.gz").read_bytes()))
+    events: Events = written["traceEvents"]
+    named = {event["name"]: event for event in events if event["ph"] == "X"}
+    assert named["gemm <b>"]["ts"] == 20
+    assert named["gemm <b>"]["dur"] == 40
+    copy = next(event for event in events if event.get("args", {}).get("bytes") == 4096)
+    assert copy["args"] == {"bytes": 4096, "direction": "HtoD", "from": "pageable", "to": "device"}
+    hidden = [ns(event) for event in events if event["name"] == "copy hidden by kernels"]
+    exposed = [ns(event) for event in events if event["name"] == "copy exposed"]
+    assert hidden == [(20_000, 60_000)]
+    assert exposed == [(17_000, 20_000), (60_000, 77_000)]
+    assert ns(named["held by cudaMemcpyAsync"]) == (19_000, 75_000)
+    flying = [(event["ts"], event["args"]["value"]) for event in events if "copies in flight" in event["name"]]
+    assert flying == [(17, 1), (77, 0)]
+    flows = [(event["ph"], event["id"], event["ts"]) for event in events if event["ph"] in "sf"]
+    assert sorted((number, at) for _, number, at in flows if at in (15, 17)) == [(flows[-1][1], 15), (flows[-1][1], 17)]
+
+
+def test_the_same_trace_gives_the_same_file(tmp_path: Path) -> None:
+    found = diagnose(open_trace(SOME[0]))
+    for name in ("a.json.gz", "b.json.gz"):
+        save_perfetto(found, tmp_path / name)
+    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+
+
+def test_findings_are_tracks_with_advice() -> None:
+    found = diagnose(open_trace(SOME[0]))
+    events = list(perfetto_events(found))
+    titles = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    first = found.findings[0]
+    mine = [event for event in events if titles.get(event.get("tid"), "").startswith(f"1 {first.code}")]
+    slices = [event for event in mine if event["ph"] == "X"]
+    assert len(slices) == len(first.copies) + len(first.calls)
+    assert slices[0]["args"]["says"] == first.message
+    assert slices[0]["args"]["fix"] == first.fix
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=25))
+def test_slices_of_a_level_nest(spans: list[tuple[int, int]]) -> None:
+    start = np.array([min(span) for span in spans], np.int64)
+    end = np.array([max(span) for span in spans], np.int64)
+    found = levels(start, end)
+    for one in range(len(spans)):
+        for other in range(one):
+            if found[one] == found[other]:
+                apart = end[one] <= start[other] or end[other] <= start[one]
+                inside = start[one] <= start[other] <= end[other] <= end[one]
+                around = start[other] <= start[one] <= end[one] <= end[other]
+                assert apart or inside or around
+    assert not len(spans) or found.min() == 0
+
+
+def test_tables_as_parquet(tmp_path: Path) -> None:
+    trace = open_trace(SOME[0])
+    files = save_parquet(trace, tmp_path / "tables")
+    assert {file.stem for file in files} == {name for name, table in trace.tables() if len(table)} | {"metadata"}
+    copies = pq.read_table(tmp_path / "tables" / "copies.parquet")
+    assert copies.equals(trace.copies.to_arrow())
+    assert copies.schema.field("size_bytes").metadata[b"unit"] == b"bytes"
+    about = json.loads((tmp_path / "tables" / "metadata.json").read_text())
+    assert about["devices"][0]["name"] == "NVIDIA H200"
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be written"):
+        save_parquet(trace, tmp_path / "file")
+
+
+def test_the_command(tmp_path: Path) -> None:
+    runner = CliRunner()
+    target = tmp_path / "t.json"
+    result = runner.invoke(app, ["export", str(SOME[1]), "--to", "perfetto", "-o", str(target)])
+    assert result.exit_code == 0, result.output
+    assert "ui.perfetto.dev" in result.stderr
+    check_rules(json.loads(target.read_text())["traceEvents"])
+    result = runner.invoke(app, ["export", str(SOME[1]), "--to", "parquet", "-o", str(tmp_path / "tables")])
+    assert result.exit_code == 0, result.output
+    for options in (["-o", "/nowhere/t.json"], ["-o", str(target), "--range", "nothing"]):
+        result = runner.invoke(app, ["export", str(SOME[1]), "--to", "perfetto", *options])
+        assert result.exit_code == 2
+        assert result.stderr.startswith("overlapscope: ")
