@@ -12,6 +12,7 @@ from overlapscope.cli.audit import audit_command
 from overlapscope.cli.demo import demo_command
 from overlapscope.cli.explain import explain_command
 from overlapscope.cli.export import export_command
+from overlapscope.cli.report import report_command
 from overlapscope.cli.scrub import scrub_command
 from overlapscope.cli.timeline import timeline_command
 from overlapscope.cli.transfers import transfers_command
@@ -29,6 +30,7 @@ app.command("audit")(audit_command)
 app.command("record", context_settings=record.SETTINGS)(record.record_command)
 app.command("scrub")(scrub_command)
 app.command("what-if")(what_if_command)
+app.command("report")(report_command)
 app.command("timeline")(timeline_command)
 app.command("export")(export_command)
 app.command("explain")(explain_command)

@@ -24,6 +24,7 @@ from overlapscope.model.tables import HostWork, Timed
 from overlapscope.model.trace import Trace
 from overlapscope.plot.bars import COPIES, HELD, Bars, Curve, Lane, LaneKind, Style
 from overlapscope.plot.pixels import span_bars
+from overlapscope.words import size
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Shown:
 
     ``ranges``: names of annotations (* and ? match); ``threads`` and ``streams``: their numbers. ``calls``: host
     threads with their calls. ``overlap``: a strip for each device that says where copies and kernels ran together;
-    ``queue``: one with the work that was issued and had not begun. ``range_depth``: rows of nested ranges per thread,
+    ``queue``: one with the work that was issued and had not begun. ``labels``: a text for every bar, not only for
+    ranges: a page can show them. ``range_depth``: rows of nested ranges per thread,
     outermost first. ``most_range_threads``: threads whose ranges are shown. ``most_streams``: lanes of streams, those
     with copies first. ``most_threads``: lanes of host threads, those that were held longest first.
     """
@@ -43,6 +45,7 @@ class Shown:
     calls: bool = True
     overlap: bool = True
     queue: bool = False
+    labels: bool = False
     range_depth: int = 3
     most_range_threads: int = 2
     most_streams: int = 16
@@ -56,10 +59,12 @@ class Shown:
 def lanes(trace: Trace, window: tuple[int, int] | None = None, shown: Shown = Shown()) -> list[Lane]:
     """The lanes of ``trace`` in [start, end) of ``window``, in ns; in `work_window` without one."""
     first, last = window if window is not None else work_window(trace)
-    threads = [lane for lane in _thread_lanes(trace, first, last) if lane.bars and shown.has(lane.place[1])]
+    threads = [lane for lane in _thread_lanes(trace, first, last, shown) if lane.bars and shown.has(lane.place[1])]
     wanted = shown.streams
     streams = [
-        lane for lane in _stream_lanes(trace, first, last) if lane.bars and (wanted is None or lane.place[2] in wanted)
+        lane
+        for lane in _stream_lanes(trace, first, last, shown)
+        if lane.bars and (wanted is None or lane.place[2] in wanted)
     ]
     return [
         *_range_lanes(trace, first, last, shown),
@@ -158,29 +163,31 @@ def _title(word: str, process: int, thread: int, places: list[tuple[int, int]]) 
     return f"{word} {owner}{'?' if thread == NO_ID else thread}"
 
 
-def _thread_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
+def _thread_lanes(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[Lane]:
     calls = trace.api_calls
     holding = held_from_ns(trace)
     holds = holding < calls.end_ns
+    names = trace.names.decode(calls.name_id) if shown.labels else None
     copying, syncing = calls.kind == ApiKind.COPY, np.isin(calls.kind, SYNC_CALLS)
     places = _places(calls)
     for process, thread in places:
         mine = (calls.process == process) & (calls.thread == thread) & (calls.parent == NO_ID)
         bars = [
-            *_bars(calls, mine & ~holds, Style.CALL, first, last),
-            *_bars(calls, mine & holds & copying, Style.HELD_COPY, first, last),
-            *_bars(calls, mine & holds & syncing, Style.HELD_SYNC, first, last),
-            *_bars(calls, mine & holds & ~copying & ~syncing, Style.HELD_OTHER, first, last),
+            *_bars(calls, mine & ~holds, Style.CALL, first, last, names),
+            *_bars(calls, mine & holds & copying, Style.HELD_COPY, first, last, names),
+            *_bars(calls, mine & holds & syncing, Style.HELD_SYNC, first, last, names),
+            *_bars(calls, mine & holds & ~copying & ~syncing, Style.HELD_OTHER, first, last, names),
         ]
         title = _title("calls", process, thread, places)
         yield Lane(LaneKind.THREAD, title, "host", tuple(bars), place=(process, thread))
 
 
-def _stream_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
+def _stream_lanes(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[Lane]:
     keys = device_keys(trace)
     several = len({key.process for key in keys}) > 1
     collective = is_collective(trace, trace.kernels.name_id)
     styles = _copy_styles(trace)
+    kernel_names, fill_names, copy_names = _work_names(trace) if shown.labels else (None, None, None)
     for key in keys:
         rows = {name: key.rows(getattr(trace, name)) for name in ("kernels", "copies", "memsets")}
         used = np.unique(np.concatenate([getattr(trace, name).stream[mine] for name, mine in rows.items()]))
@@ -189,15 +196,23 @@ def _stream_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
             copies = rows["copies"] & (trace.copies.stream == stream)
             memsets = rows["memsets"] & (trace.memsets.stream == stream)
             bars = [
-                *_bars(trace.kernels, kernels & ~collective, Style.KERNEL, first, last),
-                *_bars(trace.kernels, kernels & collective, Style.COLLECTIVE, first, last),
-                *_bars(trace.memsets, memsets, Style.MEMSET, first, last),
+                *_bars(trace.kernels, kernels & ~collective, Style.KERNEL, first, last, kernel_names),
+                *_bars(trace.kernels, kernels & collective, Style.COLLECTIVE, first, last, kernel_names),
+                *_bars(trace.memsets, memsets, Style.MEMSET, first, last, fill_names),
             ]
             for style in sorted(set(styles[copies].tolist())):
-                bars += _bars(trace.copies, copies & (styles == style), Style(style), first, last)
+                bars += _bars(trace.copies, copies & (styles == style), Style(style), first, last, copy_names)
             device = _device(key, several)
             place = (key.process, key.device, stream)
             yield Lane(LaneKind.STREAM, f"{device} {_stream(stream)}", device, tuple(bars), place=place)
+
+
+def _work_names(trace: Trace) -> tuple[list[str], list[str], list[str]]:
+    """What each kernel, fill and copy is called, copies with their bytes."""
+    sizes = ["" if value == NO_ID else f", {size(value)}" for value in trace.copies.size_bytes.tolist()]
+    ways = [Direction(value).label for value in trace.copies.direction.tolist()]
+    copies = [f"{way} copy{text}" for way, text in zip(ways, sizes, strict=True)]
+    return trace.names.decode(trace.kernels.name_id), ["fill"] * len(trace.memsets), copies
 
 
 def _stream(stream: int) -> str:

@@ -1,0 +1,33 @@
+"""``overlapscope report``: everything about a trace, as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from overlapscope.cli.messages import ExitCode, complain, say
+from overlapscope.errors import OverlapscopeError
+from overlapscope.read.opening import open_trace
+
+
+def report_command(
+    path: Annotated[Path, typer.Argument(help="Kineto JSON or Nsight Systems SQLite.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    range_name: Annotated[str | None, typer.Option("--range", help="Only the ranges of this name.")] = None,
+    debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
+) -> None:
+    """Write a report: verdict, plan, findings with their fixes, tables, and a timeline to look around in.
+
+    The page is one file that needs no network. It names kernels, ranges and source lines as the trace does.
+    """
+    from overlapscope.page.page import save_report
+    from overlapscope.report.content import audit
+
+    try:
+        save_report(audit(open_trace(path), range_name), output)
+    except OverlapscopeError as error:
+        complain(error, debug=debug)
+        raise typer.Exit(ExitCode.UNUSABLE) from error
+    say(f"{output}: open it in a browser")

@@ -1,0 +1,179 @@
+"""The parts of a report's text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
+
+from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Number, Place, Plan
+from overlapscope.page.colours import colour_of
+from overlapscope.page.markup import Html, tag, together
+from overlapscope.plot.bars import Style
+from overlapscope.plot.view import of_finding
+from overlapscope.report.data import Audit
+from overlapscope.report.tables import LEFT, Cells, tables
+from overlapscope.words import share, size, time
+
+_NAME_WIDTH = 80
+_WORDS = LEFT | {"changes", "mends"}
+_MOVES = (
+    ("\N{MINUS SIGN}", "-", "Zoom out"),
+    ("+", "+", "Zoom in"),
+    ("◀", "ArrowLeft", "Earlier"),
+    ("▶", "ArrowRight", "Later"),
+    ("whole", "0", "Show everything"),
+)
+_UNITS: dict[str, Callable[[float], str]] = {
+    "_ns": time,
+    "_bytes": lambda value: size(int(value)),
+    "_gb_s": lambda value: f"{value:.3g} GB/s",
+}
+"""Endings of names in the evidence, and how such a number is written."""
+_HELP = "Wheel zooms, dragging pans; on the keyboard arrows, + - and 0."
+_LABEL = "Timeline of host threads and streams. Arrow keys pan and zoom, 0 shows everything."
+
+
+def heading(audit: Audit) -> Html:
+    """What was measured, and the verdict."""
+    metadata, window = audit.trace.metadata, audit.window
+    gpus = sorted({device.name for device in audit.devices if device.name})
+    where = "whole trace" if window.name is None else f"range {window.name}, {len(window.start_ns)} x"
+    about = " · ".join([metadata.tool, *gpus, f"{where}, {time(window.wall_ns)}"])
+    name = PurePath(metadata.path).name  # its folders are nobody's business
+    return together(tag("h1", name), tag("p", about, class_="about"), tag("p", audit.verdict, class_="verdict"))
+
+
+def plan(diagnosis: Diagnosis) -> Html:
+    """What to mend in which order, with the time after each step."""
+    found = diagnosis.plan
+    if found is None or not found.steps:
+        return Html("")
+    rows = [_plan_row(found, "as it is", "", found.replayed_ns, "", found.unprofiled_ns)]
+    for step in found.steps:
+        bounds = f"{time(step.low_ns)} to {time(step.high_ns)}" if step.low_ns < step.high_ns else ""
+        changes, mends = " + ".join(step.changes), ", ".join(step.mends)
+        rows.append(_plan_row(found, changes, mends, step.predicted_ns, bounds, step.unprofiled_ns))
+    said = f"Each step replayed with those before it; replay error {100 * found.error:.2g} %."
+    return together(tag("h2", "What mending is worth", id="plan"), table("", rows), tag("p", said, class_="about"))
+
+
+def _plan_row(found: Plan, changes: str, mends: str, ns: int, bounds: str, unprofiled_ns: int | None) -> Cells:
+    row = {
+        "changes": changes,
+        "mends": mends,
+        "time": time(ns),
+        "of it": share(ns, found.replayed_ns),
+        "bounds": bounds,
+    }
+    return row | ({} if found.unprofiled_ns is None else {"without the profiler": time(unprofiled_ns)})
+
+
+def timeline(labels: Sequence[str], styles: Sequence[Style]) -> Html:
+    """The place of the interactive timeline, its controls and legend."""
+    views = [
+        tag("button", label, type="button", data_view=number, aria_pressed="false" if number else "true")
+        for number, label in enumerate(labels)
+    ]
+    moves = [
+        tag("button", sign, type="button", data_do=key, title=title, aria_label=title) for sign, key, title in _MOVES
+    ]
+    legend = [tag("li", _swatch(style), style.value) for style in styles]
+    controls = (*(views if len(views) > 1 else ()), *moves, tag("span", _HELP, class_="help"))
+    return together(
+        tag("h2", "Timeline", id="when"),
+        tag("div", *controls, class_="controls"),
+        tag("div", id="timeline", tabindex="0", role="application", aria_label=_LABEL),
+        tag("p", id="said", role="status"),
+        tag("ul", *legend, class_="legend"),
+        tag("div", id="tip"),
+    )
+
+
+def _swatch(style: Style) -> Html:
+    box = tag("rect", width="11", height="8", class_=colour_of(style))
+    return tag("svg", box, viewBox="0 0 11 8", aria_hidden="true")
+
+
+def findings(diagnosis: Diagnosis, first_ns: int) -> Html:
+    """Every finding with its evidence, its fix and its place on the timeline, whose zero is ``first_ns``."""
+    parts = [_finding(finding, diagnosis, first_ns) for finding in diagnosis.findings]
+    return together(tag("h2", "Findings", id="findings"), *(parts or [tag("p", diagnosis.summary)]))
+
+
+def _finding(finding: Finding, diagnosis: Diagnosis, first_ns: int) -> Html:
+    window = of_finding(diagnosis.trace, finding)
+    show = Html("")
+    if window is not None:
+        first, last = (moment - first_ns for moment in window)
+        show = tag("button", "Show on the timeline", type="button", data_from=first, data_to=last)
+    return tag(
+        "section",
+        tag("h3", f"{finding.rank}. {finding.code} {finding.name}"),
+        tag("p", "; ".join(_facts(finding, diagnosis.window.wall_ns)), class_="about"),
+        tag("p", finding.message),
+        tag("p", f"To be surer: {finding.doubt}", class_="about") if finding.doubt else "",
+        show,
+        tag("dl", *_evidence(finding)),
+        tag("pre", tag("code", finding.fix)),
+        class_=f"finding {finding.severity}",
+        id=f"finding-{finding.rank}",
+    )
+
+
+def _facts(finding: Finding, wall_ns: int) -> Iterator[str]:
+    yield str(finding.severity)
+    if finding.lost_ns:
+        yield f"{time(finding.lost_ns)} of device time lost ({share(finding.lost_ns, wall_ns)})"
+    if finding.held_ns:
+        yield f"host held for {time(finding.held_ns)}"
+    if finding.saving_ns is not None:
+        yield f"{finding.change} saves {time(finding.saving_ns)}"
+    if finding.confidence is not Confidence.HIGH:
+        yield f"confidence {finding.confidence}"
+
+
+def _evidence(finding: Finding) -> Iterator[Html]:
+    where = _where(finding.where)
+    if where:
+        yield together(tag("dt", "where"), tag("dd", where))
+    for name, value in finding.evidence.items():
+        unit = next((unit for unit in _UNITS if name.endswith(unit)), "")
+        words = name.removesuffix(unit).replace("_", " ")
+        yield together(tag("dt", words), tag("dd", _told(unit, value)))
+
+
+def _told(unit: str, value: Number) -> str:
+    if value is None:
+        return "?"
+    if isinstance(value, str | bool):
+        return str(value)
+    return _UNITS[unit](value) if unit else f"{value:,}"
+
+
+def _where(place: Place) -> str:
+    stream = None if place.stream is None else f"stream {place.stream}"
+    return ", ".join(part for part in (place.range, place.source or place.op, place.api, stream) if part)
+
+
+def figures(audit: Audit) -> Html:
+    """The tables of the audit."""
+    parts = [table(title, rows) for title, rows in tables(audit, _NAME_WIDTH)]
+    return together(tag("h2", "Figures", id="figures"), *parts)
+
+
+def table(title: str, rows: Sequence[Cells]) -> Html:
+    """A table whose columns of words are to the left, those of numbers to the right; empty columns are left out."""
+    used = [name for name in rows[0] if any(row[name] for row in rows)]
+    classes = {name: None if name in _WORDS else "number" for name in used}
+    head = tag("tr", *(tag("th", name, class_=kind, scope="col") for name, kind in classes.items()))
+    body = [tag("tr", *(tag("td", row[name], class_=kind) for name, kind in classes.items())) for row in rows]
+    caption = tag("caption", title) if title else ""
+    return tag("div", tag("table", caption, tag("thead", head), tag("tbody", *body)), class_="scroll")
+
+
+def warnings(audit: Audit) -> Html:
+    """What is to be known of the trace before its figures are trusted."""
+    entries = [tag("li", f"{entry.severity}: {entry.count:,} {entry.message}") for entry in audit.trace.health]
+    if not entries:
+        return Html("")
+    return together(tag("h2", "About the trace", id="trace"), tag("ul", *entries, class_="warnings"))
