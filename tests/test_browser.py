@@ -16,17 +16,9 @@ from overlapscope.page.page import save_report
 from tests.conftest import SAMPLES
 from tests.test_page import hostile
 
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 REQUIRED = os.environ.get("OVERLAPSCOPE_BROWSER_REQUIRED") == "1"
-QUIET = [
-    "--no-sandbox",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-]
+QUIET = ["--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 pytestmark = pytest.mark.skipif(CHROMIUM is None and not REQUIRED, reason="no Chromium here")
 
 Open = Callable[..., Page]

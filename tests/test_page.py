@@ -161,7 +161,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 
 def test_an_attribute_can_hold_anything() -> None:
-    element = tag("p", 1 < 2, title='"><script>', class_="a", data_x=None)
+    element = tag("p", True, title='"><script>', class_="a", data_x=None)
     assert element == '<p title="&quot;&gt;&lt;script&gt;" class="a">True</p>'
 
 
