@@ -38,7 +38,7 @@ doctest: $(VENV)/.test
 	$(BIN)/python -m pytest -q --doctest-modules overlapscope
 
 notebooks: $(VENV)/.test
-	$(BIN)/python -m pytest -q --nbmake notebooks
+	$(BIN)/python notebooks/run.py --check
 
 docs: $(BIN)/overlapscope
 	$(BIN)/python docs/make_columns.py

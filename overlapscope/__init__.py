@@ -10,6 +10,7 @@ Names are loaded when they are first used: importing the package imports no nump
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -78,3 +79,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """``%load_ext overlapscope``: the magic ``%%overlap``, which records a cell and says what its copies cost."""
+    import_module("overlapscope.notebook.magic").load(ipython)
+
+
+def _show_in_notebooks() -> None:
+    """Where IPython runs already, it shows our objects as more than a line."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        import_module("overlapscope.notebook.formatters").register(shell)
+
+
+_show_in_notebooks()

@@ -30,6 +30,12 @@ def save_before_after(
     """
     path = Path(path)
     check_suffix(path)
+    with mpl.rc_context(rc(look.font)):
+        save_figure(before_after(prediction, shown=shown, look=look), path)
+
+
+def before_after(prediction: Prediction, *, shown: Shown = Shown(), look: Appearance = Appearance()) -> Figure:
+    """The two timelines as one figure."""
     traces = (prediction.trace, prediction.after)
     windows = [_window(trace, prediction.window.name) for trace in traces]
     span = max(end - start for start, end in windows)
@@ -48,7 +54,7 @@ def save_before_after(
         axes[0].tick_params(labelbottom=False)
         if look.legend:
             add_legend(axes[-1], [lane for entry in found for lane in entry], look)
-        save_figure(figure, path)
+    return figure
 
 
 def _titles(prediction: Prediction) -> tuple[str, str]:

@@ -62,12 +62,14 @@ def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
     window = window or work_window(trace)
     look = Appearance(width, font, palette, legend, arrows, scale_bar, exposed)
     found = lanes(trace, window, shown)
-    with mpl.rc_context(rc(font)):
-        if ax is None:
-            import matplotlib.pyplot as plt
+    if ax is None:
+        import matplotlib.pyplot as plt
 
-            figure = plt.figure(figsize=size_in(found, look), layout="constrained")
+        # Outside of our settings: a notebook's backend starts with the first figure, and makes settings of its own.
+        figure = plt.figure(figsize=size_in(found, look), layout="constrained")
+        with mpl.rc_context(rc(font)):
             ax = figure.add_subplot()
+    with mpl.rc_context(rc(font)):
         paint(ax, trace, found, window, look)
     return ax
 
@@ -94,12 +96,20 @@ def save_timeline(
     """
     path = Path(path)
     check_suffix(path)
+    with mpl.rc_context(rc(look.font)):
+        save_figure(figure_of(trace, window, shown=shown, look=look), path)
+
+
+def figure_of(
+    trace: Trace, window: Window | None = None, *, shown: Shown = Shown(), look: Appearance = Appearance()
+) -> Figure:
+    """The timeline as a figure that pyplot knows nothing of; arguments as for `save_timeline`."""
     window = window or work_window(trace)
     found = lanes(trace, window, shown)
     with mpl.rc_context(rc(look.font)):
         figure = Figure(figsize=size_in(found, look), layout="constrained")
         paint(figure.add_subplot(), trace, found, window, look)
-        save_figure(figure, path)
+    return figure
 
 
 def paint(ax: Axes, trace: Trace, found: Sequence[Lane], window: Window, look: Appearance) -> None:

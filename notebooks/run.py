@@ -1,0 +1,58 @@
+"""Run the notebooks, and store what they show; with --check compare it with what is stored.
+
+python notebooks/run.py             # runs all, in place
+python notebooks/run.py --check     # exit status 1 where text differs from what is stored; pictures are not compared
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+HERE = Path(__file__).resolve().parent
+_CHANGING = re.compile(r"0x[0-9a-f]+|data:image/png;base64,[A-Za-z0-9+/=]+")
+
+
+def run(path: Path) -> Any:
+    """The notebook with fresh outputs; nothing in it says when or where it ran."""
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=120, record_timing=False, resources={"metadata": {"path": str(HERE)}}).execute()
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+    notebook.metadata.get("language_info", {}).pop("version", None)
+    return notebook
+
+
+def shown(notebook: Any) -> Iterator[str]:
+    """What each cell shows, as text, without what changes from run to run."""
+    for number, cell in enumerate(notebook.cells):
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            texts = [output.get("text", ""), *(data.get(kind, "") for kind in ("text/plain", "text/html"))]
+            yield f"cell {number}: {sorted(data)} " + _CHANGING.sub("*", "\n".join(texts))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    stale = []
+    for path in sorted(HERE.glob("*.ipynb")):
+        fresh = run(path)
+        if not options.check:
+            nbformat.write(fresh, path)
+        elif list(shown(fresh)) != list(shown(nbformat.read(path, as_version=4))):
+            stale.append(path.name)
+    if stale:
+        sys.exit(f"what is stored in {', '.join(stale)} is not what it shows now: run python notebooks/run.py")
+
+
+if __name__ == "__main__":
+    main()
