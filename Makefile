@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types contracts doctest notebooks docs check clean
+.PHONY: demo test lint types contracts doctest notebooks docs site check clean
 
 $(BIN)/overlapscope: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -45,8 +45,12 @@ docs: $(BIN)/overlapscope
 	$(BIN)/python docs/make_workloads.py
 	$(BIN)/python docs/make_rules.py
 	$(BIN)/python docs/make_predictions.py
+	$(BIN)/python docs/make_cli.py
 
-check: test lint types contracts doctest notebooks
+site: $(VENV)/.dev
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
+
+check: test lint types contracts doctest notebooks site
 
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

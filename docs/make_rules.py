@@ -21,11 +21,19 @@ CODE` prints the same pages.
 | code | name | pattern |
 |---|---|---|
 """
+TAIL = """
+```{toctree}
+:hidden:
+:glob:
+
+rules/*
+```
+"""
 
 
 def pages() -> dict[Path, str]:
     rows = "".join(f"| [{rule.code}](rules/{rule.code}.md) | `{rule.name}` | {rule.title} |\n" for rule in RULES)
-    return {INDEX: HEAD + rows} | {FOLDER / f"{rule.code}.md": page(rule) for rule in RULES}
+    return {INDEX: HEAD + rows + TAIL} | {FOLDER / f"{rule.code}.md": page(rule) for rule in RULES}
 
 
 def page(rule: Rule) -> str:

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT
 
 
-@pytest.mark.parametrize("maker", ["make_columns.py", "make_workloads.py", "make_rules.py", "make_predictions.py"])
+@pytest.mark.parametrize("maker", sorted(path.name for path in (ROOT / "docs").glob("make_*.py")))
 def test_what_is_made_from_code_is_up_to_date(maker: str) -> None:
     command = [sys.executable, str(ROOT / "docs" / maker), "--check"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -27,6 +27,6 @@ def test_readme_names_commands_and_files_that_exist() -> None:
 
 
 def test_documents_link_to_files_that_exist() -> None:
-    for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "sample_traces" / "README.md"):
+    for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "sample_traces" / "README.md"):
         for path in re.findall(r"\]\((?!https?:|#)([\w./-]+)\)", document.read_text()):
             assert (document.parent / path).exists(), (document.name, path)
