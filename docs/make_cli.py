@@ -45,7 +45,7 @@ def section(name: str, command: Any) -> Iterator[str]:
 
 
 def shown(entry: Any) -> str:
-    return entry.metavar or entry.name.upper()
+    return str(entry.metavar or entry.name.upper())
 
 
 def cell(words: str | None) -> str:
