@@ -31,12 +31,16 @@ def run(path: Path) -> Any:
 
 
 def shown(notebook: Any) -> Iterator[str]:
-    """What each cell shows, as text, without what changes from run to run."""
+    """What each cell shows, as text, without what changes from run to run.
+
+    Printed text comes in as many pieces as it happens to be sent in; they are one here.
+    """
     for number, cell in enumerate(notebook.cells):
-        for output in cell.get("outputs", ()):
-            data = output.get("data", {})
-            texts = [output.get("text", ""), *(data.get(kind, "") for kind in ("text/plain", "text/html"))]
-            yield f"cell {number}: {sorted(data)} " + _CHANGING.sub("*", "\n".join(texts))
+        outputs = cell.get("outputs", ())
+        printed = "".join(output.get("text", "") for output in outputs)
+        results = [output["data"] for output in outputs if "data" in output]
+        texts = [f"{sorted(data)} {data.get('text/plain')} {data.get('text/html')}" for data in results]
+        yield f"cell {number}: " + _CHANGING.sub("*", "\n".join([printed, *texts]))
 
 
 def main() -> None:
