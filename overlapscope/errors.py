@@ -6,6 +6,7 @@
     │   ├── UnknownTraceFormat           readable, but no trace that we know
     │   └── UnusableTrace                a known format with nothing to read in it
     ├── RangeNotFound                    no annotated range of that name
+    ├── WindowEmpty                      nothing of the trace is in the window or the lanes asked for
     ├── ChangeNotUnderstood              no such change of a program, or not of that form
     ├── OutputError                      a result cannot be written where it was asked for
     └── CaptureError                     recording cannot start here (no GPU, no torch, ...)
@@ -52,6 +53,12 @@ class RangeNotFound(OverlapscopeError):
     """The trace has no annotation or NVTX range of the name asked for."""
 
     code = "range-not-found"
+
+
+class WindowEmpty(OverlapscopeError):
+    """Nothing of the trace is in the window, or in the lanes, that were asked for."""
+
+    code = "window-empty"
 
 
 class ChangeNotUnderstood(OverlapscopeError):

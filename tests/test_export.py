@@ -73,6 +73,8 @@ def check_rules(events: Events) -> None:
             own = starts[event["pid"], event["tid"]]
             assert ns(event)[0] in own[np.searchsorted(own, ns(event)[0]) :][:1], "flows are bound to slices"
     assert sorted(event["id"] for event in kinds["s"]) == sorted(event["id"] for event in kinds["f"])
+    begins = {event["id"]: event["ts"] for event in kinds["s"]}
+    assert all(begins[event["id"]] <= event["ts"] for event in kinds["f"]), "arrows lead forward"
     for event in kinds["C"]:
         assert event["pid"] in processes
         assert all(isinstance(value, int) for value in event["args"].values())
@@ -89,7 +91,9 @@ def test_perfetto_s_rules_hold_and_nothing_is_lost(path: Path) -> None:
     recorded = [event for event in kinds["X"] if groups[event["pid"]] != "overlapscope"]
     host = sum(len(getattr(trace, name)) for name in ("api_calls", "cpu_ops", "ranges", "frames", "overheads"))
     assert len(recorded) == host + sum(len(table) for table in trace.device_work)
-    assert len(kinds["s"]) == sum(int((table.call != NO_ID).sum()) for table in trace.device_work)
+    calls = trace.api_calls.start_ns
+    issued = [(table.call != NO_ID) & (table.start_ns >= calls[table.call]) for table in trace.device_work]
+    assert len(kinds["s"]) == sum(int(rows.sum()) for rows in issued)
     assert {title for title in titles.values() if title.startswith("stream")} >= {"stream 7"}
 
 
@@ -146,6 +150,8 @@ def test_findings_are_tracks_with_advice() -> None:
     mine = [event for event in events if titles.get(event.get("tid"), "").startswith(f"1 {first.code}")]
     slices = [event for event in mine if event["ph"] == "X"]
     assert len(slices) == len(first.copies) + len(first.calls)
+    for finding in found.findings:
+        assert any(title.startswith(f"{finding.rank} {finding.code}") for title in titles.values())
     assert slices[0]["args"]["says"] == first.message
     assert slices[0]["args"]["fix"] == first.fix
 

@@ -104,7 +104,7 @@ def test_bars_are_what_the_lanes_hold(tmp_path: Path) -> None:
             make.kernel(20, 50, correlation=1, name="gemm"),
         )
     )
-    found = packed([View("measured", trace, 0, 100_000)])
+    found = packed([View("measured", trace, 0, 0, 100_000)])
     assert [lane["title"] for lane in found.about["views"][0]["lanes"]] == [
         "ranges", "calls", "GPU 0 stream 7", "GPU 0 overlap",
     ]  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain, say
-from overlapscope.errors import OverlapscopeError
+from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say
+from overlapscope.errors import OutputError, OverlapscopeError
 from overlapscope.read.opening import open_trace
 
 
@@ -33,6 +33,9 @@ def export_command(
     devices waited for, queued work and copies in flight.
     """
     try:
+        refuse_to_replace(path, output)
+        if to is Target.PARQUET and range_name is not None:
+            raise OutputError("--range is about findings, and tables have none: leave it out")
         trace = open_trace(path)
         if to is Target.PARQUET:
             from overlapscope.export.parquet import save_parquet

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import traceback
 from enum import IntEnum
+from pathlib import Path
 
 import typer
 
-from overlapscope.errors import OverlapscopeError
+from overlapscope.errors import OutputError, OverlapscopeError
 from overlapscope.words import safe
 
 
@@ -17,6 +18,12 @@ class ExitCode(IntEnum):
     CLEAN = 0
     PARTIAL = 1
     UNUSABLE = 2
+
+
+def refuse_to_replace(path: Path, output: Path) -> None:
+    """Raise `OutputError` where a result would be written over the trace that it is made from."""
+    if output.exists() and path.exists() and output.samefile(path):
+        raise OutputError(f"{output}: is the trace itself; choose another name for what is made from it")
 
 
 def complain(error: OverlapscopeError, *, debug: bool = False) -> None:

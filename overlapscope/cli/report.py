@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain, say
+from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say
 from overlapscope.errors import OverlapscopeError
 from overlapscope.read.opening import open_trace
 
@@ -26,6 +26,7 @@ def report_command(
     from overlapscope.report.content import audit
 
     try:
+        refuse_to_replace(path, output)
         save_report(audit(open_trace(path), range_name), output)
     except OverlapscopeError as error:
         complain(error, debug=debug)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain
-from overlapscope.errors import OutputError, OverlapscopeError
+from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say
+from overlapscope.errors import OutputError, OverlapscopeError, WindowEmpty
 from overlapscope.read.opening import open_trace
 from overlapscope.words import safe
 
@@ -52,7 +51,7 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     occurrence: Annotated[int | None, typer.Option(min=1, help="With --range: only this one, 1 for the first.")] = None,
     step: Annotated[int | None, typer.Option(help="Show this step of torch's profiler.")] = None,
     finding: Annotated[str | None, typer.Option(help="Show what this finding is about, such as OVL001.")] = None,
-    from_ms: Annotated[float | None, typer.Option("--from", help="Begin, in ms after the first event.")] = None,
+    from_ms: Annotated[float | None, typer.Option("--from", help="Begin, in ms on the whole figure's axis.")] = None,
     to_ms: Annotated[float | None, typer.Option("--to", help="End, likewise.")] = None,
     what_if: Annotated[list[str] | None, typer.Option(help="Draw the window below as it would be with this.")] = None,
     stream: Annotated[list[int] | None, typer.Option(help="Only this stream; may be repeated.")] = None,
@@ -68,6 +67,7 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
 ) -> None:
     """Draw a trace's timeline for a paper, and print a caption to start from."""
+    from overlapscope.plot import view
     from overlapscope.plot.lanes import Shown
     from overlapscope.plot.style import Appearance
     from overlapscope.plot.timeline import check_suffix
@@ -80,7 +80,9 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
             raise OutputError("choose the window by one of --range, --step, --finding and --from/--to")
         if occurrence is not None and range_name is None:
             raise OutputError("--occurrence goes with --range")
+        refuse_to_replace(path, output)
         trace = open_trace(path)
+        view.check_shown(trace, shown)
         if what_if:
             if finding is not None or step is not None or from_ms is not None or to_ms is not None or occurrence:
                 raise OutputError("--what-if predicts for the whole trace or for --range")
@@ -98,9 +100,16 @@ def _some(values: Sequence[T] | None) -> tuple[T, ...] | None:
 
 
 def _one(trace: Trace, output: Path, window: tuple[int, int] | None, shown: Shown, look: Appearance) -> None:
+    from overlapscope.plot.arrows import arrows
     from overlapscope.plot.caption import caption
+    from overlapscope.plot.lanes import lanes, work_window
     from overlapscope.plot.timeline import save_timeline
 
+    stretch = window or work_window(trace)
+    if not lanes(trace, stretch, shown):
+        raise WindowEmpty("nothing to draw: no ranges, calls or device work in this window")
+    if look.arrows and not len(arrows(trace, *stretch)):
+        say("no arrows: there are more than 40 copies in this window, or no calls that are known")
     save_timeline(trace, output, window, shown=shown, look=look)
     typer.echo(safe(caption(trace, window, shown)))
 
@@ -112,7 +121,7 @@ def _before_after(
     from overlapscope.replay.what_if import what_if
 
     prediction = what_if(trace, changes, name)
-    save_before_after(prediction, output, shown=shown, look=replace(look, arrows=False))
+    save_before_after(prediction, output, shown=shown, look=look)
     typer.echo(safe(f"Above, as measured; below, replayed: {prediction.sentence}"))
 
 
@@ -131,10 +140,7 @@ def _window(
     if step is not None:
         return view.of_step(trace, step)
     if between != (None, None):
-        try:
-            return view.of_time(trace, *between)
-        except ValueError as error:
-            raise OutputError(str(error)) from error
+        return view.of_time(trace, *between)
     return None if finding is None else _of_finding(trace, finding)
 
 
@@ -142,10 +148,8 @@ def _of_finding(trace: Trace, code: str) -> tuple[int, int]:
     from overlapscope.diagnosis.engine import diagnose
     from overlapscope.plot import view
 
-    found = {entry.code: entry for entry in reversed(diagnose(trace).findings)}
-    window = view.of_finding(trace, found[code.upper()]) if code.upper() in found else None
-    if window is None:
-        raise OutputError(
-            f"no finding {safe(code)} that could be shown; there are {', '.join(sorted(found)) or 'none'}"
-        )
-    return window
+    diagnosis = diagnose(trace)
+    found = {entry.code: entry for entry in reversed(diagnosis.findings)}
+    if code.upper() not in found:
+        raise WindowEmpty(f"no finding {safe(code)} in the trace: there is {', '.join(sorted(found)) or 'none'}")
+    return view.of_finding(diagnosis, found[code.upper()])

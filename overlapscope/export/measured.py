@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from overlapscope.diagnosis.catalogue import rule
-from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis, Finding
+from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
+from overlapscope.diagnosis.stretches import stretches
 from overlapscope.export.recorded import device_name
 from overlapscope.export.tracks import Counter, Track
 from overlapscope.measure.devices import Activity, activity, device_keys
@@ -36,19 +37,13 @@ def measured(found: Diagnosis) -> tuple[list[Track], list[Counter]]:
 
 
 def _findings(found: Diagnosis) -> Iterator[Track]:
-    """A track for each finding, with the calls and copies that it is about."""
+    """A track for each finding, with the stretches that it is about."""
     for finding in found.findings:
-        start, end = _about(found.trace, finding)
+        start, end = stretches(found, finding)
         advice = {"says": [finding.message], "fix": [finding.fix], "lost": [time(finding.lost_ns)]}
         told = {name: values * len(start) for name, values in advice.items()}
         title = f"{finding.rank} {finding.code} {finding.name}"
         yield Track(GROUP, title, start, end, [finding.name] * len(start), told)
-
-
-def _about(trace: Trace, finding: Finding) -> tuple[np.ndarray, np.ndarray]:
-    copies, calls = list(finding.copies), list(finding.calls)
-    start = np.concatenate([trace.copies.start_ns[copies], trace.api_calls.start_ns[calls]])
-    return start, np.concatenate([trace.copies.end_ns[copies], trace.api_calls.end_ns[calls]])
 
 
 def _held(trace: Trace) -> Iterator[Track]:

@@ -25,7 +25,8 @@ def recorded(trace: Trace) -> tuple[list[Track], list[Links]]:
     for key in device_keys(trace):
         for track, calls in _streams(trace, key):
             tracks.append(track)
-            known = np.flatnonzero(calls != NO_ID)
+            issued = np.append(trace.api_calls.start_ns, np.iinfo(np.int64).max)[calls]
+            known = np.flatnonzero(issued <= track.start_ns)  # clocks that disagree would have arrows lead back
             table = trace.api_calls.take(calls[known])
             for process, thread in _places(table):
                 mine = known[(table.process == process) & (table.thread == thread)]

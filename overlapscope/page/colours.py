@@ -28,4 +28,4 @@ def colour_rules() -> str:
     light = "".join(f"--{colour_of(style)}:{LOOKS[style].color};" for style in Style)
     dark = "".join(f"--{colour_of(style)}:{color};" for style, color in _DARK.items())
     fills = "".join(f".{colour_of(style)}{{fill:var(--{colour_of(style)})}}" for style in Style)
-    return f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}{fills}"
+    return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root:not([data-print]){{{dark}}}}}{fills}"

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from overlapscope import __version__
-from overlapscope.measure.windows import of_range
+from overlapscope.measure.windows import of_range, whole
 from overlapscope.model.trace import Trace
 from overlapscope.page import sections
 from overlapscope.page.bars import View, packed
@@ -49,7 +49,7 @@ def report_html(audit: Audit) -> str:
         sections.heading(audit),
         sections.plan(audit.diagnosis),
         sections.timeline([view.label for view in views], bars.styles),
-        sections.findings(audit.diagnosis, views[0].first_ns),
+        sections.findings(audit.diagnosis, views[0].zero_ns),
         sections.figures(audit),
         sections.warnings(audit),
         tag("footer", _CREDIT),
@@ -74,16 +74,17 @@ def _views(audit: Audit) -> list[View]:
         changes = found.steps[-1].changes
         traces.append((f"with {' + '.join(changes)}", what_if(audit.trace, changes, audit.window.name).after))
     stretches = [_stretch(trace, audit.window.name) for _, trace in traces]
-    longest = max(last - first for first, last in stretches)
+    longest = max(last - first for _, first, last in stretches)
     rows = zip(traces, stretches, strict=True)
-    return [View(label, trace, first, first + longest) for (label, trace), (first, _) in rows]
+    return [View(label, trace, zero, first, first + longest) for (label, trace), (zero, first, _) in rows]
 
 
-def _stretch(trace: Trace, name: str | None) -> tuple[int, int]:
+def _stretch(trace: Trace, name: str | None) -> tuple[int, int, int]:
+    """The zero of a window's times, as in the tables, and where its timeline begins and ends."""
     if name is None:
-        return work_window(trace)
+        return whole(trace).first_ns, *work_window(trace)
     window = of_range(trace, name)
-    return window.first_ns, window.last_ns
+    return window.first_ns, window.first_ns, window.last_ns
 
 
 def _policy(scripts: list[str], styles: list[str]) -> str:

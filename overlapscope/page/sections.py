@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
 from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Number, Place, Plan
+from overlapscope.diagnosis.stretches import longest
 from overlapscope.page.colours import colour_of
 from overlapscope.page.markup import Html, tag, together
 from overlapscope.plot.bars import Style
-from overlapscope.plot.view import of_finding
 from overlapscope.report.data import Audit
+from overlapscope.report.findings import TOO_LARGE
 from overlapscope.report.tables import LEFT, Cells, tables
 from overlapscope.words import share, size, time
 
@@ -46,6 +47,8 @@ def heading(audit: Audit) -> Html:
 def plan(diagnosis: Diagnosis) -> Html:
     """What to mend in which order, with the time after each step."""
     found = diagnosis.plan
+    if found is None and any(finding.change is not None for finding in diagnosis.findings):
+        return together(tag("h2", "What mending is worth", id="plan"), tag("p", TOO_LARGE))
     if found is None or not found.steps:
         return Html("")
     rows = [_plan_row(found, "as it is", "", found.replayed_ns, "", found.unprofiled_ns)]
@@ -94,25 +97,21 @@ def _swatch(style: Style) -> Html:
     return tag("svg", box, viewBox="0 0 11 8", aria_hidden="true")
 
 
-def findings(diagnosis: Diagnosis, first_ns: int) -> Html:
-    """Every finding with its evidence, its fix and its place on the timeline, whose zero is ``first_ns``."""
-    parts = [_finding(finding, diagnosis, first_ns) for finding in diagnosis.findings]
+def findings(diagnosis: Diagnosis, zero_ns: int) -> Html:
+    """Every finding with its evidence, its fix and its place on the timeline, whose zero is ``zero_ns``."""
+    parts = [_finding(finding, diagnosis, zero_ns) for finding in diagnosis.findings]
     return together(tag("h2", "Findings", id="findings"), *(parts or [tag("p", diagnosis.summary)]))
 
 
-def _finding(finding: Finding, diagnosis: Diagnosis, first_ns: int) -> Html:
-    window = of_finding(diagnosis.trace, finding)
-    show = Html("")
-    if window is not None:
-        first, last = (moment - first_ns for moment in window)
-        show = tag("button", "Show on the timeline", type="button", data_from=first, data_to=last)
+def _finding(finding: Finding, diagnosis: Diagnosis, zero_ns: int) -> Html:
+    first, last = (moment - zero_ns for moment in longest(diagnosis, finding))
     return tag(
         "section",
         tag("h3", f"{finding.rank}. {finding.code} {finding.name}"),
         tag("p", "; ".join(_facts(finding, diagnosis.window.wall_ns)), class_="about"),
         tag("p", finding.message),
         tag("p", f"To be surer: {finding.doubt}", class_="about") if finding.doubt else "",
-        show,
+        tag("button", "Show its longest on the timeline", type="button", data_from=first, data_to=last),
         tag("dl", *_evidence(finding)),
         tag("pre", tag("code", finding.fix)),
         class_=f"finding {finding.severity}",

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from overlapscope.measure.windows import of_range
 from overlapscope.model.trace import Trace
-from overlapscope.plot.canvas import add_legend, size_in
+from overlapscope.plot.canvas import add_legend, deepest, size_in
 from overlapscope.plot.lanes import Shown, lanes, work_window
 from overlapscope.plot.style import Appearance, rc
 from overlapscope.plot.timeline import Window, check_suffix, paint, save_figure
@@ -38,17 +38,19 @@ def before_after(prediction: Prediction, *, shown: Shown = Shown(), look: Appear
     """The two timelines as one figure."""
     traces = (prediction.trace, prediction.after)
     windows = [_window(trace, prediction.window.name) for trace in traces]
+    titles = _titles(prediction, *(end - start for start, end in windows))
     span = max(end - start for start, end in windows)
     windows = [(start, start + span) for start, _ in windows]
     found = [lanes(trace, window, shown) for trace, window in zip(traces, windows, strict=True)]
+    most = max((deepest(entry, *window) for entry, window in zip(found, windows, strict=True)), default=0)
     sizes = [size_in(entry, look) for entry in found]
     heights = [height for _, height in sizes]
     with mpl.rc_context(rc(look.font)):
         figure = Figure(figsize=(sizes[0][0], sum(heights) + 2 * _TITLE_IN), layout="constrained")
         axes = figure.subplots(2, 1, height_ratios=heights)
-        rows = zip(axes, traces, found, windows, _titles(prediction), strict=True)
+        rows = zip(axes, traces, found, windows, titles, strict=True)
         for ax, trace, entry, window, title in rows:
-            paint(ax, trace, entry, window, replace(look, legend=False))
+            paint(ax, trace, entry, window, replace(look, legend=False), most)
             ax.set_title(safe(title), loc="left", fontsize=mpl.rcParams["font.size"], pad=3)
         axes[0].set_xlabel("")  # the lower one's axis is for both
         axes[0].tick_params(labelbottom=False)
@@ -57,9 +59,10 @@ def before_after(prediction: Prediction, *, shown: Shown = Shown(), look: Appear
     return figure
 
 
-def _titles(prediction: Prediction) -> tuple[str, str]:
+def _titles(prediction: Prediction, before_ns: int, after_ns: int) -> tuple[str, str]:
+    """What each is, with the time that is drawn."""
     changes = " + ".join(map(str, prediction.changes))
-    return f"measured: {time(prediction.measured_ns)}", f"{changes}: {time(prediction.predicted_ns)} predicted"
+    return f"measured: {time(before_ns)}", f"{changes}: {time(after_ns)} predicted"
 
 
 def _window(trace: Trace, name: str | None) -> Window:

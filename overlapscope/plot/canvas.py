@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch
+from matplotlib.textpath import TextPath
 
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.columns import Int64
 from overlapscope.plot.arrows import Arrows
 from overlapscope.plot.bars import Bars, Lane, LaneKind, Style
 from overlapscope.plot.pixels import binned, for_pixels, highest
@@ -28,7 +33,10 @@ _LEGEND_ROW_IN = 0.14
 _AXIS_IN = 0.42
 _GROUP_GAP = 0.45  # lanes of free space between groups
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
-_CHAR_IN = 0.062  # width of a character of the small font
+_SMALL = 5.5  # points
+_MARGIN_IN = 0.04  # around the name of a range
+_LEAST_IN = 0.12  # no name has room in less
+_MOST_NAME = 80  # characters; no bar has room for more
 _HEIGHTS = {
     LaneKind.RANGES: 0.85,
     LaneKind.THREAD: 1.0,
@@ -49,8 +57,15 @@ class Canvas:
     """Some axes, the lanes to paint and where they go."""
 
     def __init__(
-        self, ax: Axes, found: Sequence[Lane], window: tuple[int, int], look: Appearance, dots_per_in: int
+        self,
+        ax: Axes,
+        found: Sequence[Lane],
+        window: tuple[int, int],
+        look: Appearance,
+        dots_per_in: int,
+        most: int = 0,
     ) -> None:
+        self._most = max(most, deepest(found, *window), 1)
         self._ax = ax
         self._window = window
         self._look = look
@@ -131,18 +146,17 @@ class Canvas:
                 self._bars(bars, (centre - height * (1 - _SLIGHT) / 2, height * _SLIGHT))
 
     def _curve(self, lane: Lane, place: Place) -> None:
-        """A curve as an area, its highest value written at its right."""
+        """A curve as an area, the value of its full height written at its right."""
         if lane.curve is None:
             return
         centre, height = place
         steps = highest(lane.curve, *self._window, self._pixels)
-        most = max(int(steps.value.max(initial=0)), 1)
         low = centre - height / 2
-        heights = low + steps.value / most * height * 0.9
+        heights = low + steps.value / self._most * height * 0.9
         color = self._looks[Style.QUEUED].color
         self._ax.fill_between(self._at(steps.time_ns), low, heights, step="post", color=color, linewidth=0)
         axes = self._ax.get_yaxis_transform()
-        self._ax.text(1.005, centre, f"{most}", transform=axes, fontsize=5.5, ha="left", va="center")
+        self._ax.text(1.005, centre, f"{self._most}", transform=axes, fontsize=_SMALL, ha="left", va="center")
 
     def _bars(self, bars: Bars, place: Place) -> None:
         if not len(bars.start_ns):
@@ -180,12 +194,11 @@ class Canvas:
         per_ns = self._inches / max(self._window[1] - self._window[0], 1)
         for bars in lane.bars:
             for start, end, name in zip(bars.start_ns.tolist(), bars.end_ns.tolist(), bars.labels, strict=False):
-                room = int((end - start) * per_ns / _CHAR_IN)
-                text = safe(name, room) if room >= _SHORTEST_NAME else ""
+                text = fitting(safe(name), (end - start) * per_ns - _MARGIN_IN, mpl.rcParams["font.family"][0])
                 if text:
                     middle = self._at((start + end) / 2)
                     style: dict[str, Any] = {"ha": "center", "va": "center", "clip_on": True, "parse_math": False}
-                    self._ax.text(middle, centre, text, fontsize=5.5, **style)
+                    self._ax.text(middle, centre, text, fontsize=_SMALL, **style)
 
     def _axes(self) -> None:
         ax, span = self._ax, max(self._window[1] - self._window[0], 1)
@@ -213,6 +226,34 @@ class Canvas:
         self._ax.plot([right - length, right], [-0.02, -0.02], color="black", linewidth=1.0, **style)
         middle = right - length / 2
         self._ax.text(middle, -0.04, f"{length:g} {self._unit}", ha="center", va="top", **style)
+
+
+def fitting(name: str, room_in: float, family: str) -> str:
+    """A name, or as much of it as there is room for: what comes last often tells one from the next."""
+    if room_in < _LEAST_IN:
+        return ""
+    if _width_in(name[:_MOST_NAME], family) <= room_in:
+        return name[:_MOST_NAME]
+    tail = re.search(r"\W?\d*$", name)
+    end = tail[0] if tail else ""
+    for length in range(min(len(name) - len(end), _MOST_NAME) - 1, _SHORTEST_NAME - 2, -1):
+        shorter = f"{name[:length]}\N{HORIZONTAL ELLIPSIS}{end}"
+        if _width_in(shorter, family) <= room_in:
+            return shorter
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _width_in(text: str, family: str) -> float:
+    """How wide a text is in the small font."""
+    escaped = text.replace("$", r"\$")
+    return float(TextPath((0, 0), escaped, size=_SMALL, prop=FontProperties(family=[family])).get_extents().width / 72)
+
+
+def deepest(found: Sequence[Lane], first: int, last: int) -> int:
+    """The highest value of any curve within a window; 0 without one."""
+    curves = [lane.curve for lane in found if lane.curve is not None]
+    return max((int(highest(curve, first, last, 1).value.max(initial=0)) for curve in curves), default=0)
 
 
 def round_length(most: float) -> float:
@@ -291,5 +332,5 @@ def _places(found: Sequence[Lane]) -> Iterator[tuple[Lane, Place]]:
         top -= height
 
 
-def _is_stream_of(lane: Lane, strip: Lane) -> Bool | bool:
+def _is_stream_of(lane: Lane, strip: Lane) -> bool:
     return lane.kind is LaneKind.STREAM and lane.place[:2] == strip.place

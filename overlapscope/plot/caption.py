@@ -59,27 +59,25 @@ def _stream(trace: Trace, first: int, last: int, rows: tuple[Bool, Bool], stream
     parts = []
     if (took := _took(trace.kernels, kernels, first, last)) > _LEAST_SHARE * (last - first):
         parts.append(f"{_many(int(kernels.sum()), 'kernel')}, {time(took)}")
-    kind = host_kind(trace.copies)
-    for memory in (MemoryKind.PAGEABLE, MemoryKind.PINNED, None):
-        for way in (Direction.HTOD, Direction.DTOH):
-            mine = copies & (trace.copies.direction == way) & _is(kind, memory)
-            took = _took(trace.copies, mine, first, last)
-            if took > _LEAST_SHARE * (last - first):
-                which = f"{memory.label} " if memory is not None else ""
-                held = _held(trace, mine, first, last)
-                hold = f", hold the host {time(held)}" if held > _LEAST_SHARE * (last - first) else ""
-                parts.append(
-                    f"{_many(int(mine.sum()), f'{which}{way.label} copy', f'{which}{way.label} copies')}, "
-                    f"{time(took)}{hold}"
-                )
+    for name, mine in _kinds(trace, copies):
+        took = _took(trace.copies, mine, first, last)
+        if took > _LEAST_SHARE * (last - first):
+            held = _held(trace, mine, first, last)
+            hold = f", hold the host {time(held)}" if held > _LEAST_SHARE * (last - first) else ""
+            parts.append(f"{_many(int(mine.sum()), f'{name} copy', f'{name} copies')}, {time(took)}{hold}")
     if parts:
         yield f"S{stream}: {'; '.join(parts)}."
 
 
-def _is(kind: np.ndarray, memory: MemoryKind | None) -> Bool:
-    known = (MemoryKind.PAGEABLE, MemoryKind.PINNED)
-    result: Bool = ~np.isin(kind, known) if memory is None else kind == memory
-    return result
+def _kinds(trace: Trace, some: Bool) -> Iterator[tuple[str, Bool]]:
+    """Some copies by direction, and by memory where they come from or go to the host."""
+    memory = host_kind(trace.copies)
+    for way in np.unique(trace.copies.direction[some]).tolist():
+        mine = some & (trace.copies.direction == way)
+        for kind in np.unique(memory[mine]).tolist():
+            known = kind in {MemoryKind.PAGEABLE, MemoryKind.PINNED}
+            label = f"{MemoryKind(kind).label} {Direction(way).label}" if known else Direction(way).label
+            yield label, mine & (memory == kind)
 
 
 def _took(table: Timed, rows: Bool, first: int, last: int) -> int:

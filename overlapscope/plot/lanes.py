@@ -97,7 +97,7 @@ def _first_lanes(found: list[Lane], most: int, wanted: frozenset[Style], what: s
     shown = [found[index] for index in keep]
     left_out = len(found) - len(shown)
     if left_out:
-        shown.append(Lane(LaneKind.NOTE, f"{left_out} {what} not shown", shown[-1].group, ()))
+        shown.append(Lane(LaneKind.NOTE, f"{left_out} more {what}", shown[-1].group, ()))
     return shown
 
 
@@ -259,8 +259,8 @@ def _queue_lanes(trace: Trace, first: int, last: int) -> Iterator[Lane]:
     for key in keys:
         times, depth = queue_depth(trace, key)
         inside = (times >= first) & (times < last)
-        if inside.any():
-            before = np.append(0, depth)[np.searchsorted(times, first)]
+        before = np.append(0, depth)[np.searchsorted(times, first)]
+        if inside.any() or before:
             curve = Curve(np.append(first, times[inside]), np.append(before, depth[inside]))
             device = _device(key, len({other.process for other in keys}) > 1)
             title, place = f"{device} queued", (key.process, key.device)

@@ -1,6 +1,6 @@
 """How timelines look: sizes for paper, fonts, and palettes that the colour-blind and a grey printer can tell apart.
 
-Hues are of the Okabe-Ito set. Pageable memory is hatched as well as red or orange: it is what one looks for.
+Hues are of the Okabe-Ito set, or near. Pageable memory is hatched as well as red or orange: it is what one looks for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Look:
 _RISING, _FALLING = "//////", "\\\\" * 3
 LOOKS: dict[Style, Look] = {
     Style.RANGE: Look("#DFE5ED"),
-    Style.CALL: Look("#A9B4C2"),
+    Style.CALL: Look("#93A0B2"),
     Style.HELD_COPY: Look("#7A1F3D"),
     Style.HELD_SYNC: Look("#E9D8A6"),
     Style.HELD_OTHER: Look("#A67C52"),
@@ -36,7 +36,7 @@ LOOKS: dict[Style, Look] = {
     Style.MEMSET: Look("#5E548E", height=0.5),
     Style.HTOD_PAGEABLE: Look("#D55E00", _RISING),
     Style.HTOD_PINNED: Look("#0072B2"),
-    Style.DTOH_PAGEABLE: Look("#E69F00", _FALLING),
+    Style.DTOH_PAGEABLE: Look("#C17A00", _FALLING),
     Style.DTOH_PINNED: Look("#56B4E9"),
     Style.COPY_ON_DEVICE: Look("#CC79A7"),
     Style.COPY_OTHER: Look("#F0E442"),
@@ -51,14 +51,14 @@ GREYS: dict[Style, Look] = {
     Style.HELD_COPY: Look("#000000"),
     Style.HELD_SYNC: Look("#B4B4B4", "......"),
     Style.HELD_OTHER: Look("#8A8A8A"),
-    Style.KERNEL: Look("#D2D2D2"),
+    Style.KERNEL: Look("#C6C6C6"),
     Style.COLLECTIVE: Look("#303030", "xxxxxx"),
-    Style.MEMSET: Look("#8A8A8A", height=0.5),
-    Style.HTOD_PAGEABLE: Look("#4A4A4A", _RISING),
-    Style.HTOD_PINNED: Look("#4A4A4A"),
-    Style.DTOH_PAGEABLE: Look("#8F8F8F", _FALLING),
-    Style.DTOH_PINNED: Look("#8F8F8F"),
-    Style.COPY_ON_DEVICE: Look("#6C6C6C", "......"),
+    Style.MEMSET: Look("#B0B0B0", height=0.5),
+    Style.HTOD_PAGEABLE: Look("#161616", _RISING),
+    Style.HTOD_PINNED: Look("#686868"),
+    Style.DTOH_PAGEABLE: Look("#3E3E3E", _FALLING),
+    Style.DTOH_PINNED: Look("#969696"),
+    Style.COPY_ON_DEVICE: Look("#808080", "......"),
     Style.COPY_OTHER: Look("#AFAFAF", "++++++"),
     Style.HIDDEN: Look("#9C9C9C", height=1.0),
     Style.EXPOSED: Look("#000000", height=1.0),
@@ -66,7 +66,7 @@ GREYS: dict[Style, Look] = {
     Style.QUEUED: Look("#8A8A8A"),
 }
 PALETTES: dict[Palette, dict[Style, Look]] = {"colour": LOOKS, "grey": GREYS}
-SHADES: dict[Palette, str] = {"colour": "#FBE3D6", "grey": "#F1F1F1"}
+SHADES: dict[Palette, str] = {"colour": "#FBE3D6", "grey": "#E2E2E2"}
 """Behind the streams of a device while its copies are exposed."""
 
 WIDTHS_IN: dict[Width, float] = {"column": 3.5, "page": 7.16}

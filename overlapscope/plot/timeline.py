@@ -16,6 +16,7 @@ from overlapscope.plot.bars import Lane
 from overlapscope.plot.canvas import Canvas, add_legend, size_in
 from overlapscope.plot.lanes import Shown, lanes, work_window
 from overlapscope.plot.style import Appearance, Font, Palette, Width, rc
+from overlapscope.writing import writing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,9 +113,9 @@ def figure_of(
     return figure
 
 
-def paint(ax: Axes, trace: Trace, found: Sequence[Lane], window: Window, look: Appearance) -> None:
-    """Draw lanes and everything that goes with them into some axes."""
-    canvas = Canvas(ax, found, window, look, DOTS_PER_IN)
+def paint(ax: Axes, trace: Trace, found: Sequence[Lane], window: Window, look: Appearance, most: int = 0) -> None:
+    """Draw lanes and everything that goes with them into some axes; curves up to ``most`` at least."""
+    canvas = Canvas(ax, found, window, look, DOTS_PER_IN, most)
     canvas.paint()
     if look.arrows:
         canvas.paint_arrows(arrows_of(trace, *window))
@@ -128,11 +129,10 @@ def save_figure(figure: Figure, path: Path) -> None:
     Raises:
         OutputError: the file cannot be written.
     """
-    undated: dict[str, Any] | None = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
-    try:
-        figure.savefig(path, dpi=DOTS_PER_IN, metadata=undated)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+    kind = path.suffix.lower()[1:]
+    undated: dict[str, Any] | None = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    with writing(path) as file:
+        figure.savefig(file, format=kind, dpi=DOTS_PER_IN, metadata=undated)
 
 
 def check_suffix(path: Path) -> None:

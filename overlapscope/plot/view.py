@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+from math import isnan
+
 import numpy as np
 
-from overlapscope.diagnosis.finding import Finding
-from overlapscope.errors import RangeNotFound
+from overlapscope.diagnosis.finding import Diagnosis, Finding
+from overlapscope.diagnosis.stretches import longest
+from overlapscope.errors import RangeNotFound, WindowEmpty
 from overlapscope.measure.windows import of_range
-from overlapscope.model.columns import NO_ID
 from overlapscope.model.trace import Trace
+from overlapscope.plot.lanes import Shown, work_window
+from overlapscope.words import safe
 
 _MS = 1_000_000
+_ENDLESS_MS = 1e12  # thirty years
 _AROUND = 0.75  # of the length of what a finding is about, shown on both sides of it
 
 
 def of_time(trace: Trace, from_ms: float | None, to_ms: float | None) -> tuple[int, int]:
-    """The stretch between two times, in ms after the first event of the trace.
+    """The stretch between two times, in ms on the time axis of a figure of the whole trace.
 
     Raises:
-        ValueError: it ends before it begins.
+        WindowEmpty: nothing of the trace is there.
     """
-    first = trace.start_ns if from_ms is None else trace.start_ns + round(from_ms * _MS)
-    last = trace.end_ns if to_ms is None else trace.start_ns + round(to_ms * _MS)
+    zero, end = work_window(trace)
+    asked = f"{0 if from_ms is None else from_ms:g} to {(end - zero) / _MS if to_ms is None else to_ms:g} ms"
+    edges = ((from_ms, zero), (to_ms, end))
+    if any(at is not None and isnan(at) for at, _ in edges):
+        raise WindowEmpty(f"no window from {asked}")
+    first, last = (
+        usual if at is None else zero + round(min(max(at, -_ENDLESS_MS), _ENDLESS_MS) * _MS) for at, usual in edges
+    )
+    first, last = max(first, trace.start_ns), min(last, trace.end_ns)
     if last <= first:
-        raise ValueError(f"a window from {from_ms or 0:g} ms to {(last - trace.start_ns) / _MS:g} ms is empty")
+        raise WindowEmpty(f"nothing of the trace is in the window from {asked}")
     return first, last
 
 
@@ -52,16 +65,23 @@ def of_step(trace: Trace, number: int) -> tuple[int, int]:
     return of_occurrence(trace, f"ProfilerStep#{number}")
 
 
-def of_finding(trace: Trace, finding: Finding) -> tuple[int, int] | None:
-    """The longest of the copies and calls that a finding is about, and some time around it; None without any."""
-    copies, calls = np.array(finding.copies, np.int64), np.array(finding.calls, np.int64)
-    issued = trace.copies.call[copies]
-    start = np.where(issued == NO_ID, trace.copies.start_ns[copies], np.append(trace.api_calls.start_ns, 0)[issued])
-    start = np.concatenate([start, trace.api_calls.start_ns[calls]])
-    end = np.concatenate([trace.copies.end_ns[copies], trace.api_calls.end_ns[calls]])
-    if not len(start):
-        return None
-    longest = int(np.argmax(end - start))
-    first, last = int(start[longest]), int(end[longest])
+def of_finding(found: Diagnosis, finding: Finding) -> tuple[int, int]:
+    """The longest stretch that a finding is about, and some time around it."""
+    first, last = longest(found, finding)
     around = round(_AROUND * (last - first))
-    return max(first - around, trace.start_ns), min(last + around, trace.end_ns)
+    return max(first - around, found.trace.start_ns), min(last + around, found.trace.end_ns)
+
+
+def check_shown(trace: Trace, shown: Shown) -> None:
+    """Raise `WindowEmpty` where a stream, thread or range that was asked for is not in the trace."""
+    streams = {int(stream) for table in trace.device_work for stream in np.unique(table.stream)}
+    threads = {int(thread) for table in (trace.api_calls, trace.ranges) for thread in np.unique(table.thread)}
+    for what, wanted, there in (("stream", shown.streams, streams), ("thread", shown.threads, threads)):
+        missing = sorted(set(wanted or ()) - there)
+        if missing:
+            known = ", ".join(map(str, sorted(there))) or "none"
+            raise WindowEmpty(f"no {what} {missing[0]} in the trace: there is {known}")
+    names = [trace.names[number] for number in np.unique(trace.ranges.name_id).tolist()]
+    for pattern in shown.ranges or ():
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise WindowEmpty(f"no range {safe(pattern)!r} in the trace")

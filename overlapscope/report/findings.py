@@ -17,7 +17,10 @@ _STYLE = {
     Severity.INFO: "bold dim",
 }
 _WIDTH = 60
-_TOO_LARGE = "Too large to replay every change here: overlapscope what-if predicts one at a time."
+TOO_LARGE = (
+    "Too large to replay every change here: overlapscope what-if predicts one at a time, --range makes it smaller."
+)
+"""Said instead of a plan."""
 
 
 def findings(diagnosis: Diagnosis) -> list[RenderableType]:
@@ -29,7 +32,7 @@ def findings(diagnosis: Diagnosis) -> list[RenderableType]:
     if diagnosis.plan is not None:
         return parts + _plan(diagnosis.plan)
     mendable = any(finding.change is not None for finding in diagnosis.findings)
-    return parts + ([Text(_TOO_LARGE, style="dim"), Text("")] if mendable else [])
+    return parts + ([Text(TOO_LARGE, style="dim"), Text("")] if mendable else [])
 
 
 def _plan(plan: Plan) -> list[RenderableType]:

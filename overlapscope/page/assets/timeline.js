@@ -20,7 +20,7 @@
   }
   const views = [];
   for (const view of about.views) views.push(await unpack(view));
-  let shown = views[0], marked = null;
+  let shown = views[0], marked = null, beside = 0;
 
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const time = ns => {
@@ -122,29 +122,35 @@
     let from = 0;
     for (let before = 0; before < row; before++) from += shown.lanes[before].bars;
     const to = from + shown.lanes[row].bars, at = plot.posToVal(x, "x");
-    const near = 3 * (plot.scales.x.max - plot.scales.x.min) / plot.over.clientWidth;
-    let best = -1, distance = near;
-    for (let index = lower(shown.start, from, to, at + near) - 1, seen = 0; index >= from && seen < 64; index--, seen++) {
+    const pixel = (plot.scales.x.max - plot.scales.x.min) / plot.over.clientWidth, next = lower(shown.start, from, to, at);
+    let best = -1, distance = 3 * pixel;
+    const look = index => {
       const away = Math.max(shown.start[index] - at, at - shown.start[index] - shown.length[index], 0);
       if (away < distance) { best = index; distance = away; }
-    }
+    };
+    for (let index = next - 1; index >= Math.max(from, next - 64); index--) look(index);
+    for (let index = next; index < Math.min(to, next + 64); index++) look(index);
+    const first = lower(shown.start, from, to, at - pixel / 2);
+    beside = Math.max(lower(shown.start, from, to, at + pixel / 2) - first - 1, 0);
     return best;
   }
   const words = index => about.names[shown.name[index]] + "\n" + about.styles[shown.style[index]].name
-    + "\nat " + time(shown.start[index]) + ", for " + time(shown.length[index]);
+    + "\nat " + time(shown.start[index]) + ", for " + time(shown.length[index])
+    + (beside ? `\n${beside} more begin within this pixel` : "");
 
   function show(first, last) {
-    const whole = shown.end, length = Math.min(Math.max(last - first, LEAST_NS), whole * 1.02);
-    const begin = Math.min(Math.max(first, -0.01 * whole), 1.01 * whole - length);
+    if (first === -Infinity) { first = shown.begin; last = 2 * shown.end - shown.begin; }
+    const whole = shown.end - shown.begin, length = Math.min(Math.max(last - first, LEAST_NS), whole * 1.02);
+    const begin = Math.min(Math.max(first, shown.begin - 0.01 * whole), shown.end + 0.01 * whole - length);
     plot.setScale("x", { min: begin, max: begin + length });
-    said.textContent = `${shown.label}: ${time(Math.max(begin, 0))} to ${time(Math.min(begin + length, whole))}`;
+    said.textContent = `${shown.label}: ${time(Math.max(begin, shown.begin))} to ${time(Math.min(begin + length, shown.end))}`;
   }
   const zoom = (factor, at) => {
     const { min, max } = plot.scales.x, fixed = at === undefined ? (min + max) / 2 : at;
     show(fixed - (fixed - min) * factor, fixed + (max - fixed) * factor);
   };
   const pan = part => { const { min, max } = plot.scales.x; show(min + part * (max - min), max + part * (max - min)); };
-  const whole = () => { marked = null; show(-0.01 * shown.end, 1.01 * shown.end); };
+  const whole = () => { marked = null; show(-Infinity, Infinity); };
 
   const size = () => ({ width: place.clientWidth, height: shown.lanes.length * LANE + 50 });
   const lines = { grid: { stroke: () => css("--line") }, ticks: { stroke: () => css("--line") } };
@@ -153,7 +159,7 @@
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, y: false },
     scales: {
-      x: { time: false, auto: false, min: 0, max: shown.end },
+      x: { time: false, auto: false, min: shown.begin, max: shown.end },
       y: { auto: false, dir: -1, range: () => [0, shown.lanes.length] },
     },
     series: [{}, { points: { show: false }, stroke: "transparent" }],
@@ -177,13 +183,14 @@
         tip.style.top = Math.min(box.top + top + 14, innerHeight - tip.offsetHeight - 8) + "px";
       }],
     },
-  }, [[0, shown.end], [0, 0]], place);
+  }, [[shown.begin, shown.end], [0, 0]], place);
 
   plot.over.addEventListener("wheel", event => {
     event.preventDefault();
     zoom(Math.exp(event.deltaY * 0.002), plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x"));
   }, { passive: false });
   plot.over.addEventListener("pointerdown", event => {
+    if (event.button !== 0) return;
     const { min, max } = plot.scales.x, begun = event.clientX;
     plot.over.setPointerCapture(event.pointerId);
     const move = event => {
@@ -191,7 +198,8 @@
       show(min + by, max + by);
     };
     plot.over.addEventListener("pointermove", move);
-    plot.over.addEventListener("pointerup", () => plot.over.removeEventListener("pointermove", move), { once: true });
+    plot.over.addEventListener(
+      "lostpointercapture", () => plot.over.removeEventListener("pointermove", move), { once: true });
   });
   const keys = {
     ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), ArrowUp: () => zoom(0.5), ArrowDown: () => zoom(2),
@@ -221,16 +229,18 @@
   on("button[data-from]", data => {
     choose(0);
     marked = [Number(data.from), Number(data.to)];
-    const around = 0.2 * (marked[1] - marked[0]);
+    const around = Math.max(0.75 * (marked[1] - marked[0]), LEAST_NS);
     show(marked[0] - around, marked[1] + around);
     place.scrollIntoView({ block: "center" });
     place.focus({ preventScroll: true });
   });
   addEventListener("resize", () => plot.setSize(size()));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.redraw());
-  addEventListener("beforeprint", () => plot.setSize({ ...size(), width: 700 }));
-  addEventListener("afterprint", () => plot.setSize(size()));
-  window.overlapscope = () => ({ first: plot.scales.x.min, last: plot.scales.x.max, label: shown.label, end: shown.end });
+  // On paper it is light, whatever the screen is.
+  addEventListener("beforeprint", () => { document.documentElement.dataset.print = "yes"; plot.setSize({ ...size(), width: 700 }); });
+  addEventListener("afterprint", () => { delete document.documentElement.dataset.print; plot.setSize(size()); });
+  window.overlapscope = () => (
+    { first: plot.scales.x.min, last: plot.scales.x.max, label: shown.label, begin: shown.begin, end: shown.end });
   whole();
   place.dataset.ready = "yes";
 })();

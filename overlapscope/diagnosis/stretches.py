@@ -1,0 +1,56 @@
+"""When what a finding is about happened."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.diagnosis.finding import Diagnosis, Finding
+from overlapscope.diagnosis.rules.ovl016_exposed_collective import RULE as EXPOSED_COLLECTIVE
+from overlapscope.measure.devices import DeviceKey, activity
+from overlapscope.model.columns import Int64
+
+
+def stretches(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
+    """Begin and end of each stretch, in ns.
+
+    Those of its calls, and of its copies from their calls on; else the device time lost to it; for collectives, that in
+    which nothing was computed beside them; and for what concerns a device as a whole, the window.
+    """
+    for start, end in (_of_calls(found, finding), _lost(found, finding), _collectives(found, finding)):
+        if len(start):
+            return start, end
+    return np.array([found.window.first_ns]), np.array([found.window.last_ns])
+
+
+def longest(found: Diagnosis, finding: Finding) -> tuple[int, int]:
+    """The longest of them."""
+    start, end = stretches(found, finding)
+    row = int(np.argmax(end - start))
+    return int(start[row]), int(end[row])
+
+
+def _of_calls(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
+    trace = found.trace
+    copies, calls = np.array(finding.copies, np.int64), np.array(finding.calls, np.int64)
+    issued = trace.copies.call[copies]
+    called = np.append(trace.api_calls.start_ns, np.iinfo(np.int64).max)[issued]
+    begun = np.minimum(trace.copies.start_ns[copies], called)
+    start = np.concatenate([begun, trace.api_calls.start_ns[calls]])
+    return start, np.concatenate([trace.copies.end_ns[copies], trace.api_calls.end_ns[calls]])
+
+
+def _lost(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
+    nothing = np.empty(0, np.int64)
+    for device in found.devices:
+        if (device.key.process, device.key.device) == (finding.where.process, finding.where.device):
+            mine = device.reason == device.codes.index(finding.code)
+            return device.losses.start_ns[mine], device.losses.end_ns[mine]
+    return nothing, nothing
+
+
+def _collectives(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
+    process, device = finding.where.process, finding.where.device
+    if finding.code != EXPOSED_COLLECTIVE.code or process is None or device is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    spans = activity(found.trace, DeviceKey(process, device), found.window).exposed_collectives
+    return spans.start_ns, spans.end_ns
