@@ -44,7 +44,7 @@ def main() -> None:
     times, written = 0, 0
     with options.out.open("w") as out:
         header = json.dumps({key: value for key, value in trace.items() if key != "traceEvents"}, indent=2)
-        out.write(header.rstrip("}\n ") + ',\n  "traceEvents": [\n')
+        out.write(header[: header.rindex("}")].rstrip() + ',\n  "traceEvents": [\n')
         while written < options.megabytes * 1e6:
             for event in events if times else trace["traceEvents"]:
                 text = json.dumps(shifted(event, times, span, ids), indent=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from overlapscope.model.enums import ApiKind, Direction, MemoryKind, SyncKind
 from overlapscope.model.health import Severity
 from overlapscope.model.trace import Trace
 from overlapscope.read import bytestream, chunks
+from overlapscope.read.chunks import find_events
 from overlapscope.read.opening import open_trace
 from overlapscope.report.content import audit
 from tests import kineto_maker as make
@@ -497,3 +499,22 @@ def test_progress_reaches_the_end(file: Path) -> None:
     seen: list[tuple[int, int]] = []
     open_trace(file, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (file.stat().st_size, file.stat().st_size)
+
+
+def test_a_header_that_is_no_json_is_given_up_before_the_whole_file_is_in_memory() -> None:
+    """The events are read in pieces all the same."""
+    events = b'{"ph": "X", "cat": "kernel"},\n' * 40_000
+    taken = 0
+
+    def blocks() -> Iterator[bytes]:
+        nonlocal taken
+        yield b'{"broken": [1, "traceEvents": ['
+        for _ in range(100):
+            taken += len(events)
+            yield events
+
+    opening = find_events(blocks())
+    assert opening is not None
+    assert not opening.header_ok
+    assert opening.rest.startswith(b'{"ph"')
+    assert taken < 20_000_000 < 100 * len(events)

@@ -303,6 +303,39 @@ def test_what_shares_a_lane_differs_in_grey_or_in_its_hatch(palette: Palette) ->
             assert hatched or abs(grey_of(looks[one]) - grey_of(looks[other])) > 0.06, (one, other)
 
 
+SEEN_WITHOUT = {
+    "red": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "green": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "blue": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+"""What eyes without one kind of cone make of linear RGB: Machado, Oliveira and Fernandes 2009, severity 1."""
+
+
+def lab(linear: np.ndarray) -> np.ndarray:
+    """CIE L*a*b* of linear RGB, D65."""
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    x, y, z = np.cbrt(np.clip(to_xyz @ linear / [0.9505, 1.0, 1.089], 0.0089, None))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("without", SEEN_WITHOUT)
+def test_the_colour_blind_can_tell_apart_what_shares_a_lane(without: str) -> None:
+    """By a distance of 10 in L*a*b*, where 2 can just be seen, or by the hatch."""
+
+    def seen(style: Style) -> np.ndarray:
+        colour = np.array(mpl.colors.to_rgb(LOOKS[style].color))
+        linear = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+        return lab(np.clip(np.array(SEEN_WITHOUT[without]) @ linear, 0, 1))
+
+    calls = (Style.HELD_COPY, Style.HELD_SYNC, Style.HELD_OTHER, Style.CALL)
+    copies = (Style.HTOD_PAGEABLE, Style.HTOD_PINNED, Style.DTOH_PAGEABLE, Style.DTOH_PINNED, Style.COPY_ON_DEVICE)
+    strip = (Style.HIDDEN, Style.EXPOSED, Style.KERNELS_ONLY)
+    for group in (calls, (Style.KERNEL, *copies), strip):
+        for one, other in combinations(group, 2):
+            apart = float(np.linalg.norm(seen(one) - seen(other)))
+            assert apart > 10 or LOOKS[one].hatch != LOOKS[other].hatch, (one, other, apart)
+
+
 def grey_of(look: Look) -> float:
     red, green, blue = mpl.colors.to_rgb(look.color)
     return 0.299 * red + 0.587 * green + 0.114 * blue

@@ -16,6 +16,7 @@ from typing import Any
 
 CHUNK_BYTES = 1 << 19
 _HEADER_LIMIT = 1 << 29
+_HEADER_PATIENCE = 1 << 24  # after a key that did not end a header, for one that does
 EVENT_KEYS = b"ph|cat|name|pid|tid|ts|dur|id|args|s|bp"
 """Keys with which an event starts in some profiler's files, as a pattern."""
 BOUNDARY = re.compile(rb'\}\s*(,)\s*(?=\{\s*"(?:' + EVENT_KEYS + rb')"\s*:)')
@@ -39,7 +40,7 @@ class Opening:
 def find_events(blocks: Iterator[bytes]) -> Opening | None:
     """Read up to the first event. None when the text is no JSON object or list with trace events."""
     buffer = bytearray()
-    searched = 0
+    searched, candidate = 0, None
     for block in blocks:
         buffer += block
         if not searched:
@@ -52,8 +53,9 @@ def find_events(blocks: Iterator[bytes]) -> Opening | None:
             header = _header(bytes(buffer[: found.end()]))
             if header is not None:
                 return Opening(header, bytes(buffer[found.end() :]), is_list=False)
+            candidate = found.start() if candidate is None else candidate
         searched = max(1, len(buffer) - len(b'"traceEvents"  :  ['))
-        if len(buffer) > _HEADER_LIMIT:
+        if len(buffer) > (_HEADER_LIMIT if candidate is None else candidate + _HEADER_PATIENCE):
             break
     first = _EVENTS_KEY.search(buffer)  # a header that is no JSON: keep the events, lose the header
     return Opening({}, bytes(buffer[first.end() :]), is_list=False, header_ok=False) if first else None
