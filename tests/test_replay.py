@@ -20,6 +20,7 @@ from overlapscope import diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.errors import ChangeNotUnderstood, RangeNotFound
 from overlapscope.measure.windows import of_range
+from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
@@ -84,6 +85,18 @@ def test_a_moved_trace_is_a_trace(path: Path) -> None:
     for table in (after.kernels, after.copies):
         assert (table.start_ns >= after.api_calls.start_ns[table.call]).all(), "nothing starts before its launch"
         assert (np.diff(table.start_ns) >= 0).all()
+
+
+def test_a_prefetched_copy_is_issued_by_an_earlier_call() -> None:
+    """In the replayed trace it belongs to the call before which it could not start."""
+    trace = open_trace(SAMPLES / "prefetcher-non-blocking.json.gz")
+    after = what_if(trace, ["prefetch=2"]).after
+    known = after.copies.call != NO_ID
+    issued = after.api_calls.start_ns[after.copies.call]
+    assert (after.copies.start_ns[known] >= issued[known]).all(), "nothing starts before its launch"
+    large = after.copies.size_bytes > 1 << 20
+    per_call = np.unique(after.copies.call[large & known], return_counts=True)[1]
+    assert per_call.max() == 3, "the first group's calls issue those of the next two steps too"
 
 
 # Properties

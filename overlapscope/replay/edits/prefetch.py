@@ -6,11 +6,14 @@ an event, it waits for as many steps earlier: the buffers go round.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from overlapscope.measure.copies import host_kind
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind
+from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where
 from overlapscope.replay.edits.non_blocking import non_blocking
@@ -38,9 +41,16 @@ def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     gone = edges.of_kind(Because.EVENT) & np.isin(edges.target, graph.work_start(some[other]))
     kept = Edges(source, edges.target, edges.lag_ns, edges.because).take(~gone)
     waits = _waits_of(graph, earlier[other], some[other])
-    return Edited(
-        graph.with_edges(kept, waits), (*basis, "copies are issued earlier, their calls are shown where they were")
-    )
+    trace = _issued_by(graph, some[other], earlier[other])
+    return Edited(replace(graph.with_edges(kept, waits), trace=trace), tuple(basis))
+
+
+def _issued_by(graph: Graph, some: Int64, earlier: Int64) -> Trace:
+    """The trace in which some copies are issued by the calls of earlier ones; their own stay, and issue nothing."""
+    copies = graph.trace.copies
+    call = copies.call.copy()
+    call[graph.work.row[some]] = graph.calls.row[graph.work.call[earlier]]
+    return replace(graph.trace, copies=replace(copies, call=call))
 
 
 def _waits_of(graph: Graph, earlier: Int64, some: Int64) -> Edges:
