@@ -349,6 +349,28 @@ def test_without_a_known_link_copies_keep_their_length(tmp_path: Path) -> None:
     assert any("no pinned bandwidth is known" in text for text in found.basis)
 
 
+@pytest.mark.parametrize(("size", "left"), [(4, 0), (4096, 3)])
+def test_a_value_that_is_not_read_is_not_copied(size: int, left: int, tmp_path: Path) -> None:
+    """A copy of more than a value stays, and nothing waits for it."""
+    down = {"kinds": "DtoH (Device -> Pageable)", "stream": 7}
+    trace = small(
+        tmp_path,
+        make.call(0, 4, correlation=1),
+        make.kernel(5, 100, correlation=1),
+        make.call(6, 102, name="cudaMemcpyAsync", correlation=2),
+        make.copy(105, 3, size=size, correlation=2, **down),
+        make.call(110, 5, name="cudaStreamSynchronize", correlation=3),
+        make.call(120, 4, correlation=4),
+        make.kernel(130, 100, correlation=4),
+    )
+    found = what_if(trace, ["no-host-read"])
+    assert found.after.copies.duration_ns.tolist() == [left * 1000]
+    copy, wait = (found.after.api_calls.duration_ns[row] for row in (1, 2))
+    assert copy < 6_000
+    assert (copy == 0) == (size == 4)
+    assert wait == 0
+
+
 def test_a_side_stream_lets_a_copy_run_under_the_kernels_before_it(tmp_path: Path) -> None:
     pinned = {"kinds": "HtoD (Pinned -> Device)", "stream": 7}
     trace = small(

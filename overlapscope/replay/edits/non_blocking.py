@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.measure.issue import synchronised_copy
-from overlapscope.model.columns import NO_ID
+from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, enqueue_ns, index_of_calls, without_wait
-from overlapscope.replay.graph import Graph
+from overlapscope.replay.graph import Because, Graph
+
+_VALUE_BYTES = 8  # of the largest number that .item() reads
 
 
 def non_blocking(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
@@ -21,8 +23,28 @@ def non_blocking(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
 
 
 def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
-    """Copies to the host are not waited for, neither in their own calls nor right after."""
-    down = where.copies & (graph.trace.copies.direction == Direction.DTOH)
+    """Copies to the host are not waited for, neither in their own calls nor right after.
+
+    A single value that is not read is not copied either: its copy and both calls take no time.
+    """
+    copies = graph.trace.copies
+    down = where.copies & (copies.direction == Direction.DTOH)
+    value = down & (copies.size_bytes > 0) & (copies.size_bytes <= _VALUE_BYTES)
+    reads, waits = (np.flatnonzero(calls) for calls in _calls_of(graph, value))
     graph = non_blocking(graph, Where(down, where.calls), config).graph
-    calls = index_of_calls(graph)[graph.trace.copies.call[down]]
-    return Edited(without_wait(graph, calls[calls != NO_ID], enqueue_ns(graph, config)))
+    calls = index_of_calls(graph)[copies.call[down]]
+    graph = without_wait(graph, calls[calls != NO_ID], enqueue_ns(graph, config))
+    graph = without_wait(graph, np.concatenate([reads, waits]))
+    edges, lag = graph.edges, graph.edges.lag_ns.copy()
+    gone = edges.of_kind(Because.RUN) & np.isin(edges.target, graph.work_end(Where(value, where.calls).work(graph)))
+    gone |= edges.of_kind(Because.GAP) & np.isin(edges.target, graph.call_start(waits))
+    lag[gone] = 0
+    return Edited(graph.with_lags(lag))
+
+
+def _calls_of(graph: Graph, some: Bool) -> tuple[Bool, Bool]:
+    """The calls that make some copies, and the synchronisations that directly follow."""
+    reads = np.zeros(len(graph.calls) + 1, np.bool_)
+    reads[index_of_calls(graph)[graph.trace.copies.call[some]]] = True
+    synchronised = synchronised_copy(graph.trace)[graph.calls.row]
+    return reads[:-1], np.append(some, False)[synchronised] & (synchronised != NO_ID)
