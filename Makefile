@@ -1,4 +1,4 @@
-# Everything runs in .venv, which the first command makes. Needs Python 3.11 or later and make, nothing else.
+# Everything runs in .venv, which the first command makes. Needs Python 3.11 or later and make; the tests a C compiler.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -172,15 +172,17 @@ def _outcome(pair: Pair, found: Prediction, before_ms: float, real_ms: float) ->
 
 
 def table(rows: list[Outcome]) -> Iterator[str]:
-    yield "| from | to | changes | before, ms | replayed unchanged | predicted | low to high | really | error |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "| from, to | changes | error | predicted, ms | low to high | really | before | replayed unchanged |"
+    yield "|---|---|---|---|---|---|---|---|"
     for row in rows:
-        names = f"`{row.pair.faulty}` | `{row.pair.mended}` | {' + '.join(row.pair.changes)}"
+        workload, _, faulty = row.pair.faulty.partition("-")
+        names = f"{workload}: {faulty}, {row.pair.mended.removeprefix(workload + '-')}"
         before, unchanged, predicted, low, high, real = (
             f"{ms:.1f}" for ms in (row.before, row.unchanged, row.predicted, row.low, row.high, row.real)
         )
         bounds = f"{low} to {high}" if low != high else ""
-        yield f"| {names} | {before} | {unchanged} | {predicted} | {bounds} | {real} | {100 * row.error:+.1f} % |"
+        figures = f"{100 * row.error:+.1f} % | {predicted} | {bounds} | {real} | {before} | {unchanged}"
+        yield f"| {names} | {', '.join(row.pair.changes)} | {figures} |"
 
 
 def summary(rows: list[Outcome]) -> str:

@@ -12,6 +12,7 @@ html_theme = "furo"
 html_title = f"overlapscope {release}"
 html_copy_source = False
 html_show_sphinx = False
+smartquotes = False  # options begin with two dashes
 myst_heading_anchors = 3
 autodoc_typehints = "none"
 autodoc_preserve_defaults = True

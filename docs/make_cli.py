@@ -8,8 +8,9 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator
+from enum import EnumType
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import typer
 
@@ -21,16 +22,18 @@ HEAD = """# Command line
 Made from the commands by `docs/make_cli.py`; do not edit.
 
 Exit status: 0 when all went well, 1 when some data was lost, 2 when there is no result; then standard error has a
-sentence.
+sentence. `overlapscope --version` prints the version.
 """
 
 
 def text() -> str:
     group: Any = typer.main.get_command(app)
-    return "\n".join([HEAD, *(part for name, command in group.commands.items() for part in section(name, command))])
+    hints = {entry.name: get_type_hints(entry.callback) for entry in app.registered_commands}
+    parts = (part for name, command in group.commands.items() for part in section(name, command, hints[name]))
+    return "\n".join([HEAD, *parts])
 
 
-def section(name: str, command: Any) -> Iterator[str]:
+def section(name: str, command: Any, hints: dict[str, Any]) -> Iterator[str]:
     arguments = [entry for entry in command.params if entry.param_type_name == "argument"]
     options = [entry for entry in command.params if entry.param_type_name == "option" and entry.name != "help"]
     yield f"## overlapscope {name}\n\n{inspect.cleandoc(command.help or '').replace(chr(12), '')}\n"
@@ -39,8 +42,8 @@ def section(name: str, command: Any) -> Iterator[str]:
         yield "| | |\n|---|---|"
         yield from (f"| `{shown(entry)}` | {cell(entry.help)} |" for entry in arguments)
         for entry in options:
-            names = ", ".join(f"`{flag}`" for flag in (*entry.opts, *entry.secondary_opts))
-            yield f"| {names} | {cell(entry.help)}{usual(entry)} |"
+            names = ", ".join(f"`{flag}`" for flag in flags(entry))
+            yield f"| {names} | {cell(entry.help)}{facts(entry, hints.get(entry.name))} |"
         yield ""
 
 
@@ -52,10 +55,27 @@ def cell(words: str | None) -> str:
     return (words or "").replace("|", "\\|").replace("*", "\\*").strip()
 
 
-def usual(entry: Any) -> str:
+def flags(entry: Any) -> list[str]:
+    return [*entry.opts, *entry.secondary_opts]
+
+
+def code(choice: Any) -> str:
+    return f"`{getattr(choice, 'value', choice)}`"
+
+
+def facts(entry: Any, hint: Any) -> str:
+    """What may be given, whether it must be, and what is taken without it."""
+    choices: list[Any] = list(hint) if isinstance(hint, EnumType) else []
+    parts = [f"One of {', '.join(map(code, choices))}."] if choices else []
     default = getattr(entry.default, "value", entry.default)
-    plain = isinstance(default, str | int | float | Path) and not isinstance(default, bool)
-    return f" Default: `{default}`." if plain else ""
+    if entry.required:
+        parts.append("Required.")
+    elif isinstance(default, bool):
+        flag = (entry.opts if default else entry.secondary_opts or [None])[0]
+        parts += [f"Default: `{flag}`."] if flag else []
+    elif isinstance(default, str | int | float | Path):
+        parts.append(f"Default: `{default}`.")
+    return f" {' '.join(parts)}" if parts else ""
 
 
 def main() -> None:

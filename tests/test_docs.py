@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
-from tests.conftest import ROOT
+from overlapscope.cli.main import app
+from tests.conftest import ROOT, SAMPLES
 
 
 @pytest.mark.parametrize("maker", sorted(path.name for path in (ROOT / "docs").glob("make_*.py")))
@@ -30,3 +32,14 @@ def test_documents_link_to_files_that_exist() -> None:
     for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "sample_traces" / "README.md"):
         for path in re.findall(r"\]\((?!https?:|#)([\w./-]+)\)", document.read_text()):
             assert (document.parent / path).exists(), (document.name, path)
+
+
+def test_the_readme_shows_what_the_audit_prints() -> None:
+    """Whatever the width of the terminal; ``...`` stands for what is left out."""
+    text = (ROOT / "README.md").read_text()
+    block = re.search(r"```\n\$ overlapscope (audit .*?)\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    result = CliRunner().invoke(app, [argument.replace("sample_traces", str(SAMPLES)) for argument in block[1].split()])
+    printed = " ".join(result.stdout.split())
+    for part in block[2].split("..."):
+        assert " ".join(part.split()) in printed

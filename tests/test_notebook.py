@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.testing.globalipapp import start_ipython
 
@@ -118,7 +118,20 @@ def test_without_a_gpu_the_cell_runs_and_a_sentence_says_why(
     assert "no CUDA device" in capsys.readouterr().err
 
 
-def test_an_error_of_the_cell_is_the_notebook_s(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
-    found: Any = overlap(shell, "--device cpu", "raise KeyError('mine')")
-    assert found is None
-    assert "KeyError" in capsys.readouterr().out
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_an_error_of_the_cell_is_the_notebook_s(shell: InteractiveShell, device: str) -> None:
+    with pytest.raises(KeyError, match="mine"):
+        overlap(shell, f"--device {device}", "raise KeyError('mine')")
+
+
+@pytest.mark.parametrize("line", ["--device tpu", "--nonsense", "-o 'open"])
+def test_wrong_options_are_said_in_a_sentence(shell: InteractiveShell, line: str) -> None:
+    with pytest.raises(UsageError, match=r"^%%overlap: "):
+        overlap(shell, line, "pass")
+
+
+def test_the_magic_explains_itself_and_understands_others(shell: InteractiveShell) -> None:
+    shell.run_cell("%load_ext overlapscope")
+    assert "--stacks" in (shell.find_cell_magic("overlap").__doc__ or "")
+    overlap(shell, "--device cpu", "%env OVERLAPSCOPE_TEST_OF_MAGIC=1\nanswer = 5")
+    assert shell.user_ns["answer"] == 5

@@ -50,6 +50,12 @@ class Place:
     device: int | None
     stream: int | None
 
+    @property
+    def words(self) -> str:
+        """Range, line or operator, call and stream, as far as they are known."""
+        stream = None if self.stream is None else f"stream {self.stream}"
+        return ", ".join(part for part in (self.range, self.source or self.op, self.api, stream) if part)
+
 
 @dataclass(frozen=True)
 class Share:

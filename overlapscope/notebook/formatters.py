@@ -8,13 +8,14 @@ from typing import Any
 
 _SHOWN = {
     "Trace": ("overlapscope.model.trace", "trace_html"),
+    "Audit": ("overlapscope.report.data", "audit_html"),
     "Diagnosis": ("overlapscope.diagnosis.finding", "diagnosis_html"),
     "Prediction": ("overlapscope.replay.prediction", "prediction_html"),
 }
 
 
 def register(shell: Any) -> None:
-    """Let a running IPython show traces, diagnoses and predictions with tables and a timeline."""
+    """Let a running IPython show traces, audits, diagnoses and predictions with tables and a timeline."""
     formatter = shell.display_formatter.formatters["text/html"]
     for name, (module, function) in _SHOWN.items():
         formatter.for_type_by_name(module, name, _later(function))

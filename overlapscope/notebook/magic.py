@@ -6,8 +6,9 @@ import argparse
 import shlex
 import sys
 import tempfile
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from overlapscope.capture.recorder import record
 from overlapscope.diagnosis.engine import diagnose
@@ -19,18 +20,28 @@ from overlapscope.words import safe
 
 def load(shell: Any) -> None:
     """What ``%load_ext overlapscope`` does."""
+
+    @wraps(overlap)
+    def magic(line: str, cell: str) -> Any:
+        return overlap(shell, line, cell)
+
     register(shell)
-    shell.register_magic_function(lambda line, cell: overlap(shell, line, cell), "cell", "overlap")
+    shell.register_magic_function(magic, "cell", "overlap")
 
 
 def overlap(shell: Any, line: str, cell: str) -> Any:
-    """Run a cell under the profiler; its `Diagnosis`, or None where that could not be made, with a sentence.
+    """Record this cell with torch's profiler, and show why its copies were not hidden.
 
-    The cell runs whether or not it can be recorded, and an error of its own is the notebook's.
+    ``%%overlap [-o FILE] [--stacks] [--device cuda|cpu]``
 
-    ``%%overlap [-o FILE] [--stacks] [--device cpu]``
+    ``-o FILE`` keeps the trace; ``--stacks`` records Python call stacks, so that findings name lines; ``--device cpu``
+    tries it without a GPU. The value of the cell is its `Diagnosis`. Where the cell cannot be recorded, it runs all the
+    same, and a sentence says why. Cells with ``await`` outside of a function cannot be recorded.
     """
-    options = _parser().parse_args(shlex.split(line))
+    options = _parser().parse_args(_words(line))
+    code = shell.transform_cell(cell)
+    name = shell.compile.cache(code, shell.execution_count, raw_code=cell)  # so that tracebacks show its lines
+    compiled = compile(code, name, "exec")
     with tempfile.TemporaryDirectory() as folder:
         path = options.output or Path(folder) / "cell.json.gz"
         recording = record(path, stacks=options.stacks, device=options.device)
@@ -38,14 +49,12 @@ def overlap(shell: Any, line: str, cell: str) -> Any:
             recording.check()
         except OverlapscopeError as error:
             _say(error)
-            shell.run_cell(cell)
+            exec(compiled, shell.user_ns)  # noqa: S102 - the cell
             return None
         try:
             with recording:
-                done = shell.run_cell(cell)
-            if not done.success or not recording.saved:
-                return None
-            return diagnose(open_trace(path))
+                exec(compiled, shell.user_ns)  # noqa: S102 - the cell
+            return diagnose(open_trace(path)) if recording.saved else None
         except OverlapscopeError as error:
             _say(error)
             return None
@@ -55,9 +64,28 @@ def _say(error: OverlapscopeError) -> None:
     print(f"overlapscope: {safe(str(error))}", file=sys.stderr)  # noqa: T201 - there is nobody else to say it
 
 
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        _refuse(str(error))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say it as notebooks do, instead of ending the program."""
+        _refuse(message)
+
+
+def _refuse(message: str) -> NoReturn:
+    from IPython.core.error import UsageError
+
+    raise UsageError(f"%%overlap: {message}")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="%%overlap", description=overlap.__doc__)
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="keep the trace here")
-    parser.add_argument("--stacks", action="store_true", help="record Python call stacks too")
-    parser.add_argument("--device", default="cuda", help="cuda, or cpu to try a cell without a GPU")
+    parser = _Parser(prog="%%overlap", add_help=False, allow_abbrev=False)
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--stacks", action="store_true")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     return parser

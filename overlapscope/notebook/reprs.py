@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from overlapscope.diagnosis.finding import Diagnosis, Finding
@@ -16,7 +16,8 @@ from overlapscope.plot.lanes import work_window
 from overlapscope.plot.style import Appearance
 from overlapscope.plot.timeline import figure_of
 from overlapscope.replay.prediction import Prediction
-from overlapscope.report.tables import Cells
+from overlapscope.report.data import Audit
+from overlapscope.report.tables import plan_rows
 from overlapscope.words import time
 
 _DOTS_PER_IN = 110
@@ -38,11 +39,15 @@ def trace_html(trace: Trace) -> str:
 def diagnosis_html(found: Diagnosis) -> str:
     """The summary, the findings, what mending them is worth, and the timeline."""
     findings = [_row(finding) for finding in found.findings[:_MOST_FINDINGS]]
-    steps = found.plan.steps if found.plan is not None else ()
-    plan = [{"changes": " + ".join(step.changes), "predicted": time(step.predicted_ns)} for step in steps]
+    plan = plan_rows(found.plan) if found.plan is not None and found.plan.steps else []
     window = found.window if len(found.window.start_ns) else None
     parts = (tag("p", tag("strong", found.summary)), _table(findings), _table(plan), _timeline(found.trace, window))
     return together(*parts)
+
+
+def audit_html(found: Audit) -> str:
+    """The verdict, and the diagnosis."""
+    return together(tag("p", tag("strong", found.verdict)), Html(diagnosis_html(found.diagnosis)))
 
 
 def prediction_html(found: Prediction) -> str:
@@ -53,21 +58,22 @@ def prediction_html(found: Prediction) -> str:
     return together(tag("p", tag("strong", found.sentence)), picture, _table(rows), tag("ul", *basis))
 
 
-def _row(finding: Finding) -> Cells:
+def _row(finding: Finding) -> dict[str, object]:
     return {
         "finding": f"{finding.code} {finding.name}",
-        "says": finding.message,
+        "says": together(tag("div", finding.message), tag("div", finding.where.words), tag("pre", finding.fix)),
         "lost": time(finding.lost_ns) if finding.lost_ns else "",
         "change": finding.change or "",
         "saves": time(finding.saving_ns) if finding.saving_ns is not None else "",
     }
 
 
-def _table(rows: list[Cells]) -> Html:
+def _table(rows: Sequence[Mapping[str, object]]) -> Html:
     if not rows:
         return Html("")
-    head = tag("tr", *(tag("th", name, style="text-align: left") for name in rows[0]))
-    body = [tag("tr", *(tag("td", value, style="text-align: left") for value in row.values())) for row in rows]
+    names = [name for name in rows[0] if any(row[name] for row in rows)]
+    head = tag("tr", *(tag("th", name, style="text-align: left") for name in names))
+    body = [tag("tr", *(tag("td", row[name], style="text-align: left") for name in names)) for row in rows]
     return tag("table", tag("thead", head), tag("tbody", *body))
 
 

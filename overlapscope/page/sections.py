@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
-from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Number, Place, Plan
+from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Number
 from overlapscope.diagnosis.stretches import longest
 from overlapscope.page.colours import colour_of
 from overlapscope.page.markup import Html, tag, together
 from overlapscope.plot.bars import Style
 from overlapscope.report.data import Audit
 from overlapscope.report.findings import TOO_LARGE
-from overlapscope.report.tables import LEFT, Cells, tables
+from overlapscope.report.tables import LEFT, Cells, plan_rows, tables
 from overlapscope.words import share, size, time
 
 _NAME_WIDTH = 80
-_WORDS = LEFT | {"changes", "mends"}
 _MOVES = (
     ("\N{MINUS SIGN}", "-", "Zoom out"),
     ("+", "+", "Zoom in"),
@@ -51,24 +50,9 @@ def plan(diagnosis: Diagnosis) -> Html:
         return together(tag("h2", "What mending is worth", id="plan"), tag("p", TOO_LARGE))
     if found is None or not found.steps:
         return Html("")
-    rows = [_plan_row(found, "as it is", "", found.replayed_ns, "", found.unprofiled_ns)]
-    for step in found.steps:
-        bounds = f"{time(step.low_ns)} to {time(step.high_ns)}" if step.low_ns < step.high_ns else ""
-        changes, mends = " + ".join(step.changes), ", ".join(step.mends)
-        rows.append(_plan_row(found, changes, mends, step.predicted_ns, bounds, step.unprofiled_ns))
     said = f"Each step replayed with those before it; replay error {100 * found.error:.2g} %."
-    return together(tag("h2", "What mending is worth", id="plan"), table("", rows), tag("p", said, class_="about"))
-
-
-def _plan_row(found: Plan, changes: str, mends: str, ns: int, bounds: str, unprofiled_ns: int | None) -> Cells:
-    row = {
-        "changes": changes,
-        "mends": mends,
-        "time": time(ns),
-        "of it": share(ns, found.replayed_ns),
-        "bounds": bounds,
-    }
-    return row | ({} if found.unprofiled_ns is None else {"without the profiler": time(unprofiled_ns)})
+    title = tag("h2", "What mending is worth", id="plan")
+    return together(title, table("", plan_rows(found)), tag("p", said, class_="about"))
 
 
 def timeline(labels: Sequence[str], styles: Sequence[Style]) -> Html:
@@ -132,7 +116,7 @@ def _facts(finding: Finding, wall_ns: int) -> Iterator[str]:
 
 
 def _evidence(finding: Finding) -> Iterator[Html]:
-    where = _where(finding.where)
+    where = finding.where.words
     if where:
         yield together(tag("dt", "where"), tag("dd", where))
     for name, value in finding.evidence.items():
@@ -149,11 +133,6 @@ def _told(unit: str, value: Number) -> str:
     return _UNITS[unit](value) if unit else f"{value:,}"
 
 
-def _where(place: Place) -> str:
-    stream = None if place.stream is None else f"stream {place.stream}"
-    return ", ".join(part for part in (place.range, place.source or place.op, place.api, stream) if part)
-
-
 def figures(audit: Audit) -> Html:
     """The tables of the audit."""
     parts = [table(title, rows) for title, rows in tables(audit, _NAME_WIDTH)]
@@ -163,7 +142,7 @@ def figures(audit: Audit) -> Html:
 def table(title: str, rows: Sequence[Cells]) -> Html:
     """A table whose columns of words are to the left, those of numbers to the right; empty columns are left out."""
     used = [name for name in rows[0] if any(row[name] for row in rows)]
-    classes = {name: None if name in _WORDS else "number" for name in used}
+    classes = {name: None if name in LEFT else "number" for name in used}
     head = tag("tr", *(tag("th", name, class_=kind, scope="col") for name, kind in classes.items()))
     body = [tag("tr", *(tag("td", row[name], class_=kind) for name, kind in classes.items())) for row in rows]
     caption = tag("caption", title) if title else ""

@@ -95,7 +95,7 @@ class Prediction:
         what = " + ".join(map(str, self.changes)) or "nothing changed"
         text = f"{what}: {time(self.replayed_ns)} -> {time(self.predicted_ns)}"
         text += _bounds(self.low_ns, self.high_ns)
-        text += f", {share(self.saving_ns, self.replayed_ns)} less"
+        text += f", {share(self.saving_ns, self.replayed_ns)} less" if self.replayed_ns else ""
         text += f" (replay error {100 * self.error:.2g} %)" if self.error else ""
         if self.unprofiled is not None:
             without = self.unprofiled

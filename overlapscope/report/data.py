@@ -130,7 +130,7 @@ class Occurrence:
         return self.end_ns - self.start_ns
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """What the copies of a trace cost, over a window."""
 
@@ -144,6 +144,9 @@ class Audit:
     counts: dict[str, int]
     diagnosis: Diagnosis
     verdict: str
+
+    def __repr__(self) -> str:
+        return f"<Audit: {self.verdict}>"
 
     def to_dict(self) -> dict[str, Any]:
         """The audit as JSON-ready data: an entry of ``traces`` in ``audit --format json``."""

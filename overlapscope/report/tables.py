@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from overlapscope.diagnosis.finding import Plan
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit
@@ -12,7 +13,7 @@ Cells = dict[str, str]
 
 NAME_WIDTH = 24
 """Characters of a name of the program's own."""
-LEFT = frozenset({"API", "call", "range", "direction", "memory"})
+LEFT = frozenset({"API", "call", "range", "direction", "memory", "changes", "mends"})
 """Columns of words; the others are numbers."""
 _OCCURRENCE_ROWS = 8
 _BLOCKING_ROWS = 5
@@ -28,6 +29,22 @@ def tables(audit: Audit, name_width: int = NAME_WIDTH) -> list[tuple[str, list[C
         ("Calls that held their thread", _blocking_cells(audit.host_blocking)),
     ]
     return [(title, rows) for title, rows in every if rows]
+
+
+def plan_rows(found: Plan) -> list[Cells]:
+    """The time of the window as it is and after each step of a plan."""
+    rows = [_plan_row(found, "as it is", "", found.replayed_ns, "", found.unprofiled_ns)]
+    for step in found.steps:
+        bounds = f"{time(step.low_ns)} to {time(step.high_ns)}" if step.low_ns < step.high_ns else ""
+        changes, mends = " + ".join(step.changes), ", ".join(step.mends)
+        rows.append(_plan_row(found, changes, mends, step.predicted_ns, bounds, step.unprofiled_ns))
+    return rows
+
+
+def _plan_row(found: Plan, changes: str, mends: str, ns: int, bounds: str, unprofiled_ns: int | None) -> Cells:
+    part = share(ns, found.replayed_ns)
+    row = {"changes": changes, "mends": mends, "time": time(ns), "of it": part, "bounds": bounds}
+    return row | ({} if found.unprofiled_ns is None else {"without the profiler": time(unprofiled_ns)})
 
 
 def _occurrence_title(audit: Audit) -> str:

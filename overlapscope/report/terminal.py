@@ -56,7 +56,7 @@ def _profiler_cost(recording: Recording | None) -> str:
     if recording is None or recording.unprofiled is None or recording.recorded is None:
         return ""
     without, under = recording.unprofiled.step_ns, recording.recorded.step_ns
-    return f"\na step took {time(round(under))} under the profiler, {time(round(without))} without it"
+    return f"\na step took {time(round(under))} under the profiler, {time(round(without))} just before, without it"
 
 
 def _table(title: str, rows: list[Cells], hidden: set[str]) -> Table:

@@ -19,9 +19,9 @@ torch.cuda.synchronize()
 # after
 batch = batch.to(device, non_blocking=True)  # kernels of this stream wait for it, the host does not
 event = torch.cuda.Event()
-event.record()  # where the host really needs it:
+event.record()
 ...  # launch other work first
-event.synchronize()
+event.synchronize()  # where the host really needs it
 ```
 
 ## What the saving assumes

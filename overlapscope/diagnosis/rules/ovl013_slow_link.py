@@ -7,7 +7,7 @@ processes, kernels that read host memory themselves.
 
 ## How it shows in a trace
 A pinned copy of more than a megabyte takes a multiple of what the trace's own faster copies, its calibration or the
-link's generation and width let expect for its size.
+link's generation and width would lead one to expect for its size.
 
 ## Fix
 ```sh
@@ -76,7 +76,7 @@ def expected_gb_s(case: Case) -> Float64:
 
 
 def _known(case: Case, mine: Bool, direction: Direction) -> list[float]:
-    """What the trace's faster copies, its calibration and the link let expect."""
+    """What the trace's faster copies, its calibration and the link would lead one to expect."""
     rates = case.facts.bandwidth_gb_s[mine]
     own = [float(np.nanquantile(rates, _BEST))] if len(rates) >= _ENOUGH else []
     recording = case.trace.metadata.recording
