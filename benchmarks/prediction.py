@@ -172,7 +172,7 @@ def _outcome(pair: Pair, found: Prediction, before_ms: float, real_ms: float) ->
 
 
 def table(rows: list[Outcome]) -> Iterator[str]:
-    yield "| from, to | changes | error | predicted, ms | low to high | really | before | replayed unchanged |"
+    yield "| from, to | changes | error | predicted, ms | low to high | really | before | unchanged |"
     yield "|---|---|---|---|---|---|---|---|"
     for row in rows:
         workload, _, faulty = row.pair.faulty.partition("-")

@@ -17,7 +17,8 @@ HEAD = """# How good predictions are
 Made by `docs/make_predictions.py` from the sample traces and those of `benchmarks/pairs`; do not edit.
 
 For each pair the faulty program's trace is replayed with the changes named, and compared with the time that the really
-mended program takes without a profiler. *Before* is the faulty program's own such time. Durations, gaps and speeds come
+mended program takes without a profiler. *Before* is the faulty program's own such time,
+*unchanged* what a replay with nothing changed gives for it. Durations, gaps and speeds come
 from the trace or its calibration; what passes between two nodes of a CUDA graph was measured on the H200 that made
 these traces. *Low to high* is given where a trace leaves the order of work open.
 
@@ -70,7 +71,7 @@ TAIL = """
 - `evaluation_results`: the recorded step was 10 % faster than those timed before it; the host's arithmetic scatters.
 
 A replay with nothing changed gives the trace back exactly, because the graph is made so; that says nothing of the
-model. What the model is worth shows in the column *replayed unchanged* (without the profiler, against *before*), and
+model. What the model is worth shows in the column *unchanged* (without the profiler, against *before*), and
 in the predictions. Bounds are given for the order of work only, not for speeds.
 """
 
