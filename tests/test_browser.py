@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -89,14 +90,19 @@ def test_it_loads_and_shows_everything(opened: Open, report: Path) -> None:
     assert page.locator(".finding").count() >= 2
 
 
-def test_a_finding_s_button_moves_the_view_to_its_place(opened: Open, report: Path) -> None:
+def test_a_finding_s_button_goes_through_its_places(opened: Open, report: Path) -> None:
     page = opened(report)
-    button = page.locator("#finding-1 button[data-from]")
-    first, last = (int(button.get_attribute(name) or 0) for name in ("data-from", "data-to"))
-    button.click()
-    shown = view(page)
-    assert shown["first"] < first < last < shown["last"]
-    assert shown["last"] - shown["first"] < 3 * (last - first)
+    button = page.locator("#finding-1 button")
+    places = json.loads(button.get_attribute("data-places") or "")
+    assert len(places) == 20
+    lengths = [last - first for first, last in places]
+    assert lengths == sorted(lengths, reverse=True)
+    for number, (first, last) in enumerate(places[:3], 1):
+        assert button.inner_text() == f"Show on the timeline, {number} of 20"
+        button.click()
+        shown = view(page)
+        assert shown["first"] < first < last < shown["last"]
+        assert shown["last"] - shown["first"] < 3 * (last - first)
     assert page.evaluate("document.activeElement.id") == "timeline"
 
 
@@ -146,7 +152,7 @@ def test_the_replayed_trace_can_be_shown_instead(opened: Open, report: Path) -> 
     buttons.nth(1).click()
     assert view(page)["label"].startswith("with pin")
     assert buttons.nth(1).get_attribute("aria-pressed") == "true"
-    page.locator("#finding-1 button[data-from]").click()
+    page.locator("#finding-1 button").click()
     assert view(page)["label"] == "measured", "a finding is in what was measured"
 
 

@@ -22,11 +22,11 @@ def stretches(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
     return np.array([found.window.first_ns]), np.array([found.window.last_ns])
 
 
-def longest(found: Diagnosis, finding: Finding) -> tuple[int, int]:
-    """The longest of them."""
+def longest(found: Diagnosis, finding: Finding, most: int = 1) -> list[tuple[int, int]]:
+    """The longest of them, the longest first; at least one."""
     start, end = stretches(found, finding)
-    row = int(np.argmax(end - start))
-    return int(start[row]), int(end[row])
+    order = np.argsort(start - end, kind="stable")[:most]
+    return list(zip(start[order].tolist(), end[order].tolist(), strict=True))
 
 
 def _of_calls(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
@@ -16,6 +17,7 @@ from overlapscope.report.tables import LEFT, Cells, plan_rows, tables
 from overlapscope.words import share, size, time
 
 _NAME_WIDTH = 80
+_MOST_PLACES = 20  # of a finding that its button goes through, the longest first
 _MOVES = (
     ("\N{MINUS SIGN}", "-", "Zoom out"),
     ("+", "+", "Zoom in"),
@@ -88,14 +90,15 @@ def findings(diagnosis: Diagnosis, zero_ns: int) -> Html:
 
 
 def _finding(finding: Finding, diagnosis: Diagnosis, zero_ns: int) -> Html:
-    first, last = (moment - zero_ns for moment in longest(diagnosis, finding))
+    places = [[first - zero_ns, last - zero_ns] for first, last in longest(diagnosis, finding, _MOST_PLACES)]
+    show = f"Show on the timeline, 1 of {len(places)}" if len(places) > 1 else "Show on the timeline"
     return tag(
         "section",
         tag("h3", f"{finding.rank}. {finding.code} {finding.name}"),
         tag("p", "; ".join(_facts(finding, diagnosis.window.wall_ns)), class_="about"),
         tag("p", finding.message),
         tag("p", f"To be surer: {finding.doubt}", class_="about") if finding.doubt else "",
-        tag("button", "Show its longest on the timeline", type="button", data_from=first, data_to=last),
+        tag("button", show, type="button", data_places=json.dumps(places)),
         tag("dl", *_evidence(finding)),
         tag("pre", tag("code", finding.fix)),
         class_=f"finding {finding.severity}",

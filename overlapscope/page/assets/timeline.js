@@ -226,13 +226,20 @@
     show(min, max);
   });
   on("button[data-do]", data => keys[data.do]());
-  on("button[data-from]", data => {
-    choose(0);
-    marked = [Number(data.from), Number(data.to)];
-    const around = Math.max(0.75 * (marked[1] - marked[0]), LEAST_NS);
-    show(marked[0] - around, marked[1] + around);
-    place.scrollIntoView({ block: "center" });
-    place.focus({ preventScroll: true });
+  // A finding's button shows its places one after the other, the longest first.
+  document.querySelectorAll("button[data-places]").forEach(button => {
+    const places = JSON.parse(button.dataset.places);
+    let next = 0;
+    button.addEventListener("click", () => {
+      choose(0);
+      marked = places[next];
+      next = (next + 1) % places.length;
+      if (places.length > 1) button.textContent = `Show on the timeline, ${next + 1} of ${places.length}`;
+      const around = Math.max(0.75 * (marked[1] - marked[0]), LEAST_NS);
+      show(marked[0] - around, marked[1] + around);
+      place.scrollIntoView({ block: "center" });
+      place.focus({ preventScroll: true });
+    });
   });
   addEventListener("resize", () => plot.setSize(size()));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.redraw());
