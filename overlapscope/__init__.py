@@ -88,8 +88,9 @@ def load_ipython_extension(ipython: Any) -> None:
 
 def _show_in_notebooks() -> None:
     """Where IPython runs already, it shows our objects as more than a line."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if shell is not None:
+    running = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = running() if running is not None else None
+    if getattr(shell, "display_formatter", None) is not None:
         import_module("overlapscope.notebook.formatters").register(shell)
 
 

@@ -106,7 +106,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
             raise ValueError("steps is at least 1, warmup and unprofiled at least 0")
         if device.partition(":")[0] not in {"cpu", "cuda"}:
             raise ValueError(f"no device {device!r}: there are cuda and cpu")
-        self.path = Path("nothing" if path is None else path)
+        self.path = Path("recording" if path is None else path)
         self._target = self.path.absolute()  # where it was meant, also when the block changes the folder
         self._writes = path is not None
         self._process = os.getpid()
