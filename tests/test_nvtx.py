@@ -261,6 +261,7 @@ def test_a_calibration_is_told_in_marks_and_put_together_again(listen: Listen) -
     marks = [event.message or "" for event in events if event.kind == "mark"]
     assert len(marks) > 1
     assert noted(marks) == noted(reversed(marks)) == about
+    assert noted([*marks, *(mark.replace("schema", "other") for mark in marks)]) == about, "the first process's"
     assert noted(marks[1:]) is None
     assert noted([*marks[:-1], marks[-1] + "}"]) is None
     assert noted(["a mark of somebody else"]) is None

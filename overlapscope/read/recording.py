@@ -35,14 +35,15 @@ def recording_of(about: Any) -> Recording | None:
 
 
 def noted(marks: Iterable[str]) -> Any:
-    """What a recording noted in NVTX marks, for `recording_of`; None where a piece of it is missing or damaged."""
+    """What a recording noted in NVTX marks, for `recording_of`; None where a piece of it is missing or damaged.
+
+    Where several did, as processes of one run do, it is the first's.
+    """
+    found = [match for text in marks if (match := _NOTE.fullmatch(text))]
+    expected = int(found[0][2]) if found else 0
     pieces: dict[int, str] = {}
-    expected = 0
-    for text in marks:
-        found = _NOTE.fullmatch(text)
-        if found:
-            number, expected = int(found[1]), int(found[2])
-            pieces[number] = found[3]
+    for match in found:
+        pieces.setdefault(int(match[1]), match[3])
     if not expected or sorted(pieces) != list(range(1, expected + 1)):
         return None
     try:
