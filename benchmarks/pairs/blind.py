@@ -1,9 +1,9 @@
 """More programs before and after they were mended, written and recorded before their predictions were looked at.
 
-    python benchmarks/pairs/blind.py NAME faulty|mended OUT.json.gz          # as overlapscope records
-    python benchmarks/pairs/blind.py NAME faulty --plain OUT.json            # as torch's profiler does by itself
-    nsys profile -c cudaProfilerApi python benchmarks/pairs/blind.py NAME faulty --bracket
-    python benchmarks/pairs/blind.py --list
+    python -m benchmarks.pairs.blind NAME faulty|mended OUT.json.gz          # as overlapscope records
+    python -m benchmarks.pairs.blind NAME faulty --plain OUT.json            # as torch's profiler does by itself
+    nsys profile -c cudaProfilerApi python -m benchmarks.pairs.blind NAME faulty --bracket
+    python -m benchmarks.pairs.blind --list
 
 Each makes what its step needs and returns one step, faulty or mended; ``benchmarks/prediction.py`` names the changes
 between the two. The traces beside this file carry their own times without a profiler; they are scrubbed.
@@ -21,9 +21,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from overlapscope import annotate, record
-
-Step = Callable[[], None]
+from benchmarks.pairs.programs import Step, recorded
 
 
 def weight(rows: int, columns: int, *, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -518,13 +516,7 @@ def main() -> None:
     if path == "--plain":
         plainly_profiled(step, rest[0])
         return
-
-    def annotated() -> None:
-        with annotate("step"):
-            step()
-
-    with record(path, steps=1, warmup=3, unprofiled=15) as recording:
-        recording.run(annotated)
+    recorded(step, path)
 
 
 if __name__ == "__main__":

@@ -198,13 +198,8 @@ PROGRAMS: dict[str, Callable[..., Step]] = {
 }
 
 
-def main() -> None:
-    if sys.argv[1:] == ["--list"]:
-        sys.stdout.write("\n".join(PROGRAMS) + "\n")
-        return
-    name, variant, path = sys.argv[1:]
-    step = PROGRAMS[name](mended=variant == "mended")
-    torch.cuda.synchronize()
+def recorded(step: Step, path: str) -> None:
+    """Record a step with its calibration and its time without a profiler."""
 
     def annotated() -> None:
         with annotate("step"):
@@ -212,6 +207,16 @@ def main() -> None:
 
     with record(path, steps=1, warmup=3, unprofiled=15) as recording:
         recording.run(annotated)
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--list"]:
+        sys.stdout.write("\n".join(PROGRAMS) + "\n")
+        return
+    name, variant, path = sys.argv[1:]
+    step = PROGRAMS[name](mended=variant == "mended")
+    torch.cuda.synchronize()
+    recorded(step, path)
 
 
 if __name__ == "__main__":

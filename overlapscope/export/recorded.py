@@ -11,7 +11,7 @@ from overlapscope.export.tracks import Links, Track
 from overlapscope.measure.devices import DeviceKey, device_keys
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.model.tables import Copies, DeviceWork, HostWork, Memsets
+from overlapscope.model.tables import Copies, DeviceWork, Memsets
 from overlapscope.model.trace import Trace
 
 _HOST = ("ranges", "cpu_ops", "frames", "overheads", "api_calls")
@@ -28,20 +28,16 @@ def recorded(trace: Trace) -> tuple[list[Track], list[Links]]:
             issued = np.append(trace.api_calls.start_ns, np.iinfo(np.int64).max)[calls]
             known = np.flatnonzero(issued <= track.start_ns)  # clocks that disagree would have arrows lead back
             table = trace.api_calls.take(calls[known])
-            for process, thread in _places(table):
+            for process, thread in table.threads:
                 mine = known[(table.process == process) & (table.thread == thread)]
                 links.append(Links(threads[process, thread], row_of_call[calls[mine]], track, mine))
     return tracks, links
 
 
-def _places(table: HostWork) -> list[Place]:
-    return sorted(set(zip(table.process.tolist(), table.thread.tolist(), strict=True)))
-
-
 def _threads(trace: Trace) -> tuple[dict[Place, Track], Int64]:
     """A track for each thread, and for each row of api_calls its row there."""
     tables = [(name, getattr(trace, name)) for name in _HOST]
-    places = sorted({place for _, table in tables for place in _places(table)})
+    places = sorted({place for _, table in tables for place in table.threads})
     row_of_call = np.full(len(trace.api_calls), NO_ID, np.int64)
     result = {}
     for process, thread in places:
@@ -65,8 +61,7 @@ def _threads(trace: Trace) -> tuple[dict[Place, Track], Int64]:
 def device_name(trace: Trace, key: DeviceKey) -> str:
     """A device, with its process where there are several."""
     several = len({other.process for other in device_keys(trace)}) > 1
-    name = "GPU ?" if key.device == NO_ID else f"GPU {key.device}"
-    return f"{name} of process {key.process}" if several else name
+    return f"{key.title} of process {key.process}" if several else key.title
 
 
 def _streams(trace: Trace, key: DeviceKey) -> Iterator[tuple[Track, Int64]]:

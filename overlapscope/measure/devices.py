@@ -9,7 +9,7 @@ import numpy as np
 
 from overlapscope.measure.spans import Spans, at_depth, intersect, merge, subtract, union
 from overlapscope.measure.windows import Window
-from overlapscope.model.columns import Bool, Int32
+from overlapscope.model.columns import NO_ID, Bool, Int32
 from overlapscope.model.tables import DeviceWork
 from overlapscope.model.trace import Trace
 
@@ -22,6 +22,11 @@ class DeviceKey:
 
     process: int
     device: int
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return "GPU ?" if self.device == NO_ID else f"GPU {self.device}"
 
     def rows(self, table: DeviceWork) -> Bool:
         """Which rows of a table are this device's."""

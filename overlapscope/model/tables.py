@@ -80,6 +80,11 @@ class HostWork(Timed):
     thread: Int64 = column("i8", "operating-system thread id", null=NO_ID)
     name_id: Int32 = column("i4", "name as recorded", text=True, null=NO_ID)
 
+    @property
+    def threads(self) -> list[tuple[int, int]]:
+        """Process and thread of every thread with rows, in order."""
+        return sorted(set(zip(self.process.tolist(), self.thread.tolist(), strict=True)))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ApiCalls(HostWork):

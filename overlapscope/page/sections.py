@@ -6,15 +6,15 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
-from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Number
+from overlapscope.diagnosis.finding import Diagnosis, Finding, Number
 from overlapscope.diagnosis.stretches import longest
 from overlapscope.page.colours import colour_of
 from overlapscope.page.markup import Html, tag, together
 from overlapscope.plot.bars import Style
 from overlapscope.report.data import Audit
-from overlapscope.report.findings import TOO_LARGE
+from overlapscope.report.findings import TOO_LARGE, facts
 from overlapscope.report.tables import LEFT, Cells, plan_rows, tables
-from overlapscope.words import share, size, time
+from overlapscope.words import size, time
 
 _NAME_WIDTH = 80
 _MOST_PLACES = 20  # of a finding that its button goes through, the longest first
@@ -95,7 +95,7 @@ def _finding(finding: Finding, diagnosis: Diagnosis, zero_ns: int) -> Html:
     return tag(
         "section",
         tag("h3", f"{finding.rank}. {finding.code} {finding.name}"),
-        tag("p", "; ".join(_facts(finding, diagnosis.window.wall_ns)), class_="about"),
+        tag("p", "; ".join(facts(finding, diagnosis.window.wall_ns, held=True)), class_="about"),
         tag("p", finding.message),
         tag("p", f"To be surer: {finding.doubt}", class_="about") if finding.doubt else "",
         tag("button", show, type="button", data_places=json.dumps(places)),
@@ -104,18 +104,6 @@ def _finding(finding: Finding, diagnosis: Diagnosis, zero_ns: int) -> Html:
         class_=f"finding {finding.severity}",
         id=f"finding-{finding.rank}",
     )
-
-
-def _facts(finding: Finding, wall_ns: int) -> Iterator[str]:
-    yield str(finding.severity)
-    if finding.lost_ns:
-        yield f"{time(finding.lost_ns)} of device time lost ({share(finding.lost_ns, wall_ns)})"
-    if finding.held_ns:
-        yield f"host held for {time(finding.held_ns)}"
-    if finding.saving_ns is not None:
-        yield f"{finding.change} saves {time(finding.saving_ns)}"
-    if finding.confidence is not Confidence.HIGH:
-        yield f"confidence {finding.confidence}"
 
 
 def _evidence(finding: Finding) -> Iterator[Html]:

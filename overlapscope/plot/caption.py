@@ -42,9 +42,8 @@ def _devices(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[str]
         copying, hidden = active.copies.total_ns, intersect(active.copies, active.kernels).total_ns
         if not copying and not active.kernels.total_ns:
             continue
-        name = "GPU ?" if key.device == NO_ID else f"GPU {key.device}"
         copies = f", copies for {time(copying)}, {share(hidden, copying)} of that hidden" if copying else ""
-        yield f"{name}: kernels run for {time(active.kernels.total_ns)}{copies}."
+        yield f"{key.title}: kernels run for {time(active.kernels.total_ns)}{copies}."
         streams = np.unique(np.concatenate([table.stream[key.rows(table)] for table in (trace.kernels, trace.copies)]))
         for stream in streams.tolist():
             if shown.streams is None or stream in shown.streams:

@@ -20,7 +20,7 @@ from overlapscope.measure.spans import intersect, subtract
 from overlapscope.measure.windows import between
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
-from overlapscope.model.tables import HostWork, Timed
+from overlapscope.model.tables import Timed
 from overlapscope.model.trace import Trace
 from overlapscope.plot.bars import COPIES, HELD, Bars, Curve, Lane, LaneKind, Style
 from overlapscope.plot.pixels import span_bars
@@ -115,7 +115,7 @@ def _range_lanes(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[
     inside = (trace.ranges.end_ns > first) & (trace.ranges.start_ns < last)
     table = trace.ranges.take(inside & _named(trace, shown.ranges))
     names = trace.names.decode(table.name_id)
-    places = [place for place in _places(table) if shown.has(place[1])]
+    places = [place for place in table.threads if shown.has(place[1])]
     counts = {place: int(((table.process == place[0]) & (table.thread == place[1])).sum()) for place in places}
     for process, thread in sorted(sorted(places, key=lambda place: -counts[place])[: shown.most_range_threads]):
         mine = (table.process == process) & (table.thread == thread)
@@ -151,10 +151,6 @@ def _levels(start_ns: Int64, end_ns: Int64) -> Int64:
     return levels
 
 
-def _places(table: HostWork) -> list[tuple[int, int]]:
-    return sorted(set(zip(table.process.tolist(), table.thread.tolist(), strict=True)))
-
-
 def _title(word: str, process: int, thread: int, places: list[tuple[int, int]]) -> str:
     """The word alone for a lone thread; else with the thread, and with the process where there are several."""
     if len(places) == 1:
@@ -169,7 +165,7 @@ def _thread_lanes(trace: Trace, first: int, last: int, shown: Shown) -> Iterator
     holds = holding < calls.end_ns
     names = trace.names.decode(calls.name_id) if shown.labels else None
     copying, syncing = calls.kind == ApiKind.COPY, np.isin(calls.kind, SYNC_CALLS)
-    places = _places(calls)
+    places = calls.threads
     for process, thread in places:
         mine = (calls.process == process) & (calls.thread == thread) & (calls.parent == NO_ID)
         bars = [
@@ -220,8 +216,7 @@ def _stream(stream: int) -> str:
 
 
 def _device(key: DeviceKey, several: bool) -> str:
-    device = "GPU ?" if key.device == NO_ID else f"GPU {key.device}"
-    return f"{device} of {key.process}" if several else device
+    return f"{key.title} of {key.process}" if several else key.title
 
 
 def _copy_styles(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.str_]]:

@@ -34,17 +34,21 @@ _LATENCY_NS = 1_500  # of a tiny copy; measured on an H200
 
 @dataclass(frozen=True, eq=False)
 class Speed:
-    """Sizes and what a copy of each takes, by size; ``basis`` says where that is known from."""
+    """Sizes and what moving each takes, by size; ``basis`` says where that is known from."""
 
     size_bytes: Float64
-    copy_ns: Float64
+    time_ns: Float64
     basis: str
 
+    def exact_ns(self, size_bytes: Int64) -> Float64:
+        """What these sizes take: in between as on a line, beyond the largest at its bandwidth."""
+        known = np.interp(size_bytes, self.size_bytes, self.time_ns)
+        scaled: Float64 = known * np.maximum(size_bytes / self.size_bytes[-1], 1.0)
+        return scaled
+
     def copy_time_ns(self, size_bytes: Int64) -> Int64:
-        """What copies of these sizes take: in between as on a line, beyond the largest at its bandwidth."""
-        known = np.interp(size_bytes, self.size_bytes, self.copy_ns)
-        scale = np.maximum(size_bytes / self.size_bytes[-1], 1.0)
-        rounded: Int64 = np.rint(known * scale).astype(np.int64)
+        """The same in whole ns."""
+        rounded: Int64 = np.rint(self.exact_ns(size_bytes)).astype(np.int64)
         return rounded
 
 
@@ -116,22 +120,7 @@ def _from_points(sizes: Float64, times: Float64, basis: str) -> Speed:
     return Speed(np.append(0.0, sizes), np.maximum.accumulate(np.append(min(times[0], _LATENCY_NS), times)), basis)
 
 
-@dataclass(frozen=True, eq=False)
-class Gathering:
-    """What copying a piece of each size to a pinned buffer takes a thread, by size."""
-
-    size_bytes: Float64
-    gather_ns: Float64
-    basis: str
-
-    def gather_time_ns(self, size_bytes: Int64) -> Float64:
-        """What pieces of these sizes take: in between as on a line, beyond the largest at its rate."""
-        known = np.interp(size_bytes, self.size_bytes, self.gather_ns)
-        scaled: Float64 = known * np.maximum(size_bytes / self.size_bytes[-1], 1.0)
-        return scaled
-
-
-def gathering(trace: Trace) -> Gathering | None:
+def gathering(trace: Trace) -> Speed | None:
     """How fast pieces are gathered on the host: from the calibration, else no faster than staging reaches here.
 
     Staging copies on the host and sends at the same time, so that it is no faster than the host's part alone; what
@@ -142,14 +131,12 @@ def gathering(trace: Trace) -> Gathering | None:
     if measured:
         sizes, times = np.array(measured, float).T
         times = np.maximum.accumulate(times)
-        return Gathering(sizes, times, "gathering on the host: the calibration in this trace")
+        return Speed(sizes, times, "gathering on the host: the calibration in this trace")
     rate = _staging_gb_s(trace)
     if rate is None:
         return None
     ends = np.array([0.0, 1e9])
-    return Gathering(
-        ends, ends / rate, f"gathering on the host: at {rate:.3g} GB/s, as staging; many pieces take longer"
-    )
+    return Speed(ends, ends / rate, f"gathering on the host: at {rate:.3g} GB/s, as staging; many pieces take longer")
 
 
 def _staging_gb_s(trace: Trace) -> float | None:

@@ -59,7 +59,7 @@ def _without(unprofiled_ns: int | None) -> str:
 
 def _finding(finding: Finding, wall_ns: int, several: bool) -> list[RenderableType]:
     head = Text(f"{finding.rank}. {finding.code} {finding.name}", style=_STYLE[finding.severity])
-    head.append("  " + ", ".join(_facts(finding, wall_ns)), style="not bold dim")
+    head.append("  " + ", ".join(facts(finding, wall_ns)), style="not bold dim")
     where = _where(finding.where, several)
     lines = [Text(safe(finding.message)), *([Text(f"at {where}", style="dim")] if where else [])]
     if finding.doubt:
@@ -68,15 +68,18 @@ def _finding(finding: Finding, wall_ns: int, several: bool) -> list[RenderableTy
     return [head, *(Padding(line, (0, 0, 0, 3)) for line in lines), Text("")]
 
 
-def _facts(finding: Finding, wall_ns: int) -> list[str]:
-    facts = [str(finding.severity)]
+def facts(finding: Finding, wall_ns: int, *, held: bool = False) -> list[str]:
+    """How much it matters, what was lost, what mending it saves; with ``held``, for how long the host was."""
+    told = [str(finding.severity)]
     if finding.lost_ns:
-        facts.append(f"{time(finding.lost_ns)} of device time lost ({share(finding.lost_ns, wall_ns)})")
+        told.append(f"{time(finding.lost_ns)} of device time lost ({share(finding.lost_ns, wall_ns)})")
+    if held and finding.held_ns:
+        told.append(f"host held for {time(finding.held_ns)}")
     if finding.saving_ns is not None:
-        facts.append(f"{finding.change} saves {time(finding.saving_ns)}")
+        told.append(f"{finding.change} saves {time(finding.saving_ns)}")
     if finding.confidence is not Confidence.HIGH:
-        facts.append(f"confidence {finding.confidence}")
-    return facts
+        told.append(f"confidence {finding.confidence}")
+    return told
 
 
 def _where(place: Place, several: bool) -> str:

@@ -82,7 +82,7 @@ def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[G
     gather = gathering(graph.trace)
     call = graph.into(graph.call_end(leaders), Because.CALL)
     if gather is not None:
-        pieces = gather.gather_time_ns(copies.size_bytes[copy[members]])
+        pieces = gather.exact_ns(copies.size_bytes[copy[members]])
         lag[call] += np.rint(np.bincount(group, pieces, len(leaders))).astype(np.int64)
     told.append("gathering on the host is not counted" if gather is None else gather.basis)
     return graph.with_lags(lag), tuple(told)
