@@ -124,6 +124,20 @@ def test_an_error_of_the_cell_is_the_notebook_s(shell: InteractiveShell, device:
         overlap(shell, f"--device {device}", "raise KeyError('mine')")
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_an_error_of_ours_in_the_cell_is_the_cell_s(shell: InteractiveShell, device: str) -> None:
+    with pytest.raises(overlapscope.OverlapscopeError, match="nowhere"):
+        overlap(shell, f"--device {device}", "overlapscope.open_trace('nowhere')")
+
+
+def test_what_cannot_be_written_is_said_and_the_cell_runs(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert overlap(shell, "--device cpu -o /nowhere/t.json", "answer = 6") is None
+    assert shell.user_ns["answer"] == 6
+    assert "cannot be written" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("line", ["--device tpu", "--nonsense", "-o 'open"])
 def test_wrong_options_are_said_in_a_sentence(shell: InteractiveShell, line: str) -> None:
     with pytest.raises(UsageError, match=r"^%%overlap: "):

@@ -45,19 +45,20 @@ def overlap(shell: Any, line: str, cell: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = options.output or Path(folder) / "cell.json.gz"
         recording = record(path, stacks=options.stacks, device=options.device)
-        try:
-            recording.check()
-        except OverlapscopeError as error:
-            _say(error)
-            exec(compiled, shell.user_ns)  # noqa: S102 - the cell
-            return None
+        begun = ended = False
         try:
             with recording:
+                begun = True
                 exec(compiled, shell.user_ns)  # noqa: S102 - the cell
+                ended = True
             return diagnose(open_trace(path)) if recording.saved else None
         except OverlapscopeError as error:
+            if begun and not ended:  # the cell's own
+                raise
             _say(error)
-            return None
+    if not begun:
+        exec(compiled, shell.user_ns)  # noqa: S102 - the cell
+    return None
 
 
 def _say(error: OverlapscopeError) -> None:
