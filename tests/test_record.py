@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from overlapscope.capture import kineto_file, profilers
 from overlapscope.capture.annotate import annotate
 from overlapscope.capture.calibrate import GATHERED, gather_times
 from overlapscope.capture.recorder import record
+from overlapscope.capture.touches import _arguments, touches
 from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
 from overlapscope.model.recording import CopyTime, GatherTime, IssueCost
 from overlapscope.read.opening import open_trace
@@ -335,6 +337,63 @@ def test_a_saved_trace_names_neither_its_host_nor_its_own_path(tmp_path: Path) -
     assert "secret" not in text
     assert str(tmp_path) not in text
     assert len(open_trace(tmp_path / "t.json").kernels) == 1
+
+
+def tensor(address: int, device: str = "cuda:0") -> SimpleNamespace:
+    return SimpleNamespace(storage_data_ptr=address, device=torch.device(device))
+
+
+def operator(name: str, start_ns: int, inputs: list[Any], *children: SimpleNamespace) -> SimpleNamespace:
+    fields = SimpleNamespace(inputs=inputs)
+    return SimpleNamespace(name=name, start_time_ns=start_ns, extra_fields=fields, children=list(children))
+
+
+def test_who_touches_a_copied_tensor_is_seen() -> None:
+    """By its memory, in lists too; not what no copy brings, what lies on the host, or other people's operators."""
+    host = tensor(100, "cpu")
+    tree = [
+        operator("step", 0, [], operator("aten::to", 5, [host], operator("aten::copy_", 10, [tensor(7), host, False]))),
+        operator("aten::mm", 20, [tensor(8), tensor(9)]),
+        operator("aten::cat", 30, [[tensor(8), tensor(7)], 1]),
+        operator("aten::copy_", 40, [tensor(8), tensor(9), False]),
+        operator("mine::fused", 50, [tensor(7)]),
+        operator("aten::relu", 60, [tensor(7, "cuda:1"), None]),
+        SimpleNamespace(name="aten::odd", start_time_ns=70, extra_fields=SimpleNamespace(), children=[]),
+    ]
+    assert touches(tree) == {"op_start_ns": [10, 30], "tensor": [0, 0]}
+
+
+def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In torch's own tree, at the times of the operators in the trace; here every tensor counts as copied on a GPU."""
+    module = "overlapscope.capture.touches"
+    monkeypatch.setattr(f"{module}._leaves_device", lambda node: True)
+    monkeypatch.setattr(f"{module}._on_gpu", lambda node: ((0, each.storage_data_ptr) for each in _arguments(node)))
+    one, other = torch.ones(8, 8), torch.ones(8, 8)
+    with record(tmp_path / "t.json", device="cpu"):
+        other.copy_(one)
+        other.neg_()
+        one.neg_()
+    trace = open_trace(tmp_path / "t.json")
+    recording = trace.metadata.recording
+    assert recording is not None
+    assert recording.touches is not None
+    names = dict(zip(trace.cpu_ops.start_ns.tolist(), trace.names.decode(trace.cpu_ops.name_id), strict=True))
+    seen = [names[start] for start in recording.touches.op_start_ns.tolist()]
+    assert seen == ["aten::copy_", "aten::copy_", "aten::neg_", "aten::neg_"]
+    first, second, third, fourth = recording.touches.tensor.tolist()
+    assert {first, second} == {0, 1}
+    assert third != fourth
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [3, {}, {"op_start_ns": [1]}, {"op_start_ns": [1], "tensor": [-1]}, {"op_start_ns": [2**70], "tensor": [0]}],
+)
+def test_damaged_touches_count_as_none(damaged: Any, tmp_path: Path) -> None:
+    about = {"schema": "overlapscope.recording/1", "touches": damaged}
+    recording = open_trace(make.write(tmp_path / "t.json", make.kernel(5, 5), overlapscope=about)).metadata.recording
+    assert recording is not None
+    assert recording.touches is None or not len(recording.touches.tensor)
 
 
 def test_no_secret_reaches_the_file(tmp_path: Path) -> None:

@@ -388,6 +388,54 @@ def test_a_side_stream_lets_a_copy_run_under_the_kernels_before_it(tmp_path: Pat
     assert found.low_ns <= found.predicted_ns <= found.high_ns
 
 
+ABOUT = {"schema": "overlapscope.recording/1"}
+GIVEN = {"told": {"op_start_ns": [4_000, 30_000], "tensor": [0, 0]}, "not told": None}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_only_the_operators_that_were_given_a_tensor_wait_for_its_copy(given: str, tmp_path: Path) -> None:
+    """A copy, a kernel that reads something else, one that reads it; a kernel of no operator may read anything."""
+    events = []
+    for number, (begin, operator) in enumerate([(4, "copy_"), (12, "mm"), (30, "relu"), (40, None)], 1):
+        name = "cudaMemcpyAsync" if operator == "copy_" else "cudaLaunchKernel"
+        events.append(make.call(begin + 1, 4, name=name, correlation=number))
+        if operator:
+            events.append(make.cpu_op(f"aten::{operator}", begin, 6))
+    pinned = {"kinds": "HtoD (Pinned -> Device)", "stream": 7}
+    events.append(make.copy(20, 400, correlation=1, **pinned))
+    events += [make.kernel(421 + 101 * index, 100, correlation=index + 2) for index in range(3)]
+    trace = small(tmp_path, *events, overlapscope=ABOUT | {"touches": GIVEN[given]})
+    found = what_if(trace, ["side-stream"])
+    first = found.after.kernels.start_ns[0] - found.after.copies.start_ns[0]
+    if given == "told":
+        assert first < 200_000, "it reads something else"
+        assert found.after.kernels.start_ns[1] >= found.after.copies.end_ns[0]
+        assert found.low_ns == found.predicted_ns
+    else:
+        assert first > 400_000
+        assert found.low_ns < found.predicted_ns
+    again = what_if(found.after, ["side-stream"])
+    assert again.replayed_ns >= again.predicted_ns, "operators are elsewhere in a replayed trace"
+
+
+def test_a_kernel_of_no_operator_may_read_anything(tmp_path: Path) -> None:
+    pinned = {"kinds": "HtoD (Pinned -> Device)", "stream": 7}
+    events = [
+        make.cpu_op("aten::copy_", 4, 6),
+        make.call(5, 4, name="cudaMemcpyAsync", correlation=1),
+        make.copy(20, 400, correlation=1, **pinned),
+        make.cpu_op("mine::fused", 11, 6),
+        make.call(12, 4, correlation=2),
+        make.kernel(421, 100, correlation=2),
+        make.cpu_op("aten::relu", 30, 6),
+        make.call(31, 4, correlation=3),
+        make.kernel(522, 100, correlation=3),
+    ]
+    touches = {"op_start_ns": [4_000, 30_000], "tensor": [0, 0]}
+    after = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"touches": touches}), ["side-stream"]).after
+    assert after.kernels.start_ns[0] >= after.copies.end_ns[0]
+
+
 @pytest.mark.parametrize(
     ("faulty", "mended"),
     [
@@ -475,7 +523,7 @@ def test_a_launch_that_waits_for_room_in_the_queue_waits_less_when_the_device_is
 def test_the_legacy_default_stream_and_blocking_streams_wait_for_each_other(tmp_path: Path) -> None:
     """What the file lists as such; a stream that is non-blocking waits for nothing."""
     names = {1: "cudaLaunchKernel_v7000", 2: "gemm"}
-    calls = [nsys.call(index * 10, index * 10 + 4, 1, correlation=index + 1) for index in range(3)]
+    calls = [nsys.call(index * 10, index * 10 + 4, 1, correlation=index + 2) for index in range(3)]
     kernel = {"demangledName": 2, "shortName": 2}
     kernels = [
         nsys.work(100, 1_000_100, stream=13, correlation=1, **kernel),

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO
@@ -17,13 +17,14 @@ from overlapscope.writing import writing
 
 ABOUT_KEY = "overlapscope"
 """The top-level key of a trace under which a recording says how it was made."""
+_BASE_KEY = "baseTimeNanoseconds"
 
 KEPT_KEYS = frozenset(
     {
         "schemaVersion",
         "deviceProperties",
         "displayTimeUnit",
-        "baseTimeNanoseconds",
+        _BASE_KEY,
         "distributedInfo",
         "cuda_driver_version",
         "cuda_runtime_version",
@@ -61,11 +62,18 @@ def check_target(path: Path) -> None:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def save(export: Callable[[str], None], path: Path, *, must_have_gpu: bool) -> None:
+def save(
+    export: Callable[[str], None],
+    path: Path,
+    *,
+    must_have_gpu: bool,
+    touches: Mapping[str, list[int]] | None = None,
+) -> None:
     """Let ``export`` write JSON to a name of its own, and put it at ``path`` when it is whole.
 
     The trace is gzip when ``path`` ends in ``.gz``. Until it is complete it has a temporary name
-    beside its own; when anything fails, nothing is left behind and an older file stays.
+    beside its own; when anything fails, nothing is left behind and an older file stays. What a
+    recording says of itself gets ``touches``, with times on the trace's clock.
 
     Raises:
         OutputError: the disk is full, or something else kept the file from being written.
@@ -77,7 +85,7 @@ def save(export: Callable[[str], None], path: Path, *, must_have_gpu: bool) -> N
             export(str(raw))
             _check_whole(raw)
             with writing(path, _GZIP_LEVEL) as target:
-                gpu_seen = _copy(raw, target)
+                gpu_seen = _copy(raw, target, touches)
                 if must_have_gpu and not gpu_seen:
                     raise CaptureError(
                         "the profiler saw nothing of the GPU, so there is no trace: CUPTI serves one profiler at a "
@@ -98,7 +106,7 @@ def _check_whole(raw: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _copy(raw: Path, target: IO[bytes]) -> bool:
+def _copy(raw: Path, target: IO[bytes], touches: Mapping[str, list[int]] | None) -> bool:
     """Copy a trace without its own path and the keys of its header that are not kept; was a GPU in it?"""
     with raw.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text, memoryview(text) as view:
         size = len(text)
@@ -106,7 +114,7 @@ def _copy(raw: Path, target: IO[bytes]) -> bool:
         start = events.end() if events else 0
         name = _TRACE_NAME.search(text, max(start, size - _END_BYTES))
         end, rest = name.span() if name else (size, size)
-        target.write(_clean_header(text[:start]))
+        target.write(_clean_header(text[:start], touches))
         with view[start:end] as body, view[rest:] as trailer:
             target.write(body)
             target.write(b'"traceName": ""' if name else b"")
@@ -115,11 +123,14 @@ def _copy(raw: Path, target: IO[bytes]) -> bool:
         return _GPU_CALL.search(text) is not None
 
 
-def _clean_header(text: bytes) -> bytes:
-    """The text up to the first event with the kept keys only; as it is where it is no JSON."""
+def _clean_header(text: bytes, touches: Mapping[str, list[int]] | None) -> bytes:
+    """The text up to the first event with the kept keys only, and who touched what; as it is where it is no JSON."""
     try:
         header = json.loads(text + b"]}")
     except ValueError:
         return text
     kept = {key: value for key, value in header.items() if key in KEPT_KEYS}
+    if touches is not None and isinstance(kept.get(ABOUT_KEY), dict):
+        starts = [start - kept.get(_BASE_KEY, 0) for start in touches["op_start_ns"]]
+        kept[ABOUT_KEY]["touches"] = {**touches, "op_start_ns": starts}
     return json.dumps(kept | {"traceEvents": []}, indent=1).encode().rpartition(b"]")[0]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from overlapscope.capture import kineto_file
 from overlapscope.capture.annotate import DOMAIN
+from overlapscope.capture.touches import touches
 from overlapscope.errors import CaptureError
 
 NSYS = "NSYS_PROFILING_SESSION_ID"
@@ -104,6 +105,7 @@ class TorchProfiler:
             activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
             schedule=schedule(wait=0, warmup=warmup, active=steps or _ENDLESS, repeat=1),
             with_stack=stacks,
+            record_shapes=True,  # with them come the operators' arguments, which tell who reads a copy
             acc_events=True,  # there is one cycle only; without this some releases warn of a second
             experimental_config=_ExperimentalConfig(enable_cuda_sync_events=on_gpu),
         )
@@ -137,8 +139,17 @@ class TorchProfiler:
     def save(self) -> bool:
         """Write the trace, see `kineto_file.save`."""
         with _as_capture_error("write its trace"):
-            kineto_file.save(self._profile.export_chrome_trace, self._path, must_have_gpu=self._on_gpu)
+            kineto_file.save(
+                self._profile.export_chrome_trace, self._path, must_have_gpu=self._on_gpu, touches=self._touches()
+            )
         return True
+
+    def _touches(self) -> dict[str, list[int]] | None:
+        """Who touched what copies touched; None where this release of torch does not tell."""
+        try:
+            return touches(self._profile.profiler.kineto_results.experimental_event_tree())  # type: ignore[union-attr]
+        except (AttributeError, RuntimeError):
+            return None
 
 
 def _refuse_a_second_profiler() -> None:

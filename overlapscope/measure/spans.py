@@ -90,11 +90,15 @@ def meeting(begin_ns: Int64, until_ns: Int64, start_ns: Int64, end_ns: Int64) ->
     Intervals may come in any order and overlap; segments are sorted and disjoint.
     """
     first = np.searchsorted(end_ns, begin_ns, "right")
-    count = np.maximum(np.searchsorted(start_ns, until_ns, "left") - first, 0)
-    # Every pair that meets: an interval, repeated, beside a run of segments.
-    mine = np.repeat(np.arange(len(begin_ns)), count)
-    run = np.arange(len(mine)) - np.repeat(np.cumsum(count) - count, count)
-    return mine, first[mine] + run
+    return each_of(first, np.searchsorted(start_ns, until_ns, "left"))
+
+
+def each_of(first: Int64, last: Int64) -> tuple[Int64, Int64]:
+    """Every number from ``first`` to ``last``, exclusive, of every pair of them: the pair's index, and the number."""
+    count = np.maximum(last - first, 0)
+    pair = np.repeat(np.arange(len(first)), count)
+    within = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
+    return pair, first[pair] + within
 
 
 def subtract(one: Spans, other: Spans) -> Spans:

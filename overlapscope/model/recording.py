@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from overlapscope.model.columns import Int64
+
 
 @dataclass(frozen=True)
 class TimedSteps:
@@ -46,6 +48,17 @@ class IssueCost:
     copy_ns: int | None
 
 
+@dataclass(frozen=True, eq=False)
+class Touches:
+    """Which of torch's operators were given which copied tensors of a GPU, by their start on the trace's clock.
+
+    Pairs, sorted by operator. An operator of torch that is not here was given none of them.
+    """
+
+    op_start_ns: Int64
+    tensor: Int64
+
+
 @dataclass(frozen=True)
 class Recording:
     """The calibration that a trace carries; what was not measured is None or empty.
@@ -56,6 +69,7 @@ class Recording:
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     copies: tuple[CopyTime, ...] = ()
     gathers: tuple[GatherTime, ...] = ()
+    touches: Touches | None = None
     issue_unprofiled: IssueCost | None = None
     issue_profiled: IssueCost | None = None
     recorded: TimedSteps | None = None

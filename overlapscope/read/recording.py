@@ -8,11 +8,15 @@ from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any
 
-from overlapscope.model.recording import CopyTime, GatherTime, IssueCost, Recording, TimedSteps
+import numpy as np
+
+from overlapscope.model.recording import CopyTime, GatherTime, IssueCost, Recording, TimedSteps, Touches
 
 SCHEMA = "overlapscope.recording/1"
 MARK = "overlapscope.recording"
 """What marks begin with that carry a calibration; then come their number, how many there are and a piece of JSON."""
+
+_LARGEST = np.iinfo(np.int64).max
 
 _NOTE = re.compile(rf"{re.escape(MARK)} ([0-9]{{1,4}})/([0-9]{{1,4}}) (.*)", re.DOTALL)
 
@@ -27,6 +31,7 @@ def recording_of(about: Any) -> Recording | None:
         versions=MappingProxyType({str(name): str(version) for name, version in versions.items()}),
         copies=tuple(copy for row in copies if (copy := _copy(row)) is not None),
         gathers=tuple(gather for row in gathers if (gather := _gather(row)) is not None),
+        touches=_touches(about.get("touches")),
         issue_unprofiled=_issue(issue.get("unprofiled")),
         issue_profiled=_issue(issue.get("profiled")),
         recorded=_steps(steps.get("recorded")),
@@ -87,6 +92,18 @@ def _copy(row: dict[str, Any]) -> CopyTime | None:
 def _gather(row: dict[str, Any]) -> GatherTime | None:
     size, gather_ns = _count(row.get("size_bytes")), _count(row.get("gather_ns"))
     return GatherTime(size, gather_ns) if size and gather_ns else None
+
+
+def _touches(value: Any) -> Touches | None:
+    """None where a part of them is missing or damaged: half of who reads what is worse than nothing."""
+    columns = [_list(_object(value).get(key)) for key in ("op_start_ns", "tensor")]
+    if not isinstance(value, dict) or len(columns[0]) != len(columns[1]):
+        return None
+    if any(_count(number) is None or number > _LARGEST for column in columns for number in column):
+        return None
+    start, tensor = (np.array(column, np.int64) for column in columns)
+    order = np.argsort(start, kind="stable")
+    return Touches(start[order], tensor[order])
 
 
 def _issue(value: Any) -> IssueCost | None:

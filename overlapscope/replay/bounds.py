@@ -7,18 +7,23 @@ import numpy as np
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import Direction
 from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.edits.readers import tensors_known
 from overlapscope.replay.edits.sent_back import sent_back
 from overlapscope.replay.graph import Because, Edges, Graph
 
 
 def with_less_order(before: Graph, after: Graph) -> Graph:
-    """Nothing waits for copies to the device that a change has moved, and coincidences order nothing."""
+    """Nothing waits for copies to the device that a change has moved, where the trace does not know what reads them.
+
+    Coincidences order nothing.
+    """
     moved = _moved(before, after)
     if not len(moved):
         return after
     edges = after.edges
     gone = edges.of_kind(Because.DEVICE)
-    gone |= np.isin(edges.source, after.work_end(moved)) & edges.of_kind(Because.STREAM)
+    unknown = moved[~tensors_known(after)[moved]]
+    gone |= np.isin(edges.source, after.work_end(unknown)) & edges.of_kind(Because.STREAM)
     return after.with_edges(edges.take(~gone))
 
 

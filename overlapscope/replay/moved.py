@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, NO_TIME, Int64
+from overlapscope.model.metadata import Metadata
 from overlapscope.model.tables import HostWork, Timed
 from overlapscope.model.trace import DEVICE_WORK, Trace
 from overlapscope.replay.engine import Replay
@@ -44,7 +45,14 @@ def moved(played: Replay) -> Trace:
         frames=_host_table(host, trace.frames),
         overheads=_host_table(host, trace.overheads),
         event_records=replace(trace.event_records, time_ns=np.full(len(trace.event_records), NO_TIME)),
+        metadata=_without_touches(trace.metadata),
     )
+
+
+def _without_touches(metadata: Metadata) -> Metadata:
+    """They go by the times at which operators started in the original."""
+    recording = metadata.recording
+    return metadata if recording is None else replace(metadata, recording=replace(recording, touches=None))
 
 
 def _host_table(host: _Host, table: _H) -> _H:

@@ -40,6 +40,11 @@ class Edited:
 Edit = Callable[[Graph, Where, ReplayConfig], Edited]
 
 
+def codes(keys: Int64) -> Int64:
+    """One number for each different column."""
+    return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
+
+
 def index_of_calls(graph: Graph) -> Int64:
     """For each row of api_calls its index among the graph's calls, `NO_ID` for those inside others, and at the end."""
     index = np.full(len(graph.trace.api_calls) + 1, NO_ID, np.int64)

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from overlapscope.measure.copies import host_kind
+from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind
 from overlapscope.model.trace import Trace
@@ -58,8 +59,7 @@ def _waits_of(graph: Graph, earlier: Int64, some: Int64) -> Edges:
     events = graph.edges.take(graph.edges.of_kind(Because.EVENT))
     events = events.take(np.argsort(events.target, kind="stable"))
     first, last = (np.searchsorted(events.target, graph.work_start(earlier), side) for side in ("left", "right"))
-    member = np.repeat(np.arange(len(some)), last - first)
-    edge = np.arange(len(member)) - np.repeat(np.cumsum(last - first) - (last - first), last - first) + first[member]
+    member, edge = each_of(first, last)
     return Edges.of(events.source[edge], graph.work_start(some[member]), events.lag_ns[edge], Because.EVENT)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction
 from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.edits.common import codes
 from overlapscope.replay.graph import Because, Edges, Graph
 
 
@@ -32,8 +33,3 @@ def sent_back(graph: Graph, up: Bool, config: ReplayConfig, *, inputs: bool) -> 
     apart = work.end_ns[source] <= work.start_ns[rows]  # else the trace shows that they do not wait
     source = np.where(apart, source, NO_ID)
     return Edges.of(graph.work_end(source), graph.work_start(rows), config.follow_ns, Because.EVENT)
-
-
-def codes(keys: Int64) -> Int64:
-    """One number for each different column."""
-    return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)

@@ -1,8 +1,8 @@
 """Copies get a stream of their own.
 
 A copy to the device waits for its launch, its engine and the copies before it; the next work of its old stream waits
-for it, because a trace does not show what reads it. Where as many bytes came to the host before on that stream, they
-may be what it sends back, so it waits for these. A copy to the host waits for the work before it on its old stream, and
+for it, because a trace does not show what reads it; only a recording that knows its operators' arguments does. Where as
+many bytes came to the host before on that stream, they may be what it sends back, so it waits for these. A copy to the host waits for the work before it on its old stream, and
 later work of that stream does not wait for it.
 """
 
@@ -16,8 +16,9 @@ from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import Direction
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
-from overlapscope.replay.edits.common import Edited, Where
-from overlapscope.replay.edits.sent_back import codes, sent_back
+from overlapscope.replay.edits.common import Edited, Where, codes
+from overlapscope.replay.edits.readers import first_readers
+from overlapscope.replay.edits.sent_back import sent_back
 from overlapscope.replay.graph import Because, Edges, Graph
 
 
@@ -33,8 +34,11 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     gone = ordered & np.isin(edges.target, graph.work_start(index[moved & ~down]))
     gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & down]))
     gone |= _implicit(graph, moved) | _legacy(graph, moved)
+    reads = _reads(graph, moved & ~down, ~moved, config)
+    gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & ~down])) & ~_among(edges, reads)
+    new = reads.take(~_among(reads, edges.take(~gone)))
     order = (*_new_order(graph, moved, config), sent_back(graph, moved & ~down, config, inputs=False))
-    changed = graph.with_edges(edges.take(~gone), *order)
+    changed = graph.with_edges(edges.take(~gone), new, *order)
     return Edited(replace(changed, trace=_on_new_streams(graph, moved)))
 
 
@@ -68,16 +72,30 @@ def _on_new_streams(graph: Graph, moved: Bool) -> Trace:
 
 
 def _new_order(graph: Graph, moved: Bool, config: ReplayConfig) -> list[Edges]:
-    """What stays on a stream keeps its order; copies to the device stay before, those to the host after their work."""
+    """What stays on a stream keeps its order; copies to the host stay after the work before them."""
     work = graph.work
     order = np.lexsort((np.arange(len(work)), work.stream, work.device, work.process))
     down = moved & (work.engine == Direction.DTOH)
-    up = moved & ~down
     staying = _chain(graph, order[~moved[order]], config)
-    with_up, with_down = _chain(graph, order[~down[order]], config), _chain(graph, order[~up[order]], config)
-    before = up[graph.work_of(with_up.source)] & ~moved[graph.work_of(with_up.target)]
+    with_down = _chain(graph, order[~(moved & ~down)[order]], config)
     after = down[graph.work_of(with_down.target)] & ~moved[graph.work_of(with_down.source)]
-    return [staying, with_up.take(before), with_down.take(after)]
+    return [staying, with_down.take(after)]
+
+
+def _reads(graph: Graph, up: Bool, staying: Bool, config: ReplayConfig) -> Edges:
+    """Of what stays on its stream, what may read a copy waits for it."""
+    copies = np.flatnonzero(up)
+    readers = first_readers(graph, copies, staying)
+    apart = graph.work.end_ns[copies] <= graph.work.start_ns[readers]
+    source, target = graph.work_end(copies), graph.work_start(np.where(apart, readers, NO_ID))
+    return Edges.of(source, target, config.follow_ns, Because.STREAM)
+
+
+def _among(some: Edges, others: Edges) -> Bool:
+    """Which edges are between the same two moments as one of the others."""
+    pairs = codes(np.concatenate([np.stack([each.source, each.target]) for each in (some, others)], axis=1))
+    same: Bool = np.isin(pairs[: len(some)], pairs[len(some) :])
+    return same
 
 
 def _chain(graph: Graph, order: Int64, config: ReplayConfig) -> Edges:

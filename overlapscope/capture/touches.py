@@ -1,0 +1,64 @@
+"""Which operators had which copied tensors among their arguments: who may read what a copy brings.
+
+A timeline does not show that. torch's profiler knows the arguments of the operators that it recorded with shapes,
+though, and by their memory it can be seen that two of them were given the same tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+OWN = "aten::"
+"""What torch's own operators begin with, which touch no tensor but their arguments and what they return."""
+_COPY = OWN + "copy_"
+
+
+def touches(roots: Iterable[Any]) -> dict[str, list[int]]:
+    """The operators of a profiler's event tree that touch what a copy between the host and a GPU touches on the GPU.
+
+    Returns:
+        ``op_start_ns``, on the clock of the tree, and ``tensor``, a number for each piece of memory, pair by pair in
+        the order of the operators.
+    """
+    given = [(node, list(_on_gpu(node))) for node in _operators(roots)]
+    copied = {memory for node, memories in given if node.name == _COPY and _leaves_device(node) for memory in memories}
+    number = {memory: index for index, memory in enumerate(sorted(copied))}
+    pairs = sorted(
+        {(node.start_time_ns, number[memory]) for node, memories in given for memory in memories if memory in number}
+    )
+    return {"op_start_ns": [start for start, _ in pairs], "tensor": [tensor for _, tensor in pairs]}
+
+
+def _operators(roots: Iterable[Any]) -> Iterator[Any]:
+    """Torch's own operators in a tree of events."""
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        waiting += node.children
+        if node.name.startswith(OWN):
+            yield node
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    """The tensors in a list of arguments, and in lists among them."""
+    for entry in value or ():
+        if isinstance(entry, list | tuple):
+            yield from _tensors(entry)
+        elif hasattr(entry, "storage_data_ptr"):
+            yield entry
+
+
+def _arguments(node: Any) -> Iterator[Any]:
+    return _tensors(getattr(node.extra_fields, "inputs", None))
+
+
+def _on_gpu(node: Any) -> Iterator[tuple[int, int]]:
+    """Device and address of the GPU memory of an operator's arguments."""
+    for tensor in _arguments(node):
+        if tensor.device.type == "cuda" and tensor.storage_data_ptr:
+            yield tensor.device.index, tensor.storage_data_ptr
+
+
+def _leaves_device(node: Any) -> bool:
+    return len({tensor.device for tensor in _arguments(node)}) > 1
