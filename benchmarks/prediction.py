@@ -120,6 +120,24 @@ BLIND = _named(
         "ragged_tokens": ("coalesce",),
     }
 )
+SECOND = _named(
+    {
+        "video_upscaling": (PIN,),
+        "audio_features": (ASYNC,),
+        "tabular_training": (PIN, ASYNC, "graph"),
+        "activation_offload": (SIDE,),
+        "optimizer_states": (PIN, ASYNC, SIDE),
+        "expert_weights": ("prefetch=1",),
+        "gradient_accumulation": (PIN, ASYNC, "prefetch=2", READ),
+        "diffusion_sampling": (READ,),
+        "point_clouds": (PIN, ASYNC, READ),
+        "rollout": (PIN, ASYNC),
+        "recommender_features": ("coalesce",),
+        "lora_requests": ("coalesce",),
+        "ode_solver": ("graph",),
+        "growing_history": ("preallocate",),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -198,9 +216,9 @@ def summary(rows: list[Outcome]) -> str:
 
 
 TABLES: dict[str, Callable[[], list[Outcome]]] = {
-    "recorded": lambda: [*outcomes("json.gz"), *of_programs(PROGRAMS), *of_programs(BLIND)],
-    "nsys": lambda: [*outcomes("sqlite.gz"), *of_programs(BLIND, ".sqlite.gz")],
-    "plain": lambda: [*of_programs(BLIND, "-plain.json.gz")],
+    "recorded": lambda: [*outcomes("json.gz"), *of_programs(PROGRAMS), *of_programs(BLIND), *of_programs(SECOND)],
+    "nsys": lambda: [*outcomes("sqlite.gz"), *of_programs(BLIND, ".sqlite.gz"), *of_programs(SECOND, ".sqlite.gz")],
+    "plain": lambda: [*of_programs(BLIND, "-plain.json.gz"), *of_programs(SECOND, "-plain.json.gz")],
 }
 """Kineto traces with a calibration, Nsight Systems traces, and what torch's profiler makes by itself."""
 
