@@ -12,7 +12,7 @@ from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
-from overlapscope.replay.graph import Because, Edges, Graph, bound
+from overlapscope.replay.graph import Because, Calls, Edges, Graph, bound
 
 
 def host_edges(graph: Graph, config: ReplayConfig) -> Edges:
@@ -45,10 +45,11 @@ def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
     """Work that goes from a silent thread to another and back, as a backward pass does.
 
     A thread makes no call between ``before`` and ``following``; if another one's calls lie wholly within and it was
-    silent on both sides, the first of these follows ``before``, and ``following`` follows the last.
+    silent on both sides, the first of these follows ``before``, and ``following`` follows the last. Any two threads
+    take turns like that, though; those that wait for each other answer promptly, see `_prompt`.
     """
     calls = graph.calls
-    parts = [Edges.none()]
+    parts = [np.empty((4, 0), np.int64)]
     threads = sorted(set(zip(calls.process.tolist(), calls.thread.tolist(), strict=True)))
     for process, thread in threads:
         theirs = np.flatnonzero((calls.process == process) & (calls.thread == thread))
@@ -62,12 +63,30 @@ def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
         begun = np.append(calls.start_ns[theirs], np.iinfo(np.int64).max)
         alone &= begun[last + 1] >= calls.start_ns[two]
         alone &= ~_at_work(graph, one, two)
-        one, two, first, last = one[alone], two[alone], theirs[first[alone]], theirs[last[alone]]
-        back = calls.start_ns[two] - calls.end_ns[last]
-        there = calls.start_ns[first] - calls.end_ns[one]
-        parts.append(Edges.of(graph.call_end(last), graph.call_start(two), back, Because.HANDOFF))
-        parts.append(Edges.of(graph.call_end(one), graph.call_start(first), there, Because.HANDOFF))
-    return Edges.together(*parts)
+        parts.append(np.stack([one[alone], two[alone], theirs[first[alone]], theirs[last[alone]]]))
+    one, two, first, last = np.concatenate(parts, axis=1)
+    prompt = _prompt(calls, np.stack([one, last]), np.stack([first, two]))
+    source, target = np.concatenate([one[prompt], last[prompt]]), np.concatenate([first[prompt], two[prompt]])
+    lag = calls.start_ns[target] - calls.end_ns[source]
+    return Edges.of(graph.call_end(source), graph.call_start(target), lag, Because.HANDOFF)
+
+
+def _prompt(calls: Calls, asked: Int64, answer: Int64) -> Bool:
+    """Which of the turns that threads take are those of two threads of which each waits for the other.
+
+    Threads that have nothing to do with each other go on at any moment of their silence, so that half of the answers
+    come in the second half of it; where it is more than a quarter, the two count as such.
+    """
+    before = answer - 1
+    own = (calls.thread[before] == calls.thread[answer]) & (calls.process[before] == calls.process[answer])
+    silent_from = np.where(own, calls.end_ns[before], calls.end_ns[asked])
+    late = 2 * (calls.start_ns[answer] - calls.end_ns[asked]) > calls.start_ns[answer] - silent_from
+    names = np.stack([calls.process[asked], calls.thread[asked], calls.thread[answer]]).reshape(3, -1)
+    which = np.unique(names, axis=1, return_inverse=True)[1].reshape(asked.shape)
+    turns = np.bincount(which[own], minlength=which.max(initial=0) + 1)
+    random = 4 * np.bincount(which[own & late], minlength=len(turns)) > turns
+    prompt: Bool = ~random[which].any(axis=0)
+    return prompt
 
 
 def _at_work(graph: Graph, before: Int64, following: Int64) -> Bool:
