@@ -120,7 +120,7 @@ BLIND = _named(
         "ragged_tokens": ("coalesce",),
     }
 )
-SECOND = _named(
+UNSEEN = _named(
     {
         "video_upscaling": (PIN,),
         "audio_features": (ASYNC,),
@@ -216,9 +216,9 @@ def summary(rows: list[Outcome]) -> str:
 
 
 TABLES: dict[str, Callable[[], list[Outcome]]] = {
-    "recorded": lambda: [*outcomes("json.gz"), *of_programs(PROGRAMS), *of_programs(BLIND), *of_programs(SECOND)],
-    "nsys": lambda: [*outcomes("sqlite.gz"), *of_programs(BLIND, ".sqlite.gz"), *of_programs(SECOND, ".sqlite.gz")],
-    "plain": lambda: [*of_programs(BLIND, "-plain.json.gz"), *of_programs(SECOND, "-plain.json.gz")],
+    "recorded": lambda: [*outcomes("json.gz"), *of_programs(PROGRAMS), *of_programs(BLIND), *of_programs(UNSEEN)],
+    "nsys": lambda: [*outcomes("sqlite.gz"), *of_programs(BLIND, ".sqlite.gz"), *of_programs(UNSEEN, ".sqlite.gz")],
+    "plain": lambda: [*of_programs(BLIND, "-plain.json.gz"), *of_programs(UNSEEN, "-plain.json.gz")],
 }
 """Kineto traces with a calibration, Nsight Systems traces, and what torch's profiler makes by itself."""
 

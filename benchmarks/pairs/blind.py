@@ -1,18 +1,12 @@
 """More programs before and after they were mended, written and recorded before their predictions were looked at.
 
-    python -m benchmarks.pairs.blind NAME faulty|mended OUT.json.gz          # as overlapscope records
-    python -m benchmarks.pairs.blind NAME faulty --plain OUT.json            # as torch's profiler does by itself
-    nsys profile -c cudaProfilerApi python -m benchmarks.pairs.blind NAME faulty --bracket
-    python -m benchmarks.pairs.blind --list
-
-Each makes what its step needs and returns one step, faulty or mended; ``benchmarks/prediction.py`` names the changes
-between the two. The traces beside this file carry their own times without a profiler; they are scrubbed.
+Each makes what its step needs and returns one step, faulty or mended; ``recording`` says how they are run. Their
+Nsight Systems traces were made with ``--bare``.
 """
 
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 from collections.abc import Callable
 
@@ -21,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.pairs.programs import Step, recorded
+from benchmarks.pairs.recording import Step, main
 
 
 def weight(rows: int, columns: int, *, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -475,49 +469,5 @@ PROGRAMS: dict[str, Callable[..., Step]] = {
 }
 
 
-def bracketed(step: Step) -> None:
-    """One step for Nsight Systems: nsys profile -c cudaProfilerApi."""
-    for _ in range(3):
-        step()
-    torch.cuda.synchronize()
-    torch.cuda.cudart().cudaProfilerStart()
-    with torch.cuda.nvtx.range("step"):
-        step()
-    torch.cuda.synchronize()
-    torch.cuda.cudart().cudaProfilerStop()
-
-
-def plainly_profiled(step: Step, path: str) -> None:
-    """One step with torch's profiler as it comes."""
-    for _ in range(3):
-        step()
-    torch.cuda.synchronize()
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profiler:
-        with torch.profiler.record_function("step"):
-            step()
-        torch.cuda.synchronize()
-    profiler.export_chrome_trace(path)
-
-
-def main() -> None:
-    if sys.argv[1:] == ["--list"]:
-        sys.stdout.write("\n".join(PROGRAMS) + "\n")
-        return
-    name, variant, path, *rest = sys.argv[1:]
-    if variant not in {"faulty", "mended"} or len(rest) != (path == "--plain"):
-        raise SystemExit(__doc__)
-    torch.manual_seed(0)
-    step = PROGRAMS[name](mended=variant == "mended")
-    torch.cuda.synchronize()
-    if path == "--bracket":
-        bracketed(step)
-        return
-    if path == "--plain":
-        plainly_profiled(step, rest[0])
-        return
-    recorded(step, path)
-
-
 if __name__ == "__main__":
-    main()
+    main(PROGRAMS, str(__doc__))

@@ -1,23 +1,17 @@
 """Programs before and after they were mended: what predictions are compared with, beside the workloads.
 
-    python benchmarks/pairs/programs.py NAME faulty|mended OUT.json.gz
-    python benchmarks/pairs/programs.py --list
-
-Each makes what its step needs and returns one step, faulty or mended. The traces beside this file carry their own times
-without a profiler; they are scrubbed.
+Each makes what its step needs and returns one step, faulty or mended; ``recording`` says how they are run.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 import torch
 from torch import nn
 
-from overlapscope import annotate, record
+from benchmarks.pairs.recording import Step, main
 
-Step = Callable[[], None]
 MIB = 2**18  # float32 numbers
 
 
@@ -198,26 +192,5 @@ PROGRAMS: dict[str, Callable[..., Step]] = {
 }
 
 
-def recorded(step: Step, path: str) -> None:
-    """Record a step with its calibration and its time without a profiler."""
-
-    def annotated() -> None:
-        with annotate("step"):
-            step()
-
-    with record(path, steps=1, warmup=3, unprofiled=15) as recording:
-        recording.run(annotated)
-
-
-def main() -> None:
-    if sys.argv[1:] == ["--list"]:
-        sys.stdout.write("\n".join(PROGRAMS) + "\n")
-        return
-    name, variant, path = sys.argv[1:]
-    step = PROGRAMS[name](mended=variant == "mended")
-    torch.cuda.synchronize()
-    recorded(step, path)
-
-
 if __name__ == "__main__":
-    main()
+    main(PROGRAMS, str(__doc__))

@@ -85,7 +85,7 @@ def _prompt(calls: Calls, asked: Int64, answer: Int64) -> Bool:
     which = np.unique(names, axis=1, return_inverse=True)[1].reshape(asked.shape)
     turns = np.bincount(which[own], minlength=which.max(initial=0) + 1)
     random = 4 * np.bincount(which[own & late], minlength=len(turns)) > turns
-    prompt: Bool = ~random[which].any(axis=0)
+    prompt: Bool = ~(random[which[0]] | random[which[1]])
     return prompt
 
 

@@ -2,8 +2,8 @@
 
 A copy to the device waits for its launch, its engine and the copies before it; the next work of its old stream waits
 for it, because a trace does not show what reads it; only a recording that knows its operators' arguments does. Where as
-many bytes came to the host before on that stream, they may be what it sends back, so it waits for these. A copy to the host waits for the work before it on its old stream, and
-later work of that stream does not wait for it.
+many bytes came to the host before on that stream, they may be what it sends back, so it waits for these. A copy to the
+host waits for the work before it on its old stream, and later work of that stream does not wait for it.
 """
 
 from __future__ import annotations

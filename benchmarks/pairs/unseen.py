@@ -1,17 +1,11 @@
-"""A second set of programs before and after they were mended, written before anything was predicted of them.
+"""Another set of programs that were written and recorded before their predictions were looked at.
 
-    python .dev/blind2/second.py NAME faulty|mended OUT.json.gz          # as overlapscope records
-    python .dev/blind2/second.py NAME faulty --plain OUT.json            # as torch's profiler does by itself
-    nsys profile -c cudaProfilerApi python .dev/blind2/second.py NAME faulty --bracket
-    python .dev/blind2/second.py --list
-
-Each makes what its step needs and returns one step, faulty or mended; ``CHANGES`` names the changes between the two.
+Each makes what its step needs and returns one step, faulty or mended; ``recording`` says how they are run.
 """
 
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,8 +16,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from benchmarks.pairs.programs import Step, recorded
-from overlapscope import annotate, record
+from benchmarks.pairs.recording import Step, main
 
 
 def weight(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -603,66 +596,6 @@ PROGRAMS: dict[str, Callable[..., Step]] = {
     )
 }
 
-CHANGES: dict[str, tuple[str, ...]] = {
-    "video_upscaling": ("pin",),
-    "audio_features": ("non-blocking",),
-    "tabular_training": ("pin", "non-blocking", "graph"),
-    "activation_offload": ("side-stream",),
-    "optimizer_states": ("pin", "non-blocking", "side-stream"),
-    "expert_weights": ("prefetch=1",),
-    "gradient_accumulation": ("pin", "non-blocking", "prefetch=2", "no-host-read"),
-    "diffusion_sampling": ("no-host-read",),
-    "point_clouds": ("pin", "non-blocking", "no-host-read"),
-    "rollout": ("pin", "non-blocking"),
-    "recommender_features": ("coalesce",),
-    "lora_requests": ("coalesce",),
-    "ode_solver": ("graph",),
-    "growing_history": ("preallocate",),
-}
-
-
-def bracketed(step: Step) -> None:
-    """One step for Nsight Systems, with its calibration: nsys profile -c cudaProfilerApi."""
-
-    def annotated() -> None:
-        with annotate("step"):
-            step()
-
-    with record(None, steps=1, warmup=3, unprofiled=3) as recording:
-        recording.run(annotated)
-
-
-def plainly_profiled(step: Step, path: str) -> None:
-    """One step with torch's profiler as it comes."""
-    for _ in range(3):
-        step()
-    torch.cuda.synchronize()
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profiler:
-        with torch.profiler.record_function("step"):
-            step()
-        torch.cuda.synchronize()
-    profiler.export_chrome_trace(path)
-
-
-def main() -> None:
-    if sys.argv[1:] == ["--list"]:
-        sys.stdout.write("\n".join(PROGRAMS) + "\n")
-        return
-    name, variant, path, *rest = sys.argv[1:]
-    if variant not in {"faulty", "mended"} or len(rest) != (path == "--plain"):
-        raise SystemExit(__doc__)
-    torch.manual_seed(0)
-    step = PROGRAMS[name](mended=variant == "mended")
-    torch.cuda.synchronize()
-    if path == "--bracket":
-        bracketed(step)
-        return
-    if path == "--plain":
-        plainly_profiled(step, rest[0])
-        return
-    recorded(step, path)
-
 
 if __name__ == "__main__":
-    main()
+    main(PROGRAMS, str(__doc__))
