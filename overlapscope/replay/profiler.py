@@ -3,8 +3,9 @@
 A profiler spends host time for every event that it records: an operator, a range, a Python frame, a call; and now and
 then for its own affairs, such as a full buffer, which it records too. Where a trace knows what its steps took without
 the profiler (`overlapscope.record`), the cost of an event is what makes the replayed trace take that long, or as long
-as it can; it is no less than what issuing a tiny copy cost more under the profiler, by the two events that this is, and
-just that where events do not explain most of the difference, or that time is not known.
+as it can; it is no less than what issuing a tiny copy cost more under the profiler, by the two events that this is, no
+more than twice that, since events differ, and just that where events do not explain most of the difference, or that
+time is not known.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _PROGRAMS_OWN = frozenset(
 )
 """What Kineto records as overhead (CUPTI's CUpti_ActivityOverheadKind) and the program has without a profiler too."""
 _EVENTS_PER_ISSUE = 2  # the operator and the call
-_MOST_EVENT_NS = 10_000
+_MOST_EVENT_NS = 10_000  # where issuing was not measured
+_MOST_TIMES = 2
 _STEPS = 12  # of halving: to about 2 ns
 
 
@@ -100,7 +102,7 @@ def event_cost_ns(graph: Graph) -> float | None:
     factor = recording.profiler_factor
     if factor is None:
         return least or None
-    low, high = least, float(_MOST_EVENT_NS)
+    low, high = least, _MOST_TIMES * least or float(_MOST_EVENT_NS)
     longest, shortest = (_length(without_profiler(graph, cost)) for cost in (low, high))
     wanted = _length(graph) / factor
     if longest <= wanted or longest - shortest < (longest - wanted) / 2:

@@ -53,14 +53,19 @@ def index_of_calls(graph: Graph) -> Int64:
 
 
 def enqueue_ns(graph: Graph, config: ReplayConfig) -> int:
-    """What the call of an asynchronous pinned copy takes here: their own median, else a plain launch."""
+    """What the call of an asynchronous pinned copy takes here: their own median, else a plain launch.
+
+    No longer than issuing one took from Python when the recording was calibrated.
+    """
     copies, calls = graph.trace.copies, graph.calls
     rows = (host_kind(copies) == MemoryKind.PINNED) & (copies.call != NO_ID)
     own = index_of_calls(graph)[copies.call[rows]]
     own = own[own != NO_ID]
     plain = plain_enqueue_ns(graph.trace, config.host)
     if not len(own):
-        return plain
+        recording = graph.trace.metadata.recording
+        issued = recording.issue_unprofiled if recording else None
+        return min(plain, issued.copy_ns or plain) if issued else plain
     return min(int(np.median(calls.end_ns[own] - calls.start_ns[own])), round(plain * config.host.tolerance))
 
 

@@ -15,11 +15,12 @@ _VALUE_BYTES = 8  # of the largest number that .item() reads
 
 
 def non_blocking(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
-    """The synchronisation that directly follows a copy is gone."""
+    """The synchronisation that directly follows a copy is gone.
+
+    A single value that comes to the host is one that the program reads, and waits for in any case.
+    """
     del config
-    synchronised = synchronised_copy(graph.trace)[graph.calls.row]
-    some = np.append(where.copies, False)[synchronised] & (synchronised != NO_ID)
-    return Edited(without_wait(graph, np.flatnonzero(some)))
+    return Edited(_without_wait_after(graph, where.copies & ~_values(graph)))
 
 
 def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
@@ -29,9 +30,9 @@ def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     """
     copies = graph.trace.copies
     down = where.copies & (copies.direction == Direction.DTOH)
-    value = down & (copies.size_bytes > 0) & (copies.size_bytes <= _VALUE_BYTES)
+    value = down & _values(graph)
     reads, waits = (np.flatnonzero(calls) for calls in _calls_of(graph, value))
-    graph = non_blocking(graph, Where(down, where.calls), config).graph
+    graph = _without_wait_after(graph, down)
     calls = index_of_calls(graph)[copies.call[down]]
     graph = without_wait(graph, calls[calls != NO_ID], enqueue_ns(graph, config))
     graph = without_wait(graph, np.concatenate([reads, waits]))
@@ -40,6 +41,20 @@ def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     gone |= edges.of_kind(Because.GAP) & np.isin(edges.target, graph.call_start(waits))
     lag[gone] = 0
     return Edited(graph.with_lags(lag))
+
+
+def _values(graph: Graph) -> Bool:
+    """Copies to the host of a single value, as .item() and nonzero() make them."""
+    copies = graph.trace.copies
+    small: Bool = (copies.size_bytes > 0) & (copies.size_bytes <= _VALUE_BYTES)
+    return small & (copies.direction == Direction.DTOH)
+
+
+def _without_wait_after(graph: Graph, copies: Bool) -> Graph:
+    """The graph without the synchronisations that directly follow some copies."""
+    synchronised = synchronised_copy(graph.trace)[graph.calls.row]
+    some = np.append(copies, False)[synchronised] & (synchronised != NO_ID)
+    return without_wait(graph, np.flatnonzero(some))
 
 
 def _calls_of(graph: Graph, some: Bool) -> tuple[Bool, Bool]:
