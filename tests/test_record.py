@@ -210,6 +210,16 @@ def test_a_gpu_without_room_is_recorded_uncalibrated(tmp_path: Path, monkeypatch
     assert "copies" not in asked[0]
 
 
+def test_after_a_recording_nothing_is_called_unprofiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profilers.TorchProfiler, "used", True)
+    with record(tmp_path / "t.json", steps=1, unprofiled=2, device="cpu") as recording:
+        recording.run(lambda: torch.ones(3).neg_())
+    kept = open_trace(tmp_path / "t.json").metadata.recording
+    assert kept is not None
+    assert kept.recorded is not None
+    assert kept.unprofiled is None
+
+
 def test_the_profiler_is_asked_for_what_the_analysis_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {}
     monkeypatch.setattr(torch.profiler, "profile", lambda **given: settings.update(given))

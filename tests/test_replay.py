@@ -483,16 +483,35 @@ def test_what_the_profiler_did_for_itself_is_taken_out(tmp_path: Path) -> None:
     )
     found = what_if(trace, [], "step")
     assert found.replayed_ns == found.measured_ns == 3_000_000
-    assert found.unprofiled is not None
-    assert found.unprofiled.event_ns == 0
-    assert found.unprofiled.replayed_ns == pytest.approx(3_000_000 - 800_000, abs=5_000)
+    assert found.unprofiled is None, "what an event cost stays in"
+    assert found.without_overheads is not None
+    assert found.without_overheads.replayed_ns == pytest.approx(3_000_000 - 800_000, abs=5_000)
+    assert found.to_dict()["unprofiled"] is None
+    assert found.to_dict()["without_overheads"]["replayed_ns"] == found.without_overheads.replayed_ns
+    assert "without the profiler's own affairs" in found.sentence
     assert any("recorded of itself" in text for text in found.basis)
 
 
 def test_without_a_calibration_the_profiler_s_cost_stays_in_and_is_said(tmp_path: Path) -> None:
     found = what_if(small(tmp_path, make.call(0, 4, correlation=1), make.kernel(5, 5, correlation=1)), [])
-    assert found.unprofiled is None
+    assert found.unprofiled is found.without_overheads is None
     assert any("stays in" in text for text in found.basis)
+
+
+def test_affairs_of_the_profiler_outside_of_the_window_are_not_spoken_of(tmp_path: Path) -> None:
+    trace = small(
+        tmp_path,
+        make.call(600, 4, correlation=1),
+        make.kernel(610, 100, correlation=1),
+        overhead(800, 300),
+        make.call(1300, 4, correlation=2),
+        make.annotation("step", 1400, 300),
+        make.call(1410, 4, correlation=3),
+        make.kernel(1420, 100, correlation=3),
+    )
+    found = what_if(trace, [], "step")
+    assert found.without_overheads is None
+    assert any("is not known" in text for text in found.basis)
 
 
 def queue_of(count: int, *, room: int, each: float = 100) -> list[make.Event]:

@@ -1,19 +1,18 @@
-"""How a program is recorded before and after it was mended: one process for both, so that they have the same host.
+"""How a program is recorded before and after it was mended.
 
-    python -m benchmarks.pairs.programs NAME FOLDER               # NAME-faulty.json.gz and NAME-mended.json.gz
-    python -m benchmarks.pairs.programs NAME --plain OUT.json     # the faulty one, as torch's profiler does by itself
-    nsys profile -c cudaProfilerApi python -m benchmarks.pairs.programs NAME --bracket    # the faulty one
+    python -m benchmarks.pairs.programs NAME faulty|mended OUT.json.gz
+    python -m benchmarks.pairs.programs NAME faulty --plain OUT.json      # as torch's profiler does by itself
+    nsys profile -c cudaProfilerApi python -m benchmarks.pairs.programs NAME faulty --bracket
     python -m benchmarks.pairs.programs --list
 
-``blind`` and ``unseen`` have the same commands. The traces beside this file are scrubbed.
+``blind`` and ``unseen`` have the same commands. Each variant has a process of its own, since CUDA calls stay slower in
+one in which torch's profiler has recorded. The traces beside this file are scrubbed.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
@@ -23,17 +22,10 @@ Step = Callable[[], None]
 Programs = dict[str, Callable[..., Step]]
 
 
-def both(name: str, program: Callable[..., Step], folder: Path) -> None:
-    """Record the faulty program, then the mended one, each with its calibration and its time without a profiler."""
-    for variant in ("faulty", "mended"):
-        torch.manual_seed(0)
-        step = program(mended=variant == "mended")
-        torch.cuda.synchronize()
-        with record(folder / f"{name}-{variant}.json.gz", steps=1, warmup=3, unprofiled=15) as recording:
-            recording.run(_annotated(step))
-        del step
-        gc.collect()
-        torch.cuda.empty_cache()
+def recorded(step: Step, path: str) -> None:
+    """One step with its calibration and its time without a profiler."""
+    with record(path, steps=1, warmup=3, unprofiled=15) as recording:
+        recording.run(_annotated(step))
 
 
 def bracketed(step: Step, *, bare: bool) -> None:
@@ -65,27 +57,28 @@ def main(programs: Programs, doc: str) -> None:
     """The command line of a set of programs."""
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
     parser.add_argument("name", nargs="?", choices=programs, metavar="NAME")
-    parser.add_argument("folder", nargs="?", type=Path, help="record both variants into it")
-    parser.add_argument("--plain", metavar="OUT.json", help="profile the faulty one with torch.profiler alone")
-    parser.add_argument("--bracket", action="store_true", help="bracket the faulty one for nsys")
+    parser.add_argument("variant", nargs="?", choices=("faulty", "mended"))
+    parser.add_argument("path", nargs="?", metavar="OUT.json.gz", help="record it into this trace")
+    parser.add_argument("--plain", metavar="OUT.json", help="profile it with torch.profiler alone")
+    parser.add_argument("--bracket", action="store_true", help="bracket it for nsys")
     parser.add_argument("--bare", action="store_true", help="with --bracket: without a calibration")
     parser.add_argument("--list", action="store_true", help="list the names and end")
     options = parser.parse_args()
     if options.list:
-        print("\n".join(programs))
+        print("\n".join(programs))  # noqa: T201 - what was asked for
         return
-    if options.name is None or (options.folder is None) == (options.plain is None and not options.bracket):
-        parser.error("a NAME, and one of a folder, --plain and --bracket")
-    program = programs[options.name]
-    if options.folder is not None:
-        both(options.name, program, options.folder)
-        return
+    ways = (options.path is not None, options.plain is not None, options.bracket)
+    if options.variant is None or sum(ways) != 1:
+        parser.error("NAME, faulty or mended, and one of OUT.json.gz, --plain and --bracket")
     torch.manual_seed(0)
-    step = program(mended=False)
+    step = programs[options.name](mended=options.variant == "mended")
+    torch.cuda.synchronize()
     if options.bracket:
         bracketed(step, bare=options.bare)
-    else:
+    elif options.plain is not None:
         plainly_profiled(step, options.plain)
+    else:
+        recorded(step, options.path)
 
 
 def _annotated(step: Step) -> Step:

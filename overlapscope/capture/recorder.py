@@ -20,7 +20,6 @@ from overlapscope.errors import CaptureError, OverlapscopeError
 
 SCHEMA = "overlapscope.recording/1"
 _UNPROFILED, _WARM_UP, _RECORDED = "unprofiled", "warm-up", "recorded"
-_KEPT = {_UNPROFILED, _RECORDED}
 
 
 @dataclass
@@ -65,6 +64,9 @@ class record:  # noqa: N801 - reads as a verb where it is used
     profiler, such as ``nsys profile -c cudaProfilerApi python program.py``, no trace is written, because CUPTI
     serves one profiler at a time: the same program serves both. What is known of machine and steps then goes
     into NVTX marks at the end of the stretch, so that an Nsight Systems trace carries it too.
+
+    Only the first recording of a process knows what steps take without the profiler: once torch's profiler has
+    recorded, CUDA calls stay slower.
 
     Args:
         path: the trace to write, gzip when it ends in ``.gz``. Other processes need other names. None to write
@@ -119,6 +121,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self._profiler: Profiler | None = None
         self._failure: OverlapscopeError | None = None
         self._entered = self._saved = False
+        self._keeps_unprofiled = True
 
     @property
     def done(self) -> bool:
@@ -143,6 +146,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self.check()
         self._process = os.getpid()
         self._entered = True
+        self._keeps_unprofiled = not TorchProfiler.used
         if self._writes and self._tool is not None:
             warnings.warn(
                 f"{self._tool} is set: a profiler is around this program, and is shown what to record; "
@@ -223,7 +227,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
                 with suppress(RuntimeError):  # a full GPU can be recorded, if not calibrated
                     about["copies"] = calibrate.link_speeds(torch.cuda.current_device())
                     about["gathers"] = calibrate.gather_times()
-                    about["issue"] = {"unprofiled": calibrate.op_costs()}
+                    about["issue"] = {"unprofiled": calibrate.op_costs()} if self._keeps_unprofiled else {}
             about["devices"] = devices()  # after the copies: an idle link reports a lower generation
         return about
 
@@ -276,7 +280,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
         )
 
     def _finish(self) -> None:
-        walls = {each.name: each.to_dict() for each in self._past if each.name in _KEPT}
+        kept = {_RECORDED, _UNPROFILED} if self._keeps_unprofiled else {_RECORDED}
+        walls = {each.name: each.to_dict() for each in self._past if each.name in kept}
         self._running.stop(self._about | {"steps": walls})
         self._saved = self._running.save()
 

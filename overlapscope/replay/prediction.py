@@ -20,11 +20,8 @@ SCHEMA = "overlapscope.what-if/1"
 
 
 @dataclass(frozen=True)
-class Unprofiled:
-    """The same without the profiler's own cost, in ns; ``event_ns`` is what it spent for each event it recorded.
-
-    0 where that is not known, and only what it recorded of its own affairs is gone.
-    """
+class Without:
+    """The same without some cost of the profiler, in ns; ``event_ns`` is what it spent for each event it recorded."""
 
     event_ns: float
     replayed_ns: int
@@ -48,6 +45,8 @@ class Prediction:
         low_ns: if nothing waits for copies that are moved to another stream, and coincidences order nothing then.
         high_ns: if buffers are reused, so that moved copies still wait for the work before the copies before them.
         unprofiled: without the profiler's own cost; None where the trace does not know that.
+        without_overheads: without what the profiler recorded of its own affairs, such as full buffers, where that is
+            all that is known of its cost; None where it recorded none, and where ``unprofiled`` says more.
         basis: what the prediction rests on.
         played: the replay with the changes.
     """
@@ -60,7 +59,8 @@ class Prediction:
     predicted_ns: int
     low_ns: int
     high_ns: int
-    unprofiled: Unprofiled | None
+    unprofiled: Without | None
+    without_overheads: Without | None
     basis: tuple[str, ...]
     played: Replay
 
@@ -97,15 +97,17 @@ class Prediction:
         text += _bounds(self.low_ns, self.high_ns)
         text += f", {share(self.saving_ns, self.replayed_ns)} less" if self.replayed_ns else ""
         text += f" (replay error {100 * self.error:.2g} %)" if self.error else ""
-        if self.unprofiled is not None:
-            without = self.unprofiled
-            text += f"; without the profiler {time(without.replayed_ns)} -> {time(without.predicted_ns)}"
-            text += _bounds(without.low_ns, without.high_ns)
+        for what, without in (
+            ("the profiler", self.unprofiled),
+            ("the profiler's own affairs", self.without_overheads),
+        ):
+            if without is not None:
+                text += f"; without {what} {time(without.replayed_ns)} -> {time(without.predicted_ns)}"
+                text += _bounds(without.low_ns, without.high_ns)
         return text + "."
 
     def to_dict(self) -> dict[str, Any]:
         """The prediction as JSON-ready data."""
-        without = self.unprofiled
         return {
             "schema": SCHEMA,
             "window": {
@@ -120,15 +122,18 @@ class Prediction:
             "predicted_ns": self.predicted_ns,
             "low_ns": self.low_ns,
             "high_ns": self.high_ns,
-            "unprofiled": None
-            if without is None
-            else {"replayed_ns": without.replayed_ns, "predicted_ns": without.predicted_ns},
+            "unprofiled": _to_dict(self.unprofiled),
+            "without_overheads": _to_dict(self.without_overheads),
             "basis": list(self.basis),
             "made_of": self.made_of,
         }
 
     def __repr__(self) -> str:
         return f"<Prediction: {self.sentence}>"
+
+
+def _to_dict(without: Without | None) -> dict[str, int] | None:
+    return None if without is None else {"replayed_ns": without.replayed_ns, "predicted_ns": without.predicted_ns}
 
 
 def _bounds(low_ns: int, high_ns: int) -> str:

@@ -15,7 +15,7 @@ from overlapscope.replay.config import DEFAULT, ReplayConfig
 from overlapscope.replay.engine import Replay, replay
 from overlapscope.replay.graph import Graph
 from overlapscope.replay.moved import moved
-from overlapscope.replay.prediction import Prediction, Unprofiled
+from overlapscope.replay.prediction import Prediction, Without
 from overlapscope.replay.profiler import event_cost_ns, without_profiler
 
 
@@ -54,15 +54,22 @@ class Base:
     graph: Graph
     replayed_ns: int
     event_ns: float | None
-    unprofiled_ns: int | None
+    without_ns: int | None
 
     @classmethod
     def of(cls, trace: Trace, window: Window, config: ReplayConfig = DEFAULT) -> Base:
         """Make the graph and replay it as it is."""
         graph = graph_of(trace, config)
-        event_ns = event_cost_ns(graph)
-        unprofiled = None if event_ns is None else length_ns(replay(without_profiler(graph, event_ns)), window)
-        return cls(trace, window, config, graph, length_ns(replay(graph), window), event_ns, unprofiled)
+        replayed_ns, event_ns = length_ns(replay(graph), window), event_cost_ns(graph)
+        without_ns = None if event_ns is None else length_ns(replay(without_profiler(graph, event_ns)), window)
+        if not event_ns and without_ns == replayed_ns:
+            event_ns = without_ns = None  # the profiler was not busy with itself within the window
+        return cls(trace, window, config, graph, replayed_ns, event_ns, without_ns)
+
+    @property
+    def unprofiled_ns(self) -> int | None:
+        """How long the window takes without the profiler; None where what an event cost is not known."""
+        return self.without_ns if self.event_ns else None
 
     @property
     def error(self) -> float:
@@ -79,6 +86,7 @@ class Base:
             graphs[2] = with_more_order(self.graph, edited.graph, self.config)
         played = replay(edited.graph)
         predicted, low, high = self._lengths(graphs, {id(edited.graph): length_ns(played, self.window)})
+        without = self._without(graphs)
         return Prediction(
             trace=self.trace,
             window=self.window,
@@ -88,7 +96,8 @@ class Base:
             predicted_ns=predicted,
             low_ns=min(low, predicted),
             high_ns=max(high, predicted),
-            unprofiled=self._unprofiled(graphs),
+            unprofiled=without if self.event_ns else None,
+            without_overheads=None if self.event_ns else without,
             basis=edited.basis + self._about_profiler,
             played=played,
         )
@@ -100,13 +109,13 @@ class Base:
                 known[id(graph)] = length_ns(replay(graph), self.window)
         return [known[id(graph)] for graph in graphs]
 
-    def _unprofiled(self, graphs: list[Graph]) -> Unprofiled | None:
+    def _without(self, graphs: list[Graph]) -> Without | None:
         event_ns = self.event_ns
-        if event_ns is None or self.unprofiled_ns is None:
+        if event_ns is None or self.without_ns is None:
             return None
         without = {id(graph): without_profiler(graph, event_ns) for graph in graphs}
         predicted, low, high = self._lengths([without[id(graph)] for graph in graphs], {})
-        return Unprofiled(event_ns, self.unprofiled_ns, predicted, min(low, predicted), max(high, predicted))
+        return Without(event_ns, self.without_ns, predicted, min(low, predicted), max(high, predicted))
 
     @property
     def _about_profiler(self) -> tuple[str, ...]:

@@ -46,8 +46,9 @@ def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
 def _values(graph: Graph) -> Bool:
     """Copies to the host of a single value, as .item() and nonzero() make them."""
     copies = graph.trace.copies
-    small: Bool = (copies.size_bytes > 0) & (copies.size_bytes <= _VALUE_BYTES)
-    return small & (copies.direction == Direction.DTOH)
+    small = (copies.size_bytes > 0) & (copies.size_bytes <= _VALUE_BYTES)
+    values: Bool = small & (copies.direction == Direction.DTOH)
+    return values
 
 
 def _without_wait_after(graph: Graph, copies: Bool) -> Graph:
