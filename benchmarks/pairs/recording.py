@@ -65,7 +65,7 @@ def main(programs: Programs, doc: str) -> None:
     parser.add_argument("--list", action="store_true", help="list the names and end")
     options = parser.parse_args()
     if options.list:
-        print("\n".join(programs))  # noqa: T201 - what was asked for
+        print("\n".join(programs))
         return
     ways = (options.path is not None, options.plain is not None, options.bracket)
     if options.variant is None or sum(ways) != 1:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from overlapscope.capture import calibrate, kineto_file
+from overlapscope.capture import calibrate, kineto_file, profilers
 from overlapscope.capture.machine import devices, require_cuda, require_torch, versions
 from overlapscope.capture.profilers import NSYS, OutsideProfiler, Profiler, TorchProfiler, outside_tool
 from overlapscope.errors import CaptureError, OverlapscopeError
@@ -146,7 +146,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self.check()
         self._process = os.getpid()
         self._entered = True
-        self._keeps_unprofiled = not TorchProfiler.used
+        self._keeps_unprofiled = not profilers.TorchProfiler.used
         if self._writes and self._tool is not None:
             warnings.warn(
                 f"{self._tool} is set: a profiler is around this program, and is shown what to record; "

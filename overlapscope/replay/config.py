@@ -19,8 +19,9 @@ class ReplayConfig:
     began may have kept it; no launch on an idle device takes longer. ``launch_gap_ns``: host work between two launches
     that a graph would save; Python between two calls takes 10 to 60 us under a profiler.
     ``node_gap_ns``: what passes between two nodes of a graph that follow each other, beyond their recorded durations;
-    five programs on an H200 took between 0 and 0.15 us a node without a profiler, and 0.2 to 0.3 us under one. ``full_queue``: a launch that is held while this much work is pending on its stream waits for room; streams
-    are known to take about a thousand launches.
+    five programs on an H200 took between 0 and 0.15 us a node without a profiler, and 0.2 to 0.3 us under one.
+    ``full_queue``: a launch that is held while this much work is pending on its stream waits for room; streams are
+    known to take about a thousand launches.
     """
 
     host: HostConfig = HOST
