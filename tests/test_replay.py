@@ -542,7 +542,7 @@ def test_a_launch_that_waits_for_room_in_the_queue_waits_less_when_the_device_is
 def test_the_legacy_default_stream_and_blocking_streams_wait_for_each_other(tmp_path: Path) -> None:
     """What the file lists as such; a stream that is non-blocking waits for nothing."""
     names = {1: "cudaLaunchKernel_v7000", 2: "gemm"}
-    calls = [nsys.call(index * 10, index * 10 + 4, 1, correlation=index + 2) for index in range(3)]
+    calls = [nsys.call(index * 10, index * 10 + 4, 1, correlation=index + 1) for index in range(3)]
     kernel = {"demangledName": 2, "shortName": 2}
     kernels = [
         nsys.work(100, 1_000_100, stream=13, correlation=1, **kernel),

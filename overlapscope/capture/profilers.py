@@ -93,8 +93,8 @@ class TorchProfiler:
     cudaProfilerStop, for tools that torch does not know of.
 
     Attributes:
-        used: whether one has recorded a GPU in this process. CUDA calls stay slower after that, since CUPTI stays: on an
-            H200 a tiny pinned copy took 6.6 us to issue, and 3.6 before.
+        used: whether one has recorded a GPU in this process. CUDA calls stay slower after that, since CUPTI stays: on
+            an H200 a tiny pinned copy took 6.6 us to issue, and 3.6 before.
     """
 
     used: ClassVar[bool] = False
