@@ -77,6 +77,7 @@ SAMPLE_CODES: dict[str, set[str | None]] = {
     "moe_prefetch-ahead": {"OVL006", "OVL008"},  # it is mended: fetching still earlier would win nothing
     "pinning_guide-to*": {"OVL001"},
     "pinning_guide-pin*": {"OVL011"},
+    "pinning_guide-pin-then-to": {"OVL011", "OVL008"},  # the host pins in the loop, which can take longer than the copy
     "pinning_guide-list-*": {"OVL010"},
     "pinning_guide-tensordict-*": {"OVL010"},
     "pinning_guide-coalesced": {"OVL008"},  # gathering on the host
@@ -267,8 +268,8 @@ def test_both_profilers_lead_to_the_same_numbers() -> None:
         assert len(kineto.copies) == len(nsys.copies)
 
 
-DIFFERENT = {"moe_prefetch-no-host-routing", "dataloader_train-custom-pinned"}
-"""Nsight Systems lengthens the host's part of these: by half, and from just below to just above noise."""
+DIFFERENT = {"moe_prefetch-no-host-routing", "dataloader_train-custom-pinned", "pinning_guide-pin-then-to"}
+"""Nsight Systems lengthens the host's part of these: by half, from just below to just above noise, and five times."""
 
 
 @pytest.mark.parametrize("name", sorted({path.name.split(".")[0] for path in samples()} - DIFFERENT))

@@ -98,7 +98,7 @@ def test_the_recorded_pass_is_the_pass_that_was_timed(name: str) -> None:
     assert truth["repeats"] >= 7
     assert truth["min_ms"] <= truth["median_ms"] <= truth["max_ms"]
     calls_us = 20 * len(sample(name).api_calls)
-    assert 0.8 * truth["min_ms"] <= recorded_ms <= 1.3 * truth["max_ms"] + calls_us / 1e3
+    assert 0.8 * truth["min_ms"] <= recorded_ms <= 1.5 * truth["max_ms"] + calls_us / 1e3
 
 
 @pytest.mark.parametrize("name", WITH_NSYS)
