@@ -16,67 +16,72 @@ HEAD = """# How good predictions are
 
 Made by `docs/make_predictions.py` from the sample traces and those of `benchmarks/pairs`; do not edit.
 
-For each pair the faulty program's trace is replayed with the changes named, and compared with the time that the really
-mended program takes without a profiler. *Before* is the faulty program's own such time,
+For each pair the faulty program's trace is replayed with the changes named, and compared with the time that the
+really mended program takes without a profiler. *Before* is the faulty program's own such time,
 *unchanged* what a replay with nothing changed gives for it. Durations, gaps and speeds come
 from the trace or its calibration; what passes between two nodes of a CUDA graph was measured on H200s that made
-these traces. *Low to high* is given where a trace leaves the order of work open. Each trace is of one step, each program
-had a process of its own; what works on the host or copies pageable memory scatters by 10 to 20 % between processes, and
-no prediction is better than that.
+these traces. *Low to high* is given where a trace leaves the order of work open. Each trace is of one step, each
+program had a process of its own; what works on the host or copies pageable memory scatters by 10 to 20 % between
+processes, and no prediction is better than that.
 
 **How blind this is.** Faults that the pairs showed were mended, so the figures are not blind, but these were:
 
 - of the first seven programs of `benchmarks/pairs`, three were within 6 % at first sight, six are within 8 % now;
-- the fourteen of `benchmarks/pairs/blind.py` were written by somebody who had not seen the replay. At first sight 8 of
-  14 were within 6 % from recorded Kineto traces (median 4.4 %), 7 from Nsight Systems, and 1 (median 29 %) from torch's
-  profiler used by itself: its first step begins with milliseconds in which the profiler gets its buffers. It records
-  them, and they are taken out now;
+- the fourteen of `benchmarks/pairs/blind.py` were written by somebody who had not seen the replay. At first sight 8
+  of 14 were within 6 % from recorded Kineto traces (median 4.4 %), 7 from Nsight Systems, and 1 (median 29 %) from
+  torch's profiler used by itself: its first step begins with milliseconds in which the profiler gets its buffers. It
+  records them, and they are taken out now;
 - the fourteen of `benchmarks/pairs/unseen.py` were written in the same way after that. At first sight 10 of 14 were
-  within 6 % from recorded Kineto traces (median 3.4 %), 7 from Nsight Systems (5.9 %), and 4 from torch's profiler used by
-  itself (8.0 %). What they led to: a value that the host reads is waited for in any case, graphs have smaller gaps, and
-  the profiler's cost of an event has a bound.
+  within 6 % from recorded Kineto traces (median 3.4 %), 7 from Nsight Systems (5.9 %), and 4 from torch's profiler
+  used by itself (8.0 %). What they led to: a value that the host reads is waited for in any case, graphs have
+  smaller gaps, and the profiler's cost of an event has a bound.
 
 ## From recorded Kineto traces
 
-`overlapscope record` puts a calibration into them, so the predictions are for the program without the profiler, and says
-which operators were given what a copy brings, so that only these wait for it where it moves to a stream of its own.
+`overlapscope record` puts a calibration into them, so the predictions are for the program without the profiler, and
+says which operators were given what a copy brings, so that only these wait for it where it moves to a stream of its
+own.
 
 """
 NSYS = """
 ## From Nsight Systems traces
 
 A program that uses `overlapscope.record` tells Nsight Systems its calibration, as the workloads and the programs of
-`unseen.py` do; those of `blind.py` do not: copies are predicted at what the GPU's usual link reaches, and what the profiler
-adds to the host's work stays in. Nsight Systems slows a program before it records, too, and that is in all of them.
+`unseen.py` do; those of `blind.py` do not: copies are predicted at what the GPU's usual link reaches, and what the
+profiler adds to the host's work stays in. Nsight Systems slows a program before it records, too, and that is in all
+of them.
 
 """
 PLAIN = """
 ## From torch's profiler by itself
 
-One step in `torch.profiler.profile()`, as it comes: no calibration and no warm-up under the profiler. What the profiler
-recorded of its own affairs is taken out; what each event cost is not known, and stays in.
+One step in `torch.profiler.profile()`, as it comes: no calibration and no warm-up under the profiler. What the
+profiler recorded of its own affairs is taken out; what each event cost is not known, and stays in.
 
 """
 TAIL = """
 ## Where they miss, and why
 
-- `producer_thread`, and without a recording `concurrent-one-stream`: kernels and copies share a stream, and a kernel does
-  not read the copy before it. A recording knows that of the operators of its own thread, not of another one's; other
-  traces do not show it. The prediction keeps the kernel waiting; the lower bound that comes with it does not, and is right.
-- `list-*`, `tensordict-*`, `layer_metrics`: hundreds of small calls, of which the profiler makes two to three times as
-  much as they are. A calibration takes most of it out; what a copy call costs once its memory is pinned is not in the
-  faulty trace, only that it is no more than issuing a copy from Python took. Without a calibration, nothing of it is
-  taken out.
+- `producer_thread`, and without a recording `concurrent-one-stream`: kernels and copies share a stream, and a kernel
+  does not read the copy before it. A recording knows that of the operators of its own thread, not of another one's;
+  other traces do not show it. The prediction keeps the kernel waiting; the lower bound that comes with it does not,
+  and is right.
+- `list-*`, `tensordict-*`, `layer_metrics`: hundreds of small calls, of which the profiler makes two to three times
+  as much as they are. A calibration takes most of it out; what a copy call costs once its memory is pinned is not in
+  the faulty trace, only that it is no more than issuing a copy from Python took. Without a calibration, nothing of
+  it is taken out.
 - `coalesced`: what gathering 1800 tensors takes scatters from 3.5 to 8 ms between processes; predictions are for the
   calibration's process.
 - `moe_prefetch-pageable` under Nsight Systems: thousands of calls that it slows, before it records too.
 - `concurrent-pageable`, `rollout`: the host works for 0.2 ms after each held call, and for 0.03 where it is not held.
-- `prefetcher-pageable`: its trace does not say which of two events a stream waits for, and here the later one is taken.
+- `prefetcher-pageable`: its trace does not say which of two events a stream waits for, and here the later one is
+  taken.
 - `dataloader_train-pageable-non-blocking`: its loader is as fast as in the trace, where it was slow.
-- `kv_round_trip`, `kv_offload`: copies of both directions at once take 5 to 9 % longer than alone; `activation_offload`:
-  kernels take 12 % longer beside copies. Both are predicted as alone, since in other programs nothing slows.
-- `gradient_offload` under Nsight Systems: a step of 50 ms was recorded, of which the host did nothing for 30; without it,
-  it takes 16.
+- `kv_round_trip`, `kv_offload`: copies of both directions at once take 5 to 9 % longer than alone;
+  `activation_offload`: kernels take 12 % longer beside copies. Both are predicted as alone, since in other programs
+  nothing slows.
+- `gradient_offload` under Nsight Systems: a step of 50 ms was recorded, of which the host did nothing for 30;
+  without it, it takes 16.
 
 A replay with nothing changed gives the trace back exactly, because the graph is made so; that says nothing of the
 model. What the model is worth shows in the column *unchanged* (without the profiler, against *before*), and
