@@ -183,7 +183,7 @@ def _unprofiled_ms(trace: Trace) -> float:
 
 
 def _outcome(pair: Pair, found: Prediction, before_ms: float, real_ms: float) -> Outcome:
-    said = found.unprofiled or found.without_overheads or found
+    said = found.unprofiled or found.partly_unprofiled or found
     figures = (found.measured_ns, said.replayed_ns, said.predicted_ns, said.low_ns, said.high_ns)
     measured, unchanged, predicted, low, high = (ns / 1e6 for ns in figures)
     return Outcome(pair, measured, unchanged, predicted, low, high, before_ms, real_ms)

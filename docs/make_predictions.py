@@ -33,8 +33,8 @@ processes, and no prediction is better than that.
   records them, and they are taken out now;
 - the fourteen of `benchmarks/pairs/unseen.py` were written in the same way after that. At first sight 10 of 14 were
   within 6 % from recorded Kineto traces (median 3.4 %), 7 from Nsight Systems (5.9 %), and 4 from torch's profiler
-  used by itself (8.0 %). What they led to: a value that the host reads is waited for in any case, graphs have
-  smaller gaps, and the profiler's cost of an event has a bound.
+  used by itself (8.0 %). What they led to: a part of the profiler's cost is read from how operators nest, and what
+  an event costs has a bound; a value that the host reads is waited for in any case; graphs have smaller gaps.
 
 ## From recorded Kineto traces
 
@@ -56,7 +56,8 @@ PLAIN = """
 ## From torch's profiler by itself
 
 One step in `torch.profiler.profile()`, as it comes: no calibration and no warm-up under the profiler. What the
-profiler recorded of its own affairs is taken out; what each event cost is not known, and stays in.
+profiler recorded of its own affairs is taken out, and what operators take around the operators in them, most of which is
+the profiler's; the rest of what each event cost is not known, and stays in.
 
 """
 TAIL = """

@@ -45,8 +45,9 @@ class Prediction:
         low_ns: if nothing waits for copies that are moved to another stream, and coincidences order nothing then.
         high_ns: if buffers are reused, so that moved copies still wait for the work before the copies before them.
         unprofiled: without the profiler's own cost; None where the trace does not know that.
-        without_overheads: without what the profiler recorded of its own affairs, such as full buffers, where that is
-            all that is known of its cost; None where it recorded none, and where ``unprofiled`` says more.
+        partly_unprofiled: without the part of the profiler's cost that shows in a trace without a calibration: what it
+            recorded of its own affairs, such as full buffers, and what operators take around those in them. None where
+            there is no such part in the window, and where ``unprofiled`` says more.
         basis: what the prediction rests on.
         played: the replay with the changes.
     """
@@ -60,7 +61,7 @@ class Prediction:
     low_ns: int
     high_ns: int
     unprofiled: Without | None
-    without_overheads: Without | None
+    partly_unprofiled: Without | None
     basis: tuple[str, ...]
     played: Replay
 
@@ -99,7 +100,7 @@ class Prediction:
         text += f" (replay error {100 * self.error:.2g} %)" if self.error else ""
         for what, without in (
             ("the profiler", self.unprofiled),
-            ("the profiler's own affairs", self.without_overheads),
+            ("what shows of the profiler", self.partly_unprofiled),
         ):
             if without is not None:
                 text += f"; without {what} {time(without.replayed_ns)} -> {time(without.predicted_ns)}"
@@ -123,7 +124,7 @@ class Prediction:
             "low_ns": self.low_ns,
             "high_ns": self.high_ns,
             "unprofiled": _to_dict(self.unprofiled),
-            "without_overheads": _to_dict(self.without_overheads),
+            "partly_unprofiled": _to_dict(self.partly_unprofiled),
             "basis": list(self.basis),
             "made_of": self.made_of,
         }

@@ -5,18 +5,21 @@ then for its own affairs, such as a full buffer, which it records too. Where a t
 the profiler (`overlapscope.record`), the cost of an event is what makes the replayed trace take that long, or as long
 as it can; it is no less than what issuing a tiny copy cost more under the profiler, by the two events that this is, no
 more than twice that, since events differ, and just that where events do not explain most of the difference, or that
-time is not known.
+time is not known. Without any of this, what operators take around the operators in them is a part of it: the profiler
+writes down both between the two begins and between the two ends, while dispatching takes little.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from overlapscope.measure.places import enclosing
 from overlapscope.measure.spans import covered, union
-from overlapscope.model.columns import Int64
+from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.tables import Overheads
+from overlapscope.model.trace import Trace
 from overlapscope.replay.engine import replay
 from overlapscope.replay.graph import Because, Graph
 
@@ -28,6 +31,15 @@ _EVENTS_PER_ISSUE = 2  # the operator and the call
 _MOST_EVENT_NS = 10_000  # where issuing was not measured
 _MOST_TIMES = 2
 _STEPS = 12  # of halving: to about 2 ns
+_TELLING_OPERATORS = 20  # with operators in them
+
+
+@dataclass(frozen=True)
+class EventCost:
+    """What the profiler spent for an event, in ns, and whether a calibration says so; else it is a part of it."""
+
+    event_ns: float
+    calibrated: bool
 
 
 def without_profiler(graph: Graph, event_ns: float) -> Graph:
@@ -90,11 +102,34 @@ def _events_in(graph: Graph, gaps: Int64) -> Int64:
     return count
 
 
-def event_cost_ns(graph: Graph) -> float | None:
-    """What the profiler spent for an event; 0 where only what it recorded of itself is known, None where nothing is."""
+def event_cost(graph: Graph) -> EventCost | None:
+    """What is known of what the profiler spent; None where nothing is, or it shows nowhere."""
+    calibrated = _calibrated_ns(graph)
+    if calibrated is not None:
+        return EventCost(calibrated, calibrated=True)
+    seen = _around_operators_ns(graph.trace)
+    return EventCost(seen, calibrated=False) if seen or len(graph.trace.overheads) else None
+
+
+def _around_operators_ns(trace: Trace) -> float:
+    """What operators take, typically, before their first inner operator begins and after their last one has ended."""
+    ops = trace.cpu_ops
+    outer = enclosing(ops)
+    inner = np.flatnonzero(outer != NO_ID)
+    around, first = np.unique(outer[inner], return_index=True)
+    if len(around) < _TELLING_OPERATORS:
+        return 0.0
+    ended = np.full(len(ops), np.iinfo(np.int64).min)
+    np.maximum.at(ended, outer[inner], ops.end_ns[inner])
+    before = ops.start_ns[inner[first]] - ops.start_ns[around]
+    after = np.maximum(ops.end_ns[around] - ended[around], 0)
+    return float(np.median(before) + np.median(after))
+
+
+def _calibrated_ns(graph: Graph) -> float | None:
     recording = graph.trace.metadata.recording
     if recording is None:
-        return 0.0 if len(graph.trace.overheads) else None
+        return None
     issued, profiled = recording.issue_unprofiled, recording.issue_profiled
     least = 0.0
     if issued is not None and profiled is not None and issued.copy_ns and profiled.copy_ns:

@@ -16,7 +16,7 @@ from overlapscope.replay.engine import Replay, replay
 from overlapscope.replay.graph import Graph
 from overlapscope.replay.moved import moved
 from overlapscope.replay.prediction import Prediction, Without
-from overlapscope.replay.profiler import event_cost_ns, without_profiler
+from overlapscope.replay.profiler import EventCost, event_cost, without_profiler
 
 
 def what_if(
@@ -53,23 +53,23 @@ class Base:
     config: ReplayConfig
     graph: Graph
     replayed_ns: int
-    event_ns: float | None
+    profiler: EventCost | None
     without_ns: int | None
 
     @classmethod
     def of(cls, trace: Trace, window: Window, config: ReplayConfig = DEFAULT) -> Base:
         """Make the graph and replay it as it is."""
         graph = graph_of(trace, config)
-        replayed_ns, event_ns = length_ns(replay(graph), window), event_cost_ns(graph)
-        without_ns = None if event_ns is None else length_ns(replay(without_profiler(graph, event_ns)), window)
-        if not event_ns and without_ns == replayed_ns:
-            event_ns = without_ns = None  # the profiler was not busy with itself within the window
-        return cls(trace, window, config, graph, replayed_ns, event_ns, without_ns)
+        replayed_ns, cost = length_ns(replay(graph), window), event_cost(graph)
+        without_ns = None if cost is None else length_ns(replay(without_profiler(graph, cost.event_ns)), window)
+        if cost is not None and not cost.calibrated and without_ns == replayed_ns:
+            cost = without_ns = None  # nothing of what is known lies in the window
+        return cls(trace, window, config, graph, replayed_ns, cost, without_ns)
 
     @property
     def unprofiled_ns(self) -> int | None:
-        """How long the window takes without the profiler; None where what an event cost is not known."""
-        return self.without_ns if self.event_ns else None
+        """How long the window takes without the profiler; None where only a part of its cost is known."""
+        return self.without_ns if self.profiler is not None and self.profiler.calibrated else None
 
     @property
     def error(self) -> float:
@@ -96,8 +96,8 @@ class Base:
             predicted_ns=predicted,
             low_ns=min(low, predicted),
             high_ns=max(high, predicted),
-            unprofiled=without if self.event_ns else None,
-            without_overheads=None if self.event_ns else without,
+            unprofiled=None if self.unprofiled_ns is None else without,
+            partly_unprofiled=without if self.unprofiled_ns is None else None,
             basis=edited.basis + self._about_profiler,
             played=played,
         )
@@ -110,20 +110,22 @@ class Base:
         return [known[id(graph)] for graph in graphs]
 
     def _without(self, graphs: list[Graph]) -> Without | None:
-        event_ns = self.event_ns
-        if event_ns is None or self.without_ns is None:
+        if self.profiler is None or self.without_ns is None:
             return None
+        event_ns = self.profiler.event_ns
         without = {id(graph): without_profiler(graph, event_ns) for graph in graphs}
         predicted, low, high = self._lengths([without[id(graph)] for graph in graphs], {})
         return Without(event_ns, self.without_ns, predicted, min(low, predicted), max(high, predicted))
 
     @property
     def _about_profiler(self) -> tuple[str, ...]:
-        if self.event_ns is None:
+        cost = self.profiler
+        if cost is None:
             return ("the profiler's own cost is not known, and stays in",)
-        if not self.event_ns:
-            return ("of the profiler's cost only what it recorded of itself is known; what each event cost stays in",)
-        return (f"without the profiler: {self.event_ns / 1e3:.1f} us less for each event that it recorded",)
+        less = f"{cost.event_ns / 1e3:.1f} us less for each event that it recorded"
+        if cost.calibrated:
+            return (f"without the profiler: {less}",)
+        return (f"of the profiler's cost only a part is known: what it recorded of itself, and {less}",)
 
 
 def length_ns(played: Replay, window: Window) -> int:
