@@ -56,8 +56,8 @@ PLAIN = """
 ## From torch's profiler by itself
 
 One step in `torch.profiler.profile()`, as it comes: no calibration and no warm-up under the profiler. What the
-profiler recorded of its own affairs is taken out, and what operators take around the operators in them, most of which is
-the profiler's; the rest of what each event cost is not known, and stays in.
+profiler recorded of its own affairs is taken out, and what operators take around the operators in them, most of which
+is the profiler's; the rest of what each event cost is not known, and stays in.
 
 """
 TAIL = """
