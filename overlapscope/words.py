@@ -46,6 +46,15 @@ def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "undefined"
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    >>> counted(1, "copy", "copies"), counted(1200, "copy", "copies")
+    ('1 copy', '1,200 copies')
+    """
+    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
+
+
 def safe(text: str, width: int | None = None) -> str:
     r"""Text from a trace for a terminal or a figure: one line, no control characters, cut to ``width``.
 

@@ -98,15 +98,6 @@ class Rule:
         return self.page.splitlines()[0].rstrip(".")
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun.
-
-    >>> counted(1, "copy", "copies"), counted(1200, "copy", "copies")
-    ('1 copy', '1,200 copies')
-    """
-    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
-
-
 DOWN = (
     "place.copy_(result, non_blocking=True)  # place: pinned, made once; on a stream of its own\n"
     "arrived = torch.cuda.Event(); arrived.record()  # arrived.synchronize() before the host reads it"

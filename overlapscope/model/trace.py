@@ -23,6 +23,7 @@ from overlapscope.model.tables import (
     Syncs,
     Timed,
 )
+from overlapscope.words import counted
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -70,8 +71,14 @@ class Trace:
                 yield table
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{len(table)} {name}" for name, table in self.tables() if len(table))
-        return f"<Trace {self.metadata.format}: {sizes or 'no events'}; {len(self.health)} health warnings>"
+        sizes = ", ".join(counted(len(table), _one(name), name) for name, table in self.tables() if len(table))
+        warnings = counted(len(self.health), "health warning")
+        return f"<Trace {self.metadata.format}: {sizes or 'no events'}; {warnings}>"
+
+
+def _one(table: str) -> str:
+    """What a row of a table is called."""
+    return "copy" if table == "copies" else table.removesuffix("s")
 
 
 TABLES: dict[str, type[Table]] = {

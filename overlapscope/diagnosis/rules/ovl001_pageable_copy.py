@@ -49,11 +49,11 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.diagnosis.case import BEHIND, Case
-from overlapscope.diagnosis.rule import DOWN, Rule, Said, counted, median_or_none, mostly_down
+from overlapscope.diagnosis.rule import DOWN, Rule, Said, median_or_none, mostly_down
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
-from overlapscope.words import share, size, time
+from overlapscope.words import counted, share, size, time
 
 
 def claims(case: Case) -> Bool:

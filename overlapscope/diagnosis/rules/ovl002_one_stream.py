@@ -39,11 +39,11 @@ from __future__ import annotations
 
 from overlapscope.diagnosis.case import Case
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import DOWN, Rule, Said, counted, mostly_down
+from overlapscope.diagnosis.rule import DOWN, Rule, Said, mostly_down
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import MemoryKind
-from overlapscope.words import size, time
+from overlapscope.words import counted, size, time
 
 
 def claims(case: Case) -> Bool:

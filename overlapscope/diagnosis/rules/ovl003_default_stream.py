@@ -42,12 +42,12 @@ import numpy as np
 
 from overlapscope.diagnosis.case import Case
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import Rule, Said
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.queues import kept_back
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import StreamKind
-from overlapscope.words import time
+from overlapscope.words import counted, time
 
 
 def claims(case: Case) -> Bool:

@@ -42,11 +42,11 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import DOWN, Rule, Said, counted, mostly_down
+from overlapscope.diagnosis.rule import DOWN, Rule, Said, mostly_down
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
-from overlapscope.words import time
+from overlapscope.words import counted, time
 
 
 def claims(case: Case) -> Bool:

@@ -40,9 +40,9 @@ synchronization".
 from __future__ import annotations
 
 from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import Rule, Said, counted, median_or_none
+from overlapscope.diagnosis.rule import Rule, Said, median_or_none
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import time
+from overlapscope.words import counted, time
 
 
 def claims(case: Case) -> Bool:

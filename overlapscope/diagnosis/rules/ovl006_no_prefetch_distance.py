@@ -46,11 +46,11 @@ import numpy as np
 
 from overlapscope.diagnosis.case import Case
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said, counted, mostly_down
+from overlapscope.diagnosis.rule import Rule, Said, mostly_down
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.queues import launch_latency_ns
 from overlapscope.model.columns import NO_TIME, Bool, Int64
-from overlapscope.words import size, time
+from overlapscope.words import counted, size, time
 
 
 def claims(case: Case) -> Bool:

@@ -42,11 +42,11 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import Rule, Said
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.words import size, time
+from overlapscope.words import counted, size, time
 
 
 def claims(case: Case) -> Bool:

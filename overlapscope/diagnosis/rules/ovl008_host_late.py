@@ -41,10 +41,10 @@ import numpy as np
 
 from overlapscope.diagnosis.case import LATE, Case
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import Rule, Said
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import time
+from overlapscope.words import counted, time
 
 
 def claims(case: Case) -> Bool:

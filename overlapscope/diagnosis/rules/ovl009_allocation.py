@@ -40,12 +40,12 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import Rule, Said
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.spans import covered, union
 from overlapscope.measure.threads import ALLOCATIONS
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import time
+from overlapscope.words import counted, time
 
 _PINNING = ("aten::pin_memory", "aten::_pin_memory")
 

@@ -39,10 +39,10 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.diagnosis.case import Case, unique
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import Rule, Said
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import size, time
+from overlapscope.words import counted, size, time
 
 
 def claims(case: Case) -> Bool:

@@ -42,10 +42,10 @@ Follows from the times themselves: the sum of what overlaps cannot be shorter th
 from __future__ import annotations
 
 from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import Rule, Said
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import size, time
+from overlapscope.words import counted, size, time
 
 
 def claims(case: Case) -> Bool:
@@ -58,10 +58,8 @@ def describe(case: Case, rows: Int64) -> Said:
     copies = case.copies_of(rows)
     kernels = case.uncovered_kernel_ns
     what = f"{counted(len(copies), 'copy', 'copies')} ({size(case.size_bytes(copies))})"
-    message = (
-        f"{what} took {time(case.lost_ns(rows))} with next to nothing to hide behind: "
-        f"{time(kernels)} of kernels had no copy beside them."
-    )
+    left = f"{time(kernels)} of kernels had no copy beside them" if kernels else "no kernel had no copy beside it"
+    message = f"{what} took {time(case.lost_ns(rows))} with next to nothing to hide behind: {left}."
     evidence = {
         "copies": len(copies),
         "size_bytes": case.size_bytes(copies),

@@ -37,13 +37,13 @@ import numpy as np
 
 from overlapscope.diagnosis.case import BEHIND, Case
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import Rule, Said
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.replay.speeds import PCIE_LANES, REACHED_GB_S
-from overlapscope.words import time
+from overlapscope.words import counted, time
 
 _ENOUGH = 4  # copies, of which the fastest quarter then is at least one
 _BEST = 0.75  # quantile

@@ -43,10 +43,10 @@ import numpy as np
 
 from overlapscope.diagnosis.case import Case
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said, counted
+from overlapscope.diagnosis.rule import Rule, Said
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
-from overlapscope.words import time
+from overlapscope.words import counted, time
 
 _NEVER = np.iinfo(np.int64).max
 _READS = (
