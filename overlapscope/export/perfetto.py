@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from overlapscope.writing import writing
 
 Event = dict[str, Any]
 _LEVEL = 5  # of gzip: traces are large
+_BATCH = 1 << 12  # events that become text at once
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def save_perfetto(found: Diagnosis, path: str | Path) -> None:
@@ -31,9 +34,10 @@ def save_perfetto(found: Diagnosis, path: str | Path) -> None:
     """
     with writing(Path(path), _LEVEL) as file:
         file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
-        for number, event in enumerate(perfetto_events(found)):
-            text = json.dumps(event, separators=(",", ":"), allow_nan=False)
-            file.write(((",\n" if number else "\n") + text).encode())
+        events, separator = perfetto_events(found), "\n"
+        while batch := list(islice(events, _BATCH)):
+            file.write((separator + _ENCODER.encode(batch)[1:-1]).encode())
+            separator = ",\n"
         file.write(b"\n]}\n")
 
 
