@@ -97,13 +97,18 @@ def test_a_finding_s_button_goes_through_its_places(opened: Open, report: Path) 
     assert len(places) == 20
     lengths = [last - first for first, last in places]
     assert lengths == sorted(lengths, reverse=True)
+    assert button.inner_text() == "Show on the timeline (96 places, the 20 longest first)"
     for number, (first, last) in enumerate(places[:3], 1):
-        assert button.inner_text() == f"Show on the timeline, {number} of 20"
         button.click()
+        assert button.inner_text() == f"Shown: {number} of 20, by length. Next"
         shown = view(page)
         assert shown["first"] < first < last < shown["last"]
         assert shown["last"] - shown["first"] < 3 * (last - first)
     assert page.evaluate("document.activeElement.id") == "timeline"
+    button.focus()
+    page.keyboard.press("Enter")
+    assert button.inner_text() == "Shown: 4 of 20, by length. Next"
+    assert page.evaluate("document.activeElement.tagName") == "BUTTON", "Enter again goes on"
 
 
 def test_it_works_with_the_keyboard(opened: Open, report: Path) -> None:

@@ -82,14 +82,29 @@ def test_copies_are_told_apart(tmp_path: Path, kinds: str, style: Style) -> None
 def test_short_copies_neither_vanish_nor_look_long() -> None:
     """1000 copies of 1 us in a second: marked low everywhere, drawn in full nowhere."""
     start = np.arange(1000, dtype=np.int64) * 1000 * US
-    full, slight = for_pixels(Bars(Style.HTOD_PAGEABLE, start, start + US), 0, 10**9, 500)
-    assert len(full.start_ns) == 0
+    ((full, slight, lowest),) = for_pixels(lane_of(Bars(Style.HTOD_PAGEABLE, start, start + US)), 0, 10**9, 500)
+    assert len(full.start_ns) == len(lowest.start_ns) == 0
     assert int((slight.end_ns - slight.start_ns).sum()) == 10**9
     dense = Bars(Style.KERNEL, start, start + 900 * US)
-    full, slight = for_pixels(dense, 0, 10**9, 500)
+    ((full, *_),) = for_pixels(lane_of(dense), 0, 10**9, 500)
     assert int((full.end_ns - full.start_ns).sum()) == 10**9
     wide = Bars(Style.KERNEL, np.array([0]), np.array([10**9]), ("k",))
-    assert for_pixels(wide, 0, 10**9, 500)[0].labels == ("k",)
+    assert next(for_pixels(lane_of(wide), 0, 10**9, 500))[0].labels == ("k",)
+
+
+def lane_of(*bars: Bars) -> Lane:
+    return Lane(LaneKind.STREAM, "", "", bars)
+
+
+def test_what_fills_less_of_a_pixel_is_marked_lower_or_not_at_all() -> None:
+    """Thousands of short kernels, shorter copies and memsets in turn: kernels are not covered by the rest."""
+    start = np.arange(1000, dtype=np.int64) * 1000 * US
+    kernels = Bars(Style.KERNEL, start, start + 90 * US)
+    copies = Bars(Style.DTOH_PINNED, start + 100 * US, start + 101 * US)
+    memsets = Bars(Style.MEMSET, start + 200 * US, start + 201 * US)
+    shown = list(for_pixels(lane_of(kernels, copies, memsets), 0, 10**9, 500))
+    filled = [[int((bars.end_ns - bars.start_ns).sum()) // 10**8 for bars in parts] for parts in shown]
+    assert filled == [[0, 10, 0], [0, 0, 10], [0, 0, 0]]
 
 
 def test_the_overlap_strip_shows_what_fills_most_of_a_pixel() -> None:

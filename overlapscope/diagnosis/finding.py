@@ -145,7 +145,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in the order of what they win, each with those before it.
+    """Steps in the order of what they win without the profiler, where its cost is known, each with those before it.
 
     ``replayed_ns`` is the time of the window with nothing changed, ``unprofiled_ns`` the same without the profiler's
     own cost (None where that is not known), ``error`` how far the replay is from the trace, as a share of it.

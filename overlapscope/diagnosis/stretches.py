@@ -33,6 +33,7 @@ def _of_calls(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
     trace = found.trace
     copies, calls = np.array(finding.copies, np.int64), np.array(finding.calls, np.int64)
     issued = trace.copies.call[copies]
+    calls = np.setdiff1d(calls, issued)
     called = np.append(trace.api_calls.start_ns, np.iinfo(np.int64).max)[issued]
     begun = np.minimum(trace.copies.start_ns[copies], called)
     start = np.concatenate([begun, trace.api_calls.start_ns[calls]])

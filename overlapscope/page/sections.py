@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
 from overlapscope.diagnosis.finding import Diagnosis, Finding, Number
-from overlapscope.diagnosis.stretches import longest
+from overlapscope.diagnosis.stretches import longest, stretches
 from overlapscope.page.colours import colour_of
 from overlapscope.page.markup import Html, tag, together
 from overlapscope.plot.bars import Style
@@ -90,8 +90,10 @@ def findings(diagnosis: Diagnosis, zero_ns: int) -> Html:
 
 
 def _finding(finding: Finding, diagnosis: Diagnosis, zero_ns: int) -> Html:
+    count = len(stretches(diagnosis, finding)[0])
     places = [[first - zero_ns, last - zero_ns] for first, last in longest(diagnosis, finding, _MOST_PLACES)]
-    show = f"Show on the timeline, 1 of {len(places)}" if len(places) > 1 else "Show on the timeline"
+    cut = f", the {len(places)} longest first" if count > len(places) else ""
+    show = f"Show on the timeline ({count:,} places{cut})" if count > 1 else "Show on the timeline"
     return tag(
         "section",
         tag("h3", f"{finding.rank}. {finding.code} {finding.name}"),

@@ -38,7 +38,6 @@ def before_after(prediction: Prediction, *, shown: Shown = Shown(), look: Appear
     """The two timelines as one figure."""
     traces = (prediction.trace, prediction.after)
     windows = [_window(trace, prediction.window.name) for trace in traces]
-    titles = _titles(prediction, *(end - start for start, end in windows))
     span = max(end - start for start, end in windows)
     windows = [(start, start + span) for start, _ in windows]
     found = [lanes(trace, window, shown) for trace, window in zip(traces, windows, strict=True)]
@@ -48,21 +47,22 @@ def before_after(prediction: Prediction, *, shown: Shown = Shown(), look: Appear
     with mpl.rc_context(rc(look.font)):
         figure = Figure(figsize=(sizes[0][0], sum(heights) + 2 * _TITLE_IN), layout="constrained")
         axes = figure.subplots(2, 1, height_ratios=heights)
-        rows = zip(axes, traces, found, windows, titles, strict=True)
+        rows = zip(axes, traces, found, windows, _titles(prediction), strict=True)
+        hatched = set()
         for ax, trace, entry, window, title in rows:
-            paint(ax, trace, entry, window, replace(look, legend=False), most)
+            hatched |= paint(ax, trace, entry, window, replace(look, legend=False), most)
             ax.set_title(safe(title), loc="left", fontsize=mpl.rcParams["font.size"], pad=3)
         axes[0].set_xlabel("")  # the lower one's axis is for both
         axes[0].tick_params(labelbottom=False)
         if look.legend:
-            add_legend(axes[-1], [lane for entry in found for lane in entry], look)
+            add_legend(axes[-1], [lane for entry in found for lane in entry], look, hatched)
     return figure
 
 
-def _titles(prediction: Prediction, before_ns: int, after_ns: int) -> tuple[str, str]:
-    """What each is, with the time that is drawn."""
+def _titles(prediction: Prediction) -> tuple[str, str]:
+    """What each is, with the time of its window, as it is told elsewhere."""
     changes = " + ".join(map(str, prediction.changes))
-    return f"measured: {time(before_ns)}", f"{changes}: {time(after_ns)} predicted"
+    return f"measured: {time(prediction.measured_ns)}", f"{changes}: {time(prediction.predicted_ns)} predicted"
 
 
 def _window(trace: Trace, name: str | None) -> Window:

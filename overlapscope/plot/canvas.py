@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +45,10 @@ _HEIGHTS = {
     LaneKind.QUEUE: 1.1,
     LaneKind.NOTE: 0.8,
 }
-_HATCH_IN = 0.04  # width from which on a bar can show a hatch
+_HATCH_IN = 0.04  # width from which on bars can show a hatch, at the median
+_FRAME_IN = 0.015  # from which on one can be framed in white
 _SHORTEST_NAME = 4  # characters of a name that still say something
-_SLIGHT = 0.4  # height, of its lane, of a mark for bars too thin to draw
+_SLIGHT, _SLIGHTEST = 0.4, 0.2  # heights, of their lane, of marks for bars too thin to draw
 _MOST_VECTOR_BARS = 20_000  # with more, a vector file holds them as pixels: text and axes stay what they are
 _BAR_SHARE = 0.25  # of the width: how long a scale bar is at most
 _ARROW = "#333333"
@@ -75,6 +76,7 @@ class Canvas:
         self._inches = ax.get_window_extent().width / ax.figure.dpi
         self._pixels = max(1, round(self._inches * dots_per_in))
         self._places = list(_places(found))
+        self._hatched: set[Style] = set()
         self._bottom = -_total_height(found)
         self._as_pixels = sum(min(len(bars.start_ns), self._pixels) for lane in found for bars in lane.bars)
         self._rasterized = self._as_pixels > _MOST_VECTOR_BARS
@@ -93,6 +95,11 @@ class Canvas:
             if lane.kind is LaneKind.RANGES:
                 self._name_ranges(lane, place[0])
         self._axes()
+
+    @property
+    def hatched(self) -> set[Style]:
+        """The styles that were painted with a hatch."""
+        return self._hatched
 
     def paint_arrows(self, arrows: Arrows) -> None:
         """From each call to its work, where both lanes are shown."""
@@ -129,21 +136,19 @@ class Canvas:
                     self._add(PolyCollection(corners, facecolor=shade, edgecolor="none", linewidth=0, zorder=0.5))
 
     def _lane(self, lane: Lane, place: Place) -> None:
-        centre, height = place
-        for bars in lane.bars:
-            full, slight = for_pixels(bars, *self._window, self._pixels)
-            self._bars(full, place)
-            self._bars(slight, (centre - height * _SLIGHT / 2, height * _SLIGHT))
+        drawn = list(for_pixels(lane, *self._window, self._pixels))
+        for number, share in enumerate((1.0, _SLIGHT, _SLIGHTEST)):
+            for marks in drawn:
+                self._bars(marks[number], _lowest(place, share))
 
     def _strip(self, lane: Lane, place: Place) -> None:
         """The overlap strip: each pixel by what fills most of it, and copies that fill less of it as low marks."""
-        centre, height = place
         main, minor = binned(lane, *self._window, self._pixels)
         for bars in main.bars:
             self._bars(bars, place)
         for bars in minor.bars:
             if bars.style is not Style.KERNELS_ONLY:
-                self._bars(bars, (centre - height * (1 - _SLIGHT) / 2, height * _SLIGHT))
+                self._bars(bars, _lowest(place, _SLIGHT))
 
     def _curve(self, lane: Lane, place: Place) -> None:
         """A curve as an area, the value of its full height written at its right."""
@@ -156,18 +161,20 @@ class Canvas:
         color = self._looks[Style.QUEUED].color
         self._ax.fill_between(self._at(steps.time_ns), low, heights, step="post", color=color, linewidth=0)
         axes = self._ax.get_yaxis_transform()
-        self._ax.text(1.005, centre, f"{self._most}", transform=axes, fontsize=_SMALL, ha="left", va="center")
+        self._ax.text(1.005, centre, f"max {self._most}", transform=axes, fontsize=_SMALL, ha="left", va="center")
 
     def _bars(self, bars: Bars, place: Place) -> None:
         if not len(bars.start_ns):
             return
         look = self._looks[bars.style]
-        wide_ns = _HATCH_IN * (self._window[1] - self._window[0]) / self._inches
-        wide = bars.end_ns - bars.start_ns >= wide_ns
-        framed = bars.style is Style.RANGE or bool(look.hatch)
+        least_ns = (self._window[1] - self._window[0]) / self._inches
+        length = bars.end_ns - bars.start_ns
+        hatched = bool(look.hatch) and float(np.median(length)) >= _HATCH_IN * least_ns  # all of a kind, or none
+        wide = length >= (_FRAME_IN if hatched or bars.style is Style.RANGE else np.inf) * least_ns
+        self._hatched |= {bars.style} if hatched else set()
         centre, half = place[0], look.height * place[1] / 2
         # White edges and hatches would erase what is thinner than they are.
-        for rows, frame in ((wide, framed), (~wide, False)):
+        for rows, frame in ((wide, True), (~wide, False)):
             if rows.any():
                 self._add(
                     PolyCollection(
@@ -175,7 +182,7 @@ class Canvas:
                         facecolor=look.color,
                         edgecolor="white" if frame else "none",
                         linewidth=0.3 if frame else 0.0,
-                        hatch=look.hatch if frame and look.hatch else None,
+                        hatch=look.hatch if frame and hatched else None,
                     )
                 )
 
@@ -269,22 +276,25 @@ def round_length(most: float) -> float:
 def size_in(found: Sequence[Lane], look: Appearance) -> tuple[float, float]:
     """Width and height of a figure for some lanes, in inches."""
     width = WIDTHS_IN[look.width]
-    legend = -(-len(_styles(found)) // _legend_columns(width)) * _LEGEND_ROW_IN if look.legend else 0.0
+    entries = len(_styles(found)) + _is_shaded(found, look)
+    legend = -(-entries // _legend_columns(width)) * _LEGEND_ROW_IN if look.legend else 0.0
     return width, _total_height(found) * _LANE_IN + legend + _AXIS_IN
 
 
-def add_legend(ax: Axes, found: Sequence[Lane], look: Appearance) -> None:
-    """Put a legend of all styles that some lanes use below the figure."""
+def add_legend(ax: Axes, found: Sequence[Lane], look: Appearance, hatched: Collection[Style]) -> None:
+    """Put a legend below the figure: all styles that some lanes use, hatched where they are, and the shade."""
     looks = PALETTES[look.palette]
     handles = [
         Patch(
             facecolor=looks[style].color,
-            hatch=looks[style].hatch or None,
-            edgecolor="white" if looks[style].hatch else "none",
+            hatch=looks[style].hatch if style in hatched else None,
+            edgecolor="white" if style in hatched else "none",
             label=style.value,
         )
         for style in _styles(found)
     ]
+    if _is_shaded(found, look):
+        handles.append(Patch(facecolor=SHADES[look.palette], edgecolor="none", label="no kernel, copy exposed"))
     if not handles or not isinstance(ax.figure, Figure):
         return
     ax.figure.legend(
@@ -305,9 +315,16 @@ def _legend_columns(width_in: float) -> int:
     return max(1, int(width_in / 1.6))
 
 
+def _is_shaded(found: Sequence[Lane], look: Appearance) -> bool:
+    """Whether there are streams behind which exposed copies are shaded."""
+    strips = [lane for lane in found if any(bars.style is Style.EXPOSED for bars in lane.bars)]
+    return look.exposed and any(_is_stream_of(lane, strip) for strip in strips for lane in found)
+
+
 def _styles(found: Sequence[Lane]) -> list[Style]:
     """The styles that need an entry in the legend, in the order of their declaration."""
     used = {bars.style for lane in found for bars in lane.bars}
+    used |= {Style.QUEUED for lane in found if lane.curve is not None}
     return [style for style in Style if style in used and style is not Style.RANGE]
 
 
@@ -330,6 +347,12 @@ def _places(found: Sequence[Lane]) -> Iterator[tuple[Lane, Place]]:
         own = _HEIGHTS[lane.kind]
         yield lane, (top - (height - own) - own / 2, own)
         top -= height
+
+
+def _lowest(place: Place, share: float) -> Place:
+    """The lower part of a place."""
+    centre, height = place
+    return centre - height * (1 - share) / 2, height * share
 
 
 def _is_stream_of(lane: Lane, strip: Lane) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from overlapscope.measure.spans import Spans, covered, union
 from overlapscope.model.columns import Int64
-from overlapscope.plot.bars import Bars, Curve, Lane, Style
+from overlapscope.plot.bars import COPIES, Bars, Curve, Lane, Style
 
 
 def span_bars(spans: Spans, style: Style) -> list[Bars]:
@@ -14,32 +16,35 @@ def span_bars(spans: Spans, style: Style) -> list[Bars]:
     return [Bars(style, spans.start_ns, spans.end_ns)] if len(spans) else []
 
 
-def for_pixels(bars: Bars, first: int, last: int, pixels: int) -> tuple[Bars, Bars]:
-    """The same bars for a picture ``pixels`` wide: those to draw in full, and slight ones to draw low.
+def for_pixels(lane: Lane, first: int, last: int, pixels: int) -> Iterator[tuple[Bars, Bars, Bars]]:
+    """A lane's bars for a picture ``pixels`` wide, by style: to draw in full, as low marks, and as the lowest marks.
 
     A bar of a pixel or more stays as it is. Thinner ones are gathered by pixel: where they fill at least
     half of it, it is drawn in full; where they fill less it is marked, low, so that thousands of short
-    copies neither vanish nor look like one long one.
+    copies neither vanish nor look like one long one. Where another style fills more of a pixel, the mark is the lowest;
+    work that is not a copy has none there.
     """
     edges = np.linspace(first, last, pixels + 1).astype(np.int64)
-    wide = (bars.end_ns - bars.start_ns) * pixels >= last - first
-    if wide.all():
-        return bars, Bars(bars.style, bars.start_ns[:0], bars.end_ns[:0])
-    start, end = bars.start_ns[~wide], bars.end_ns[~wide]
-    filled = covered(edges[:-1], edges[1:], union(start, end)) * 2 >= np.diff(edges)
-    touched = np.zeros(pixels, np.bool_)
-    touched[np.clip(np.searchsorted(edges, start, "right") - 1, 0, pixels - 1)] = True
-    full, slight = (union(edges[:-1][rows], edges[1:][rows]) for rows in (filled, touched & ~filled))
-    labels = tuple(label for label, keep in zip(bars.labels, wide.tolist(), strict=False) if keep)
-    return (
-        Bars(
+    fills = [covered(edges[:-1], edges[1:], union(bars.start_ns, bars.end_ns)) for bars in lane.bars]
+    most = np.max(fills, axis=0, initial=0) if fills else np.zeros(pixels, np.int64)
+    for bars, fill in zip(lane.bars, fills, strict=True):
+        wide = (bars.end_ns - bars.start_ns) * pixels >= last - first
+        start, end = bars.start_ns[~wide], bars.end_ns[~wide]
+        filled = covered(edges[:-1], edges[1:], union(start, end)) * 2 >= np.diff(edges)
+        touched = np.zeros(pixels, np.bool_)
+        touched[np.clip(np.searchsorted(edges, start, "right") - 1, 0, pixels - 1)] = True
+        slight, less = touched & ~filled & (fill >= most), touched & ~filled & (fill < most)
+        full, low = (union(edges[:-1][rows], edges[1:][rows]) for rows in (filled, slight))
+        lowest = union(edges[:-1][less], edges[1:][less]) if bars.style in COPIES else union(edges[:0], edges[:0])
+        labels = tuple(label for label, keep in zip(bars.labels, wide.tolist(), strict=False) if keep)
+        drawn = Bars(
             bars.style,
             np.concatenate([bars.start_ns[wide], full.start_ns]),
             np.concatenate([bars.end_ns[wide], full.end_ns]),
             labels,
-        ),
-        Bars(bars.style, slight.start_ns, slight.end_ns),
-    )
+        )
+        low_marks, lowest_marks = (Bars(bars.style, spans.start_ns, spans.end_ns) for spans in (low, lowest))
+        yield drawn, low_marks, lowest_marks
 
 
 def binned(lane: Lane, first: int, last: int, bins: int) -> tuple[Lane, Lane]:

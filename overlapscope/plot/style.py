@@ -50,23 +50,23 @@ GREYS: dict[Style, Look] = {
     Style.CALL: Look("#DADADA"),
     Style.HELD_COPY: Look("#000000"),
     Style.HELD_SYNC: Look("#B4B4B4", "......"),
-    Style.HELD_OTHER: Look("#8A8A8A"),
+    Style.HELD_OTHER: Look("#787878", "||||||"),
     Style.KERNEL: Look("#C6C6C6"),
     Style.COLLECTIVE: Look("#303030", "xxxxxx"),
-    Style.MEMSET: Look("#B0B0B0", height=0.5),
+    Style.MEMSET: Look("#A4A4A4", "------", height=0.5),
     Style.HTOD_PAGEABLE: Look("#161616", _RISING),
     Style.HTOD_PINNED: Look("#686868"),
     Style.DTOH_PAGEABLE: Look("#3E3E3E", _FALLING),
-    Style.DTOH_PINNED: Look("#969696"),
+    Style.DTOH_PINNED: Look("#969696", _FALLING),
     Style.COPY_ON_DEVICE: Look("#808080", "......"),
     Style.COPY_OTHER: Look("#AFAFAF", "++++++"),
-    Style.HIDDEN: Look("#9C9C9C", height=1.0),
-    Style.EXPOSED: Look("#000000", height=1.0),
+    Style.HIDDEN: Look("#A9A9A9", "||||||", height=1.0),
+    Style.EXPOSED: Look("#3A3A3A", "xxxxxx", height=1.0),
     Style.KERNELS_ONLY: Look("#EAEAEA", height=1.0),
     Style.QUEUED: Look("#8A8A8A"),
 }
 PALETTES: dict[Palette, dict[Style, Look]] = {"colour": LOOKS, "grey": GREYS}
-SHADES: dict[Palette, str] = {"colour": "#FBE3D6", "grey": "#E2E2E2"}
+SHADES: dict[Palette, str] = {"colour": "#FBE3D6", "grey": "#F3F3F3"}
 """Behind the streams of a device while its copies are exposed."""
 
 WIDTHS_IN: dict[Width, float] = {"column": 3.5, "page": 7.16}

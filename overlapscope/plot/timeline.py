@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from overlapscope.errors import OutputError
 from overlapscope.model.trace import Trace
 from overlapscope.plot.arrows import arrows as arrows_of
-from overlapscope.plot.bars import Lane
+from overlapscope.plot.bars import Lane, Style
 from overlapscope.plot.canvas import Canvas, add_legend, size_in
 from overlapscope.plot.lanes import Shown, lanes, work_window
 from overlapscope.plot.style import Appearance, Font, Palette, Width, rc
@@ -113,14 +113,19 @@ def figure_of(
     return figure
 
 
-def paint(ax: Axes, trace: Trace, found: Sequence[Lane], window: Window, look: Appearance, most: int = 0) -> None:
-    """Draw lanes and everything that goes with them into some axes; curves up to ``most`` at least."""
+def paint(ax: Axes, trace: Trace, found: Sequence[Lane], window: Window, look: Appearance, most: int = 0) -> set[Style]:
+    """Draw lanes and everything that goes with them into some axes; curves up to ``most`` at least.
+
+    Returns:
+        The styles that have a hatch there.
+    """
     canvas = Canvas(ax, found, window, look, DOTS_PER_IN, most)
     canvas.paint()
     if look.arrows:
         canvas.paint_arrows(arrows_of(trace, *window))
     if look.legend:
-        add_legend(ax, found, look)
+        add_legend(ax, found, look, canvas.hatched)
+    return canvas.hatched
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -230,15 +230,15 @@
   document.querySelectorAll("button[data-places]").forEach(button => {
     const places = JSON.parse(button.dataset.places);
     let next = 0;
-    button.addEventListener("click", () => {
+    button.addEventListener("click", event => {
       choose(0);
       marked = places[next];
       next = (next + 1) % places.length;
-      if (places.length > 1) button.textContent = `Show on the timeline, ${next + 1} of ${places.length}`;
+      if (places.length > 1) button.textContent = `Shown: ${next || places.length} of ${places.length}, by length. Next`;
       const around = Math.max(0.75 * (marked[1] - marked[0]), LEAST_NS);
       show(marked[0] - around, marked[1] + around);
       place.scrollIntoView({ block: "center" });
-      place.focus({ preventScroll: true });
+      if (event.detail) place.focus({ preventScroll: true }); // a key pressed again goes on to the next place
     });
   });
   addEventListener("resize", () => plot.setSize(size()));
