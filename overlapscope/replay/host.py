@@ -65,27 +65,29 @@ def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
         alone &= ~_at_work(graph, one, two)
         parts.append(np.stack([one[alone], two[alone], theirs[first[alone]], theirs[last[alone]]]))
     one, two, first, last = np.concatenate(parts, axis=1)
-    prompt = _prompt(calls, np.stack([one, last]), np.stack([first, two]))
-    source, target = np.concatenate([one[prompt], last[prompt]]), np.concatenate([first[prompt], two[prompt]])
+    source, target = np.concatenate([one, last]), np.concatenate([first, two])
+    prompt = _prompt(calls, source, target)
+    source, target = source[prompt], target[prompt]
     lag = calls.start_ns[target] - calls.end_ns[source]
     return Edges.of(graph.call_end(source), graph.call_start(target), lag, Because.HANDOFF)
 
 
 def _prompt(calls: Calls, asked: Int64, answer: Int64) -> Bool:
-    """Which of the turns that threads take are those of two threads of which each waits for the other.
+    """Which of the turns that threads take are those of a thread that waits for the one that it answers.
 
     Threads that have nothing to do with each other go on at any moment of their silence, so that half of the answers
     come in the second half of it; where it is more than a quarter, the two count as such.
     """
+    new_thread = (calls.thread[1:] != calls.thread[:-1]) | (calls.process[1:] != calls.process[:-1])
+    owner = np.concatenate([[0], np.cumsum(new_thread)])
     before = answer - 1
-    own = (calls.thread[before] == calls.thread[answer]) & (calls.process[before] == calls.process[answer])
+    own = (answer > 0) & (owner[before] == owner[answer])
     silent_from = np.where(own, calls.end_ns[before], calls.end_ns[asked])
     late = 2 * (calls.start_ns[answer] - calls.end_ns[asked]) > calls.start_ns[answer] - silent_from
-    names = np.stack([calls.process[asked], calls.thread[asked], calls.thread[answer]]).reshape(3, -1)
-    which = np.unique(names, axis=1, return_inverse=True)[1].reshape(asked.shape)
-    turns = np.bincount(which[own], minlength=which.max(initial=0) + 1)
+    which = owner[asked] * (owner[-1] + 1) + owner[answer]
+    turns = np.bincount(which[own], minlength=(owner[-1] + 1) ** 2)
     random = 4 * np.bincount(which[own & late], minlength=len(turns)) > turns
-    prompt: Bool = ~(random[which[0]] | random[which[1]])
+    prompt: Bool = ~random[which]
     return prompt
 
 
