@@ -7,11 +7,14 @@ though, and by their memory it can be seen that two of them were given the same 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 OWN = "aten::"
 """What torch's own operators begin with, which touch no tensor but their arguments and what they return."""
 _COPY = OWN + "copy_"
+Memory = tuple[int, int]
+"""Device and address."""
 
 
 def touches(roots: Iterable[Any]) -> dict[str, list[int]]:
@@ -21,13 +24,24 @@ def touches(roots: Iterable[Any]) -> dict[str, list[int]]:
         ``op_start_ns``, on the clock of the tree, and ``tensor``, a number for each piece of memory, pair by pair in
         the order of the operators.
     """
-    given = [(node, list(_on_gpu(node))) for node in _operators(roots)]
+    given = [(node, set(_on_gpu(node))) for node in _operators(roots)]
     copied = {memory for node, memories in given if node.name == _COPY and _leaves_device(node) for memory in memories}
     number = {memory: index for index, memory in enumerate(sorted(copied))}
-    pairs = sorted(
-        {(node.start_time_ns, number[memory]) for node, memories in given for memory in memories if memory in number}
-    )
+    touched = ((node, copied if _hides_tensors(node.name) else memories & copied) for node, memories in given)
+    pairs = sorted({(node.start_time_ns, number[memory]) for node, memories in touched for memory in memories})
     return {"op_start_ns": [start for start, _ in pairs], "tensor": [tensor for _, tensor in pairs]}
+
+
+@cache
+def _hides_tensors(name: str) -> bool:
+    """Whether the profiler does not see all tensors that an operator is given: then it may touch any.
+
+    Lists of tensors some of which are left out, such as the indices of ``x[:, i]``.
+    """
+    import torch
+
+    schemas = torch._C._jit_get_schemas_for_operator(name)  # noqa: SLF001
+    return any("List[Optional[Tensor]]" in str(argument.type) for schema in schemas for argument in schema.arguments)
 
 
 def _operators(roots: Iterable[Any]) -> Iterator[Any]:
@@ -53,7 +67,7 @@ def _arguments(node: Any) -> Iterator[Any]:
     return _tensors(getattr(node.extra_fields, "inputs", None))
 
 
-def _on_gpu(node: Any) -> Iterator[tuple[int, int]]:
+def _on_gpu(node: Any) -> Iterator[Memory]:
     """Device and address of the GPU memory of an operator's arguments."""
     for tensor in _arguments(node):
         if tensor.device.type == "cuda" and tensor.storage_data_ptr:

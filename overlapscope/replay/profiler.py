@@ -28,10 +28,11 @@ _PROGRAMS_OWN = frozenset(
 )
 """What Kineto records as overhead (CUPTI's CUpti_ActivityOverheadKind) and the program has without a profiler too."""
 _EVENTS_PER_ISSUE = 2  # the operator and the call
-_MOST_EVENT_NS = 10_000  # where issuing was not measured
+_MOST_EVENT_NS = 10_000.0  # where issuing was not measured
 _MOST_TIMES = 2
 _STEPS = 12  # of halving: to about 2 ns
 _TELLING_OPERATORS = 20  # with operators in them
+_LEAST = 0.25  # of the operators may take less
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def event_cost(graph: Graph) -> EventCost | None:
 
 
 def _around_operators_ns(trace: Trace) -> float:
-    """What operators take, typically, before their first inner operator begins and after their last one has ended."""
+    """What most operators take at least before their first inner one begins and after their last one has ended."""
     ops = trace.cpu_ops
     outer = enclosing(ops)
     inner = np.flatnonzero(outer != NO_ID)
@@ -123,7 +124,7 @@ def _around_operators_ns(trace: Trace) -> float:
     np.maximum.at(ended, outer[inner], ops.end_ns[inner])
     before = ops.start_ns[inner[first]] - ops.start_ns[around]
     after = np.maximum(ops.end_ns[around] - ended[around], 0)
-    return float(np.median(before) + np.median(after))
+    return min(float(np.quantile(before, _LEAST) + np.quantile(after, _LEAST)), _MOST_EVENT_NS)
 
 
 def _calibrated_ns(graph: Graph) -> float | None:
@@ -137,7 +138,7 @@ def _calibrated_ns(graph: Graph) -> float | None:
     factor = recording.profiler_factor
     if factor is None:
         return least or None
-    low, high = least, _MOST_TIMES * least or float(_MOST_EVENT_NS)
+    low, high = least, _MOST_TIMES * least or _MOST_EVENT_NS
     longest, shortest = (_length(without_profiler(graph, cost)) for cost in (low, high))
     wanted = _length(graph) / factor
     if longest <= wanted or longest - shortest < (longest - wanted) / 2:

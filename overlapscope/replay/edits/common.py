@@ -10,7 +10,7 @@ import numpy as np
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.host import plain_enqueue_ns
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.enums import MemoryKind
+from overlapscope.model.enums import ApiKind, MemoryKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Graph
 
@@ -50,6 +50,15 @@ def index_of_calls(graph: Graph) -> Int64:
     index = np.full(len(graph.trace.api_calls) + 1, NO_ID, np.int64)
     index[graph.calls.row] = np.arange(len(graph.calls))
     return index
+
+
+def blocking_calls(graph: Graph) -> Int64:
+    """Copy calls that block by their name, from whatever memory they copy: ``cudaMemcpy`` and its like."""
+    table = graph.trace.api_calls
+    names = np.unique(table.name_id)
+    blocking = [name for name in names.tolist() if "Async" not in graph.trace.names[name]]
+    mine: Bool = (graph.calls.kind == ApiKind.COPY) & np.isin(table.name_id[graph.calls.row], blocking)
+    return np.flatnonzero(mine)
 
 
 def enqueue_ns(graph: Graph, config: ReplayConfig) -> int:

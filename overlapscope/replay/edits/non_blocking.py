@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.measure.copies import host_kind
 from overlapscope.measure.issue import synchronised_copy
 from overlapscope.model.columns import NO_ID, Bool
-from overlapscope.model.enums import Direction
+from overlapscope.model.enums import ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
-from overlapscope.replay.edits.common import Edited, Where, enqueue_ns, index_of_calls, without_wait
+from overlapscope.replay.edits.common import Edited, Where, blocking_calls, enqueue_ns, index_of_calls, without_wait
 from overlapscope.replay.graph import Because, Graph
 
-_VALUE_BYTES = 8  # of the largest number that .item() reads
+_VALUE_BYTES = 16  # of the largest number that .item() reads, a complex128
 
 
 def non_blocking(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
-    """The synchronisation that directly follows a copy is gone.
+    """The synchronisation that directly follows a copy is gone, and calls that block by name wait no more.
 
-    A single value that comes to the host is one that the program reads, and waits for in any case.
+    A single value that comes to the host is one that the program reads, and waits for in any case; so is what it
+    waits for with a synchronisation of its own, of the device or an event.
     """
-    del config
-    return Edited(_without_wait_after(graph, where.copies & ~_values(graph)))
+    wanted = where.copies & ~_values(graph)
+    graph = _without_wait_after(graph, wanted, of_events=graph.trace.copies.direction != Direction.DTOH)
+    pinned = wanted & (host_kind(graph.trace.copies) == MemoryKind.PINNED)
+    calls = index_of_calls(graph)[graph.trace.copies.call[pinned]]
+    some = np.intersect1d(calls[calls != NO_ID], blocking_calls(graph))
+    return Edited(without_wait(graph, some, enqueue_ns(graph, config)) if len(some) else graph)
 
 
 def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
@@ -32,7 +38,7 @@ def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     down = where.copies & (copies.direction == Direction.DTOH)
     value = down & _values(graph)
     reads, waits = (np.flatnonzero(calls) for calls in _calls_of(graph, value))
-    graph = _without_wait_after(graph, down)
+    graph = _without_wait_after(graph, down, of_events=down)
     calls = index_of_calls(graph)[copies.call[down]]
     graph = without_wait(graph, calls[calls != NO_ID], enqueue_ns(graph, config))
     graph = without_wait(graph, np.concatenate([reads, waits]))
@@ -51,10 +57,15 @@ def _values(graph: Graph) -> Bool:
     return values
 
 
-def _without_wait_after(graph: Graph, copies: Bool) -> Graph:
-    """The graph without the synchronisations that directly follow some copies."""
+def _without_wait_after(graph: Graph, copies: Bool, *, of_events: Bool) -> Graph:
+    """The graph without the synchronisations that directly follow some copies.
+
+    Those of a stream, which a blocking copy makes itself; those of the device or an event, which the program makes, for
+    the copies ``of_events`` only.
+    """
     synchronised = synchronised_copy(graph.trace)[graph.calls.row]
     some = np.append(copies, False)[synchronised] & (synchronised != NO_ID)
+    some &= (graph.calls.kind == ApiKind.STREAM_SYNC) | np.append(of_events, False)[synchronised]
     return without_wait(graph, np.flatnonzero(some))
 
 

@@ -12,13 +12,13 @@ from overlapscope.model.columns import Bool, Int8, Int64
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
-from overlapscope.replay.edits.common import Edited, Where, enqueue_ns
-from overlapscope.replay.graph import Because, Graph
+from overlapscope.replay.edits.common import Edited, Where, blocking_calls, enqueue_ns
+from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.speeds import pinned_speed
 
 
 def pin(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
-    """Pinned ahead of time: pinning itself is not in the prediction."""
+    """Pinned ahead of time: pinning itself is not in the prediction. Calls that block by name still wait."""
     pageable = host_kind(graph.trace.copies) == MemoryKind.PAGEABLE
     some = Where(where.copies & pageable, where.calls).work(graph)
     lag, basis = _durations(graph, some)
@@ -33,7 +33,10 @@ def pin(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     gone = np.isin(edges.target, graph.call_end(calls)) & edges.of_kind(Because.STAGING)
     gone |= np.isin(edges.target, graph.work_start(some)) & edges.of_kind(Because.DEVICE)  # it was staging
     changed = replace(graph.with_lags(lag), trace=_pinned(graph.trace, where.copies & pageable))
-    return Edited(changed.with_edges(changed.edges.take(~gone)), basis)
+    ended = graph.work.end_ns[some] <= np.append(graph.calls.end_ns, 0)[graph.work.call[some]]
+    blocking = some[ended & np.isin(graph.work.call[some], blocking_calls(graph))]
+    waits = Edges.of(graph.work_end(blocking), graph.call_end(graph.work.call[blocking]), 0, Because.STAGING)
+    return Edited(changed.with_edges(changed.edges.take(~gone), waits), basis)
 
 
 def _pinned(trace: Trace, some: Bool) -> Trace:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from overlapscope.measure.issue import first_copy_of, synchronised_copy
@@ -85,7 +87,11 @@ def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[G
         pieces = gather.exact_ns(copies.size_bytes[copy[members]])
         lag[call] += np.rint(np.bincount(group, pieces, len(leaders))).astype(np.int64)
     told.append("gathering on the host is not counted" if gather is None else gather.basis)
-    return graph.with_lags(lag), tuple(told)
+    issue = graph.into(graph.work_start(work_of_copy[copy[leaders]]), Because.ISSUE)
+    known = issue != NO_ID
+    source = graph.edges.source.copy()
+    source[issue[known]], lag[issue[known]] = graph.call_end(leaders[known]), 0
+    return replace(graph, edges=replace(graph.edges, source=source, lag_ns=lag)), tuple(told)
 
 
 def _leaders(graph: Graph, mine: Bool, beside: tuple[ApiKind, ...], place: Int64) -> Int64:
