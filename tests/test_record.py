@@ -368,9 +368,10 @@ def test_who_touches_a_copied_tensor_is_seen() -> None:
         operator("aten::copy_", 40, [tensor(8), tensor(9), False]),
         operator("mine::fused", 50, [tensor(7)]),
         operator("aten::relu", 60, [tensor(7, "cuda:1"), None]),
+        operator("aten::index", 65, [tensor(8), None]),
         SimpleNamespace(name="aten::odd", start_time_ns=70, extra_fields=SimpleNamespace(), children=[]),
     ]
-    assert touches(tree) == {"op_start_ns": [10, 30], "tensor": [0, 0]}
+    assert touches(tree) == {"op_start_ns": [10, 30, 65], "tensor": [0, 0, 0]}, "indices are not seen: it may be any"
 
 
 def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

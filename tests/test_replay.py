@@ -436,6 +436,113 @@ def test_a_kernel_of_no_operator_may_read_anything(tmp_path: Path) -> None:
     assert after.kernels.start_ns[0] >= after.copies.end_ns[0]
 
 
+DOWN = {"kinds": "DtoH (Device -> Pinned)", "stream": 7}
+UP = {"kinds": "HtoD (Pinned -> Device)", "stream": 7}
+
+
+@pytest.mark.parametrize("call", ["cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"])
+def test_the_host_still_waits_for_what_comes_to_it(call: str, tmp_path: Path) -> None:
+    """A kernel, its result of 5 ms, another kernel, a synchronisation: it ends no sooner than the copy."""
+    events = [
+        make.call(0, 4, correlation=1),
+        make.kernel(6, 1000, correlation=1),
+        make.call(10, 4, name="cudaMemcpyAsync", correlation=2),
+        make.copy(1008, 5000, correlation=2, **DOWN),
+        make.call(20, 4, correlation=3),
+        make.kernel(6010, 1000, correlation=3),
+        make.call(25, 2, name="cudaEventRecord", correlation=4),
+        make.call(30, 6985, name=call, correlation=5),
+    ]
+    after = what_if(small(tmp_path, *events), ["side-stream"]).after
+    assert after.kernels.start_ns[1] < after.copies.end_ns[0]
+    assert after.api_calls.end_ns.max() >= after.copies.end_ns[0]
+
+
+def test_another_stream_still_waits_for_what_it_may_read(tmp_path: Path) -> None:
+    """Told that the kernel after the copy reads something else; stream 9 waits for that kernel, and reads the copy."""
+    names = {1: "cudaMemcpyAsync", 3: "cudaEventRecord", 4: "cudaStreamWaitEvent"}
+    events = [make.call(10 * n + 1, 4, name=names.get(n, "cudaLaunchKernel"), correlation=n) for n in (1, 2, 3, 4, 5)]
+    events += [make.cpu_op(f"aten::{name}", 10 * n, 8) for n, name in ((1, "copy_"), (2, "mm"), (5, "relu"))]
+    events += [
+        make.copy(75, 4000, correlation=1, **UP),
+        make.kernel(4080, 100, correlation=2),
+        make.sync("Stream Wait Event", 42, 1, stream=9, correlation=4, wait_on_stream=7, wait_on_cuda_event_id=1,
+                  wait_on_cuda_event_record_corr_id=3),
+        make.kernel(4190, 100, stream=9, correlation=5),
+    ]  # fmt: skip
+    touches = {"op_start_ns": [10_000, 50_000], "tensor": [0, 0]}
+    after = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"touches": touches}), ["side-stream"]).after
+    by_stream = dict(zip(after.kernels.stream.tolist(), after.kernels.start_ns.tolist(), strict=True))
+    assert by_stream[7] < after.copies.end_ns[0] <= by_stream[9]
+
+
+def test_a_short_copy_that_stays_orders_nothing(tmp_path: Path) -> None:
+    """Steps of a tiny copy, a large one and a kernel on one stream; only the large ones move, and meet nothing."""
+    events, now = [], 0.0
+    for step in range(6):
+        for number, (length, size) in enumerate(((2, 64), (5000, 1 << 28), (5000, None))):
+            correlation = 3 * step + number + 1
+            name = "cudaMemcpyAsync" if size else "cudaLaunchKernel"
+            events.append(make.call(5 * correlation, 4, name=name, correlation=correlation))
+            start = max(now, 5 * correlation + 5)
+            if size:
+                events.append(make.copy(start, length, correlation=correlation, size=size, **UP))
+            else:
+                events.append(make.kernel(start, length, stream=7, correlation=correlation))
+            now = start + length + 1
+        events.append(make.annotation("big", 5 * (3 * step + 2) - 1, 5))
+    found = what_if(small(tmp_path, *events), ["side-stream:range=big"])
+    assert found.predicted_ns == pytest.approx(35_000_000, rel=0.01)
+    big = found.after.copies.size_bytes > 64
+    start, end = found.after.copies.start_ns[big], found.after.copies.end_ns[big]
+    assert (start[1:] >= end[:-1]).all(), "one at a time on the engine"
+
+
+def test_a_call_that_blocks_by_name_blocks_from_pinned_memory_too(tmp_path: Path) -> None:
+    events = [
+        make.call(0, 5005, name="cudaMemcpy", correlation=1),
+        make.copy(4, 5000, correlation=1, kinds="HtoD (Pageable -> Device)", size=55_000_000),
+        make.call(5015, 4, correlation=2),
+        make.kernel(5025, 1000, stream=9, correlation=2),
+    ]
+    trace = small(tmp_path, *events, **GPU)
+    pinned = what_if(trace, ["pin"])
+    assert pinned.predicted_ns == pytest.approx(2_020_000, rel=0.02)
+    assert what_if(trace, ["pin", "non-blocking"]).predicted_ns == pytest.approx(1_020_000, rel=0.05)
+
+
+def test_the_program_s_own_wait_for_a_result_stays(tmp_path: Path) -> None:
+    """An asynchronous copy to the host, then cudaDeviceSynchronize: as it should be; non-blocking changes nothing."""
+    events = [
+        make.call(0, 4, name="cudaMemcpyAsync", correlation=1),
+        make.copy(6, 5000, correlation=1, **DOWN),
+        make.call(10, 4998, name="cudaDeviceSynchronize", correlation=2),
+        make.call(5100, 4, correlation=3),
+        make.kernel(5110, 100, correlation=3),
+    ]
+    found = what_if(small(tmp_path, *events), ["non-blocking"])
+    assert found.predicted_ns == found.replayed_ns
+
+
+@pytest.mark.parametrize("prepares_us", [50, 2_000])
+def test_a_loader_that_works_before_it_copies_is_still_waited_for(prepares_us: int, tmp_path: Path) -> None:
+    """Another thread prepares and copies 10 ms from pageable memory, and the main thread waits for it, six times."""
+    events, now, correlation = [], 0.0, 0
+    for _ in range(6):
+        now += prepares_us
+        correlation += 2
+        events += [
+            make.call(now, 10_000, name="cudaMemcpyAsync", correlation=correlation, tid=2),
+            make.copy(now + 5, 9_990, correlation=correlation, size=55_000_000, kinds="HtoD (Pageable -> Device)"),
+            make.call(now + 10_050, 4, correlation=correlation + 1),
+            make.kernel(now + 10_060, 1000, correlation=correlation + 1),
+            make.call(now + 10_060, 1010, name="cudaDeviceSynchronize", correlation=1000 + correlation),
+        ]
+        now += 10_060 + 1010 + 20
+    found = what_if(small(tmp_path, *events, **GPU), ["pin"])
+    assert found.replayed_ns - found.predicted_ns == pytest.approx(6 * 10_000_000, rel=0.05), "no call is held"
+
+
 @pytest.mark.parametrize(
     ("faulty", "mended"),
     [

@@ -31,8 +31,8 @@ def device_edges(graph: Graph, config: ReplayConfig) -> Edges:
     latency = round(config.queue.tolerance * launch_latency_ns(graph.trace, config.queue))
     known = [
         Edges.of(_issued(graph), starts, latency, Because.ISSUE),
-        Edges.of(graph.work_end(_before(work, work.stream, index)), starts, config.follow_ns, Because.STREAM),
-        Edges.of(graph.work_end(_before(work, work.engine, engine)), starts, config.follow_ns, Because.ENGINE),
+        Edges.of(graph.work_end(before(work, work.stream, index)), starts, config.follow_ns, Because.STREAM),
+        Edges.of(graph.work_end(before(work, work.engine, engine)), starts, config.follow_ns, Because.ENGINE),
         _event_edges(graph, config),
         _legacy_edges(graph, config),
     ]
@@ -59,7 +59,7 @@ def _from_start_where_they_overlap(graph: Graph, edges: Edges) -> Edges:
     return edges.take(graph.time_ns[edges.source] <= graph.time_ns[edges.target])
 
 
-def _before(work: Work, key: Int64, some: Int64) -> Int64:
+def before(work: Work, key: Int64, some: Int64) -> Int64:
     """For each op the one before it among ``some`` with the same key on its device; `NO_ID` where there is none."""
     order = some[np.lexsort((some, key[some], work.device[some], work.process[some]))]
     same = np.ones(max(len(order) - 1, 0), np.bool_)

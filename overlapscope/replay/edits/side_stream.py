@@ -3,19 +3,22 @@
 A copy to the device waits for its launch, its engine and the copies before it; the next work of its old stream waits
 for it, because a trace does not show what reads it; only a recording that knows its operators' arguments does. Where as
 many bytes came to the host before on that stream, they may be what it sends back, so it waits for these. A copy to the
-host waits for the work before it on its old stream, and later work of that stream does not wait for it.
+host waits for the work before it on its old stream, and later work of that stream does not wait for it. Who waited for
+either by way of later work of the stream still does: a host that reads what came, another stream that reads what went.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.enums import Direction
+from overlapscope.model.enums import ApiKind, Direction
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.device import before
 from overlapscope.replay.edits.common import Edited, Where, codes
 from overlapscope.replay.edits.readers import first_readers
 from overlapscope.replay.edits.sent_back import sent_back
@@ -36,9 +39,15 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     gone |= _implicit(graph, moved) | _legacy(graph, moved)
     reads = _reads(graph, moved & ~down, ~moved, config)
     gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & ~down])) & ~_among(edges, reads)
+    out_of_order, engines = _engines(graph, moved, config)
+    gone |= out_of_order
     new = reads.take(~_among(reads, edges.take(~gone)))
-    order = (*_new_order(graph, moved, config), sent_back(graph, moved & ~down, config, inputs=False))
-    changed = graph.with_edges(edges.take(~gone), new, *order)
+    order = (
+        *_still_waited(graph, moved),
+        *_new_order(graph, moved, config),
+        sent_back(graph, moved & ~down, config, inputs=False),
+    )
+    changed = graph.with_edges(edges.take(~gone), engines, new, *order)
     return Edited(replace(changed, trace=_on_new_streams(graph, moved)))
 
 
@@ -63,8 +72,10 @@ def _legacy(graph: Graph, moved: Bool) -> Bool:
 def _on_new_streams(graph: Graph, moved: Bool) -> Trace:
     """The trace in which copies that shared a stream with other work are on new ones, one for each direction."""
     trace, work = graph.trace, graph.work
-    keys = np.stack([work.process, work.device, work.stream])
-    shared = moved & np.isin(codes(keys), codes(keys)[~moved])
+    stream_of = codes(np.stack([work.process, work.device, work.stream]))
+    down = work.engine == Direction.DTOH
+    shared = moved & np.isin(stream_of, stream_of[~moved])
+    shared |= moved & down & np.isin(stream_of, stream_of[moved & ~down])  # directions do not order each other
     stream = trace.copies.stream.copy()
     highest = int(max((table.stream.max(initial=0) for table in trace.device_work), default=0))
     stream[work.row[shared]] = highest + work.engine[shared]
@@ -80,6 +91,48 @@ def _new_order(graph: Graph, moved: Bool, config: ReplayConfig) -> list[Edges]:
     with_down = _chain(graph, order[~(moved & ~down)[order]], config)
     after = down[graph.work_of(with_down.target)] & ~moved[graph.work_of(with_down.source)]
     return [staying, with_down.take(after)]
+
+
+def _still_waited(graph: Graph, moved: Bool) -> Iterator[Edges]:
+    """Host and other streams that waited for work after a moved copy on its stream wait for the copy too.
+
+    What waits on another stream may read what a copy to the device brought, or overwrite what one to the host took. The
+    host waits for copies to itself, and with the device for all.
+    """
+    work, edges = graph.work, graph.edges
+    order = np.lexsort((np.arange(len(work)), work.stream, work.device, work.process))
+    place = np.empty(len(work), np.int64)
+    place[order] = np.arange(len(work))
+    stream_of = codes(np.stack([work.process, work.device, work.stream]))
+    source = graph.work_of(edges.source)
+    from_work = source >= 0
+    whole = np.zeros(len(edges), np.bool_)
+    by_host = edges.of_kind(Because.SYNC)
+    whole[by_host] = graph.calls.kind[edges.target[by_host] // 2] == ApiKind.DEVICE_SYNC
+    for direction in (Direction.HTOD, Direction.DTOH):
+        mine = np.sort(place[moved & (work.engine == direction)])
+        waits = edges.of_kind(Because.EVENT) | (by_host & (whole | (direction == Direction.DTOH)))
+        rows = np.flatnonzero(waits & from_work)
+        at = np.searchsorted(mine, place[source[rows]], "right") - 1
+        copy = np.append(order[mine], NO_ID)[at]
+        same = (at >= 0) & (stream_of[copy] == stream_of[source[rows]]) & (copy != source[rows])
+        some = edges.take(rows[same])
+        yield replace(some, source=graph.work_end(copy[same]))
+
+
+def _engines(graph: Graph, moved: Bool, config: ReplayConfig) -> tuple[Bool, Edges]:
+    """A copy engine's order without short copies that stay, which find their place: what goes, and what comes."""
+    edges, work = graph.edges, graph.work
+    rows = np.flatnonzero(edges.of_kind(Because.ENGINE))
+    source, target = graph.work_of(edges.source[rows]), graph.work_of(edges.target[rows])
+    short = ~moved & (work.end_ns - work.start_ns < config.near_ns)
+    gone = np.zeros(len(edges), np.bool_)
+    gone[rows] = (moved[source] & short[target]) | (short[source] & moved[target])
+    earlier = before(work, work.engine, np.flatnonzero((work.engine > 0) & ~short))
+    again = moved & (earlier != NO_ID) & (work.end_ns[earlier] <= work.start_ns)
+    index = np.flatnonzero(again)
+    order = Edges.of(graph.work_end(earlier[index]), graph.work_start(index), config.follow_ns, Because.ENGINE)
+    return gone, order.take(~_among(order, edges.take(~gone)))
 
 
 def _reads(graph: Graph, up: Bool, staying: Bool, config: ReplayConfig) -> Edges:
