@@ -19,7 +19,7 @@ Made by `docs/make_predictions.py` from the sample traces and those of `benchmar
 For each pair the faulty program's trace is replayed with the changes named, and compared with the time that the
 really mended program takes without a profiler. *Before* is the faulty program's own such time,
 *unchanged* what a replay with nothing changed gives for it. Durations, gaps and speeds come
-from the trace or its calibration; what passes between two nodes of a CUDA graph was measured on H200s that made
+from the trace or its calibration; what passes between two nodes of a CUDA graph was measured on the H200s that made
 these traces. *Low to high* is given where a trace leaves the order of work open. Each trace is of one step, each
 program had a process of its own; what works on the host or copies pageable memory scatters by 10 to 20 % between
 processes, and no prediction is better than that.
@@ -69,18 +69,22 @@ TAIL = """
   and is right.
 - `list-*`, `tensordict-*`, `layer_metrics`: hundreds of small calls, of which the profiler makes two to three times
   as much as they are. A calibration takes most of it out; what a copy call costs once its memory is pinned is not in
-  the faulty trace, only that it is no more than issuing a copy from Python took. Without a calibration, nothing of
-  it is taken out.
-- `coalesced`: what gathering 1800 tensors takes scatters from 3.5 to 8 ms between processes; predictions are for the
-  calibration's process.
+  the faulty trace, only that it is no more than issuing a copy from Python took. Without a calibration, only a part
+  of it is taken out, and nothing under Nsight Systems: also `diffusion_sampling`, `lora_requests`, `loss_each_batch`,
+  `video_upscaling`.
+- `coalesced`, `small_copies`: what gathering takes scatters between processes, for the 600 tensors of `coalesced`
+  from 5 to 8 ms; predictions are for the calibration's process, and of pieces out of one block.
 - `moe_prefetch-pageable` under Nsight Systems: thousands of calls that it slows, before it records too.
-- `concurrent-pageable`, `rollout`: the host works for 0.2 ms after each held call, and for 0.03 where it is not held.
+- `concurrent-pageable`, `rollout`, `prefetcher-pageable`, `gradient_offload`: the host works for longer after each
+  held call than where it is not held. `evaluation_results`: its arithmetic scatters.
 - `prefetcher-pageable`: its trace does not say which of two events a stream waits for, and here the later one is
   taken.
-- `dataloader_train-pageable-non-blocking`: its loader is as fast as in the trace, where it was slow.
+- `dataloader_train-pageable-non-blocking`, `loss_each_batch`: loader and host were slower in the recorded step than
+  in those that were timed.
 - `kv_round_trip`, `kv_offload`: copies of both directions at once take 5 to 9 % longer than alone;
   `activation_offload`: kernels take 12 % longer beside copies. Both are predicted as alone, since in other programs
   nothing slows.
+- `tabular_training`: of three graphs, what the host does between them is not in the faulty trace.
 - `gradient_offload` under Nsight Systems: a step of 50 ms was recorded, of which the host did nothing for 30;
   without it, it takes 16.
 

@@ -109,7 +109,7 @@ def _one(trace: Trace, output: Path, window: tuple[int, int] | None, shown: Show
     if not lanes(trace, stretch, shown):
         raise WindowEmpty("nothing to draw: no ranges, calls or device work in this window")
     if look.arrows and not len(arrows(trace, *stretch)):
-        say("no arrows: there are more than 40 copies in this window, or no calls that are known")
+        say("no arrows: more than 40 kernels and copies in this window, or none whose call is known")
     save_timeline(trace, output, window, shown=shown, look=look)
     typer.echo(safe(caption(trace, window, shown)))
 

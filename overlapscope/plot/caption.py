@@ -32,7 +32,9 @@ def caption(trace: Trace, window: tuple[int, int] | None = None, shown: Shown = 
 
 
 def _what(trace: Trace) -> str:
-    names = sorted({device.name for device in trace.metadata.devices if device.name})
+    at_work = {key.device for key in device_keys(trace)}
+    devices = trace.metadata.devices
+    names = sorted({device.name for device in devices if device.name and device.number in at_work})
     return f"a program on {' and '.join(safe(name) for name in names)}" if names else "a program"
 
 
@@ -42,8 +44,9 @@ def _devices(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[str]
         copying, hidden = active.copies.total_ns, intersect(active.copies, active.kernels).total_ns
         if not copying and not active.kernels.total_ns:
             continue
-        copies = f", copies for {time(copying)}, {share(hidden, copying)} of that hidden" if copying else ""
-        yield f"{key.title}: kernels run for {time(active.kernels.total_ns)}{copies}."
+        kernels = f"kernels run for {time(active.kernels.total_ns)}" if active.kernels.total_ns else "no kernel runs"
+        part = f", {share(hidden, copying)} of that hidden" if active.kernels.total_ns else ""
+        yield f"{key.title}: {kernels}{f', copies for {time(copying)}{part}' if copying else ''}."
         streams = np.unique(np.concatenate([table.stream[key.rows(table)] for table in (trace.kernels, trace.copies)]))
         for stream in streams.tolist():
             if shown.streams is None or stream in shown.streams:

@@ -125,7 +125,8 @@ class Base:
         less = f"{cost.event_ns / 1e3:.1f} us less for each event that it recorded"
         if cost.calibrated:
             return (f"without the profiler: {less}",)
-        return (f"of the profiler's cost only a part is known: what it recorded of itself, and {less}",)
+        seen = f"what it recorded of itself, and {less}" if cost.event_ns else "what it recorded of itself"
+        return (f"of the profiler's cost only a part is known: {seen}",)
 
 
 def length_ns(played: Replay, window: Window) -> int:

@@ -31,7 +31,7 @@ already, gathering them may cost as much as it saves: measure it.
 
 ## Sources
 PyTorch tutorial on `pin_memory` and `non_blocking`, section on `TensorDict`. Measured on an H200: 600 tensors of 64
-KiB, pinned, took 4.1 ms one by one, their bytes alone 0.7 ms.
+KiB, pinned, took 3.7 ms one by one, their bytes alone 0.7 ms.
 """
 
 from __future__ import annotations
