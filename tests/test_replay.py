@@ -21,7 +21,7 @@ from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.errors import ChangeNotUnderstood, RangeNotFound
 from overlapscope.measure.windows import of_range
 from overlapscope.model.columns import NO_ID
-from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.enums import ApiKind, Direction, MemoryKind
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.catalogue import EDITS, changed
@@ -109,7 +109,7 @@ def edges_of(mine: Graph, because: Because) -> Edges:
 @pytest.mark.parametrize("change", [name for name in NAMES if name != "faster-link"])
 @pytest.mark.parametrize("path", SOME, ids=lambda path: path.name)
 def test_every_order_holds_after_every_change(path: Path, change: str) -> None:
-    """Streams run one at a time, engines too, events and synchronisations are waited for."""
+    """Every edge that the edit left, and engines; what edits may not leave out is below."""
     edited = changed(graph(path), [Change(change, 1.0 if change == "prefetch" else None)]).graph
     times = replay(edited).time_ns
     assert (times[edited.edges.target] >= times[edited.edges.source] + edited.edges.lag_ns).all()
@@ -121,6 +121,58 @@ def test_every_order_holds_after_every_change(path: Path, change: str) -> None:
         rows = np.flatnonzero((work.process == key[0]) & (work.engine == key[1]))
         order = rows[np.argsort(start[rows], kind="stable")]
         assert (start[order][1:] >= end[order][:-1]).all(), "one copy at a time on an engine"
+
+
+SYNCED = [
+    *SOME,
+    *(
+        SAMPLES / f"{name}.json.gz"
+        for name in ("pinning_guide-read-after-wait", "scalar_reads-cpu", "offload-pinned-same")
+    ),
+    *(
+        CASES / f"{name}.json.gz"
+        for name in ("read_after_event", "read_after_synchronise", "prefetched", "two_copy_streams")
+    ),
+]
+
+
+@pytest.mark.parametrize("changes", [("side-stream",), ("prefetch=1",), ("pin", "side-stream"), ("preallocate",)])
+@pytest.mark.parametrize("path", SYNCED, ids=lambda path: path.name)
+def test_streams_run_one_at_a_time_and_the_device_is_waited_for(path: Path, changes: tuple[str, ...]) -> None:
+    """In the replayed trace: no work of a stream overlaps, if none did; who waited for the device still does.
+
+    Of copies to the device, those that were issued by then: prefetching issues some earlier than the trace shows.
+    """
+    trace = open_trace(path)
+    after = what_if(trace, changes).after
+    for old, new in zip(streams_of(trace), streams_of(after), strict=False):
+        if overlaps(old) == 0:
+            assert overlaps(new) == 0
+    calls = after.api_calls
+    syncs = np.flatnonzero(calls.kind == ApiKind.DEVICE_SYNC)
+    down = after.copies.take((after.copies.direction == Direction.DTOH) & (after.copies.call != NO_ID))
+    issued = calls.start_ns[down.call]
+    for sync in syncs.tolist():
+        before = issued < calls.start_ns[sync]
+        assert down.end_ns[before].max(initial=0) <= calls.end_ns[sync]
+
+
+def streams_of(trace: Trace) -> list[tuple[Any, Any]]:
+    tables = trace.device_work
+    keys = sorted({key for table in tables for key in zip(table.device.tolist(), table.stream.tolist(), strict=True)})
+    rows = [[(table.device == device) & (table.stream == stream) for table in tables] for device, stream in keys]
+    return [
+        tuple(
+            np.concatenate([getattr(table, edge)[mine] for table, mine in zip(tables, some, strict=True)])
+            for edge in ("start_ns", "end_ns")
+        )
+        for some in rows
+    ]
+
+
+def overlaps(work: tuple[Any, Any]) -> int:
+    order = np.lexsort((work[1], work[0]))
+    return int((work[0][order][1:] < np.maximum.accumulate(work[1][order])[:-1]).sum())
 
 
 @settings(deadline=None, max_examples=30)

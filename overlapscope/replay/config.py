@@ -17,10 +17,10 @@ class ReplayConfig:
     ``follow_ns``: what passes between two ops of a stream, or on an engine, when nothing else is in the way; 1 to 2 us
     were measured on an H200. ``near_ns``: work that ended this shortly before other work
     began may have kept it; no launch on an idle device takes longer. ``launch_gap_ns``: host work between two launches
-    that a graph would save; Python between two calls takes 10 to 60 us under a profiler.
-    ``node_gap_ns``: what passes between two nodes of a graph that follow each other, beyond their recorded durations;
-    five programs on an H200 took between 0 and 0.15 us a node without a profiler, and 0.2 to 0.3 us under one.
-    ``full_queue``: a launch that is held while this much work is pending on its stream waits for room; streams are
+    that a graph would save, or between two copies that are gathered; Python between two calls takes 10 to 60 us under a
+    profiler. ``node_gap_ns``: what passes between two nodes of a graph that follow each other, beyond their recorded
+    durations; five programs on an H200 took between 0 and 0.15 us a node without a profiler, and 0.2 to 0.3 us under
+    one. ``full_queue``: a launch that is held while this much work is pending on its stream waits for room; streams are
     known to take about a thousand launches.
     """
 

@@ -97,7 +97,7 @@ class Prediction:
         text = f"{what}: {time(self.replayed_ns)} -> {time(self.predicted_ns)}"
         text += _bounds(self.low_ns, self.high_ns)
         text += f", {share(self.saving_ns, self.replayed_ns)} less" if self.replayed_ns else ""
-        text += f" (replay error {100 * self.error:.2g} %)" if self.error else ""
+        text += f" (replay error {100 * self.error:.2g} %)"
         for what, without in (
             ("the profiler", self.unprofiled),
             ("what shows of the profiler", self.partly_unprofiled),
@@ -119,6 +119,7 @@ class Prediction:
             },
             "changes": [str(change) for change in self.changes],
             "measured_ns": self.measured_ns,
+            "replay_error": self.error,
             "replayed_ns": self.replayed_ns,
             "predicted_ns": self.predicted_ns,
             "low_ns": self.low_ns,

@@ -171,10 +171,17 @@ class Audit:
                 "lost_ns": self.diagnosis.lost_ns,
                 "copy_reasons": list(self.diagnosis.copy_reasons),
             },
-            "plan": [step.to_dict() for step in self.diagnosis.plan.steps] if self.diagnosis.plan else [],
+            "plan": _plan(self.diagnosis),
             "findings": [finding.to_dict() for finding in self.diagnosis.findings],
             "verdict": self.verdict,
         }
+
+
+def _plan(found: Diagnosis) -> list[dict[str, Any]] | None:
+    """The plan's steps; None where there is something to mend, and too much to replay."""
+    if found.plan is not None:
+        return [step.to_dict() for step in found.plan.steps]
+    return None if any(finding.change is not None for finding in found.findings) else []
 
 
 def _source(trace: Trace) -> dict[str, Any]:

@@ -59,7 +59,8 @@ def coalesce(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     graph, basis = _as_one(graph, np.flatnonzero(mine & (leader != NO_ID)), leader, copy)
     lag, edges = graph.edges.lag_ns.copy(), graph.edges
     into = np.isin(edges.target, np.concatenate([graph.call_start(inside), graph.call_end(inside)]))
-    lag[into & edges.of_kind(Because.GAP, Because.CALL)] = 0
+    short = lag <= config.launch_gap_ns  # a longer gap is other work, which stays
+    lag[into & (edges.of_kind(Because.CALL) | (edges.of_kind(Because.GAP) & short))] = 0
     return Edited(graph.with_lags(lag), basis)
 
 
