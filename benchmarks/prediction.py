@@ -199,7 +199,9 @@ def table(rows: list[Outcome]) -> Iterator[str]:
             f"{ms:.1f}" for ms in (row.before, row.unchanged, row.predicted, row.low, row.high, row.real)
         )
         bounds = f"{low} to {high}" if low != high else ""
-        figures = f"{100 * row.error:+.1f}\N{NO-BREAK SPACE}% | {predicted} | {bounds} | {real} | {before} | {unchanged}"
+        figures = (
+            f"{100 * row.error:+.1f}\N{NO-BREAK SPACE}% | {predicted} | {bounds} | {real} | {before} | {unchanged}"
+        )
         yield f"| {names} | {', '.join(row.pair.changes)} | {figures} |"
 
 

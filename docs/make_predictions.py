@@ -77,8 +77,6 @@ TAIL = """
 - `moe_prefetch-pageable` under Nsight Systems: thousands of calls that it slows, before it records too.
 - `concurrent-pageable`, `rollout`, `prefetcher-pageable`, `gradient_offload`: the host works for longer after each
   held call than where it is not held. `evaluation_results`: its arithmetic scatters.
-- `prefetcher-pageable`: its trace does not say which of two events a stream waits for, and here the later one is
-  taken.
 - `dataloader_train-pageable-non-blocking`, `loss_each_batch`: loader and host were slower in the recorded step than
   in those that were timed.
 - `kv_round_trip`, `kv_offload`: copies of both directions at once take 5 to 9 % longer than alone;

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from overlapscope.model.enums import SyncKind
+from overlapscope.model.columns import NO_ID
+from overlapscope.model.enums import ApiKind, SyncKind
 from overlapscope.model.trace import Trace
 from overlapscope.read.opening import open_trace
 from tests import kineto_maker as make
-from tests.conftest import CASES
+from tests.conftest import CASES, SAMPLES
 
 COMPUTE, SIDE = 13, 17  # the streams of tests/cases/side_stream_wait.py
 
@@ -30,6 +31,27 @@ def test_nsys_records_what_kineto_leaves_open() -> None:
     assert inferred.syncs.inferred[inferred.syncs.kind == SyncKind.STREAM_WAIT_EVENT].all()
     assert inferred.health.has("inferred-waits")
     assert inferred.health.has("unknown-wait-source")
+
+
+def leads(trace: Trace) -> list[int | None]:
+    """How many records lie between each wait and the record that it means; None for one before the trace."""
+    calls, syncs = trace.api_calls, trace.syncs.take(trace.syncs.kind == SyncKind.STREAM_WAIT_EVENT)
+    recorded = calls.start_ns[calls.kind == ApiKind.EVENT_RECORD]
+    rows = sorted(zip(calls.start_ns[syncs.call].tolist(), syncs.record_call.tolist(), strict=True))
+    return [
+        None if record == NO_ID else int(((recorded > calls.start_ns[record]) & (recorded < wait)).sum())
+        for wait, record in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["prefetcher-prefetcher", "prefetcher-prefetcher-pageable", "offload-pinned-side", "moe_prefetch-ahead"]
+)
+def test_numbers_of_events_tell_which_record_is_meant(name: str) -> None:
+    """A prefetcher waits for what was recorded a step ago, not for the latest; Nsight Systems says so."""
+    told, inferred = (leads(open_trace(SAMPLES / f"{name}.{suffix}")) for suffix in ("sqlite.gz", "json.gz"))
+    assert inferred == told
+    assert (max(lead for lead in told if lead is not None) > 0) == (name != "offload-pinned-side")
 
 
 def test_recorded_sources_stay(tmp_path: Path) -> None:

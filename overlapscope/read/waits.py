@@ -1,11 +1,11 @@
 """What does a stream that waits for an event wait for?
 
-Some profilers say so: by the recording call's correlation, or by event ids that lead to a record of that
-event. Kineto on CUDA 12.9 and later leaves the source open. Then it is inferred, and marked: a
-``cudaStreamWaitEvent`` waits for the latest ``cudaEventRecord`` that its thread issued before (PyTorch
-records, then waits), and the stream of that record is the one whose completion lets the waiting stream go
-on. Where the timing does not tell (the event was over before, or several waits precede one op) and more than one
-stream is possible, the stream stays unknown.
+Some profilers say so: by the recording call's correlation, or by event ids that lead to a record of that event. Kineto
+on CUDA 12.9 and later leaves the source open. Then it is inferred, and marked: by the numbers of the events (see
+`event_order`); else a ``cudaStreamWaitEvent`` waits for the latest ``cudaEventRecord`` that its thread issued before
+(PyTorch records, then waits). The stream of that record is the one whose completion lets the waiting stream go on. Where
+the timing does not tell (the event was over before, or several waits precede one op) and more than one stream is
+possible, the stream stays unknown.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, SyncKind
 from overlapscope.read.draft import Arrays
+from overlapscope.read.event_order import by_creation
 
 _LATEST = np.iinfo(np.int64).max
 _NEVER = np.iinfo(np.int64).min
@@ -44,6 +45,7 @@ def resolve(syncs: Arrays, records: Arrays, calls: Arrays, ops: DeviceOps) -> No
     waits = np.flatnonzero(syncs["kind"] == SyncKind.STREAM_WAIT_EVENT)
     open_waits = waits[(syncs["source_stream"][waits] == NO_ID) & (syncs["record_call"][waits] == NO_ID)]
     open_waits = _by_event_id(syncs, records, calls, open_waits)
+    open_waits = by_creation(syncs, calls, open_waits)
     _by_latest_record(syncs, calls, open_waits)
     _source_streams(syncs, records, calls, ops, waits)
 
@@ -51,7 +53,8 @@ def resolve(syncs: Arrays, records: Arrays, calls: Arrays, ops: DeviceOps) -> No
 def _by_event_id(syncs: Arrays, records: Arrays, calls: Arrays, waits: Int64) -> Int64:
     """Match waits to records of the same event; returns the waits that stay open.
 
-    The profiler's own pairing of a wait with a record goes first, else the last record before the wait.
+    The profiler's own pairing of a wait with a record goes first, else the last record before the wait. An event of
+    which the trace has none was recorded before it began.
     """
     if not len(waits) or not len(records["event"]):
         return waits
@@ -66,7 +69,8 @@ def _by_event_id(syncs: Arrays, records: Arrays, calls: Arrays, waits: Int64) ->
             before = bisect_right(rows, syncs["start_ns"][wait], key=lambda candidate: issued[candidate])
             row = rows[before - 1] if before else None
         if row is None:
-            still_open.append(wait)
+            if event[1] == NO_ID:
+                still_open.append(wait)
             continue
         syncs["source_stream"][wait] = records["stream"][row]
         syncs["record_call"][wait] = records["call"][row]
