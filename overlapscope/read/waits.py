@@ -3,8 +3,8 @@
 Some profilers say so: by the recording call's correlation, or by event ids that lead to a record of that event. Kineto
 on CUDA 12.9 and later leaves the source open. Then it is inferred, and marked: by the numbers of the events (see
 `event_order`); else a ``cudaStreamWaitEvent`` waits for the latest ``cudaEventRecord`` that its thread issued before
-(PyTorch records, then waits). The stream of that record is the one whose completion lets the waiting stream go on. Where
-the timing does not tell (the event was over before, or several waits precede one op) and more than one stream is
+(PyTorch records, then waits). The stream of that record is the one whose completion lets the waiting stream go on.
+Where the timing does not tell (the event was over before, or several waits precede one op) and more than one stream is
 possible, the stream stays unknown.
 """
 

@@ -52,11 +52,11 @@ def verdict(
     if not groups:
         return f"No copies{_missing_copies(trace)}: overlap is undefined."
     moved = f"{_count(sum(group.count for group in groups))} moved {_size(groups)}"
-    total = sum(group.total_ns for group in groups)
+    total = sum(activity.copies.total_ns for activity, _, _ in devices)
     if not kernels:
         return f"{moved} in {time(total)} and no kernel ran: overlap is undefined, there was nothing to hide behind."
-    hidden, exposed = sum(group.hidden_ns for group in groups), sum(group.exposed_ns for group in groups)
-    first = f"{moved} in {time(total)}: {share(hidden, total)} under kernels, {time(exposed)} exposed."
+    hidden = sum(activity.overlap.total_ns for activity, _, _ in devices)
+    first = f"{moved} in {time(total)}: {share(hidden, total)} under kernels, {time(total - hidden)} exposed."
     if trace.health.has("far-from-host"):
         return f"{first} Some device times are of another clock: what waited for what cannot be told."
     return " ".join([first, *_held(groups, devices, window, held_ns, config), *_main_gap(devices, window, config)])
