@@ -77,8 +77,7 @@ def _counters(trace: Trace) -> Iterator[Counter]:
         name = device_name(trace, key)
         yield Counter(GROUP, f"{name}: work issued and not begun", *queue_depth(trace, key))
         mine = key.rows(trace.copies)
-        for way in (Direction.HTOD, Direction.DTOH):
+        for way in np.unique(trace.copies.direction[mine]).tolist():
             rows = mine & (trace.copies.direction == way)
-            if rows.any():
-                steps = profile(trace.copies.start_ns[rows], trace.copies.end_ns[rows])
-                yield Counter(GROUP, f"{name}: {way.label} copies in flight", *steps)
+            steps = profile(trace.copies.start_ns[rows], trace.copies.end_ns[rows])
+            yield Counter(GROUP, f"{name}: {Direction(way).label} copies in flight", *steps)

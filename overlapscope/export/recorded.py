@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from overlapscope.export.tracks import Links, Track
 from overlapscope.measure.devices import DeviceKey, device_keys
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.model.tables import Copies, DeviceWork, Memsets
+from overlapscope.model.tables import Copies, DeviceWork, Kernels, Memsets
 from overlapscope.model.trace import Trace
 
+_TOLD = ("correlation", "blocks", "threads per block", "bytes", "direction", "from", "to")
 _HOST = ("ranges", "cpu_ops", "frames", "overheads", "api_calls")
 Place = tuple[int, int]
 
@@ -49,12 +51,14 @@ def _threads(trace: Trace) -> tuple[dict[Place, Track], Int64]:
         start, end, name, number, row = np.concatenate(parts, axis=1)
         calls = number == len(tables) - 1
         row_of_call[row[calls]] = np.flatnonzero(calls)
-        kinds = [tables[index][0] for index in number.tolist()]
-        title = trace.metadata.thread_names.get((process, thread), "")
-        title = f"thread {'?' if thread == NO_ID else thread}{f' {title}' if title else ''}"
+        correlations = np.append(trace.api_calls.correlation, NO_ID)[np.where(calls, row, len(trace.api_calls))]
+        arguments = {"kind": [tables[index][0] for index in number.tolist()], "correlation": _known(correlations)}
+        own = f"thread {'?' if thread == NO_ID else thread}"
+        given = trace.metadata.thread_names.get((process, thread), "")
+        title = given if given.startswith(own) else f"{own} {given}".rstrip()
         names = trace.names.decode(name.astype(np.int32))
         group = f"host process {'?' if process == NO_ID else process}"
-        result[process, thread] = Track(group, title, start, end, names, {"kind": kinds})
+        result[process, thread] = Track(group, title, start, end, names, arguments)
     return result, row_of_call
 
 
@@ -79,20 +83,27 @@ def _streams(trace: Trace, key: DeviceKey) -> Iterator[tuple[Track, Int64]]:
         yield Track(device_name(trace, key), title, start, end, names, _arguments(own)), call
 
 
+def _known(values: npt.NDArray[Any]) -> list[int | None]:
+    return [None if value == NO_ID else value for value in values.tolist()]
+
+
 def _names(trace: Trace, table: DeviceWork) -> list[str]:
     return [name or type(table).__name__.lower() for name in trace.names.decode(table.name_id)]
 
 
 def _arguments(tables: Sequence[DeviceWork]) -> Mapping[str, Sequence[Any]]:
-    """Bytes, direction and memory of copies; bytes of fills."""
+    """What ties work to its call; blocks of kernels; bytes, direction and memory of copies; bytes of fills."""
     parts = [_arguments_of(table) for table in tables]
-    return {name: [value for part in parts for value in part[name]] for name in ("bytes", "direction", "from", "to")}
+    return {name: [value for part in parts for value in part[name]] for name in _TOLD}
 
 
 def _arguments_of(table: DeviceWork) -> dict[str, list[Any]]:
-    told: dict[str, list[Any]] = {name: [None] * len(table) for name in ("bytes", "direction", "from", "to")}
+    told: dict[str, list[Any]] = {name: [None] * len(table) for name in _TOLD}
+    told["correlation"] = _known(table.correlation)
+    if isinstance(table, Kernels):
+        told["blocks"], told["threads per block"] = _known(table.blocks), _known(table.threads_per_block)
     if isinstance(table, Copies | Memsets):
-        told["bytes"] = [None if value == NO_ID else value for value in table.size_bytes.tolist()]
+        told["bytes"] = _known(table.size_bytes)
     if isinstance(table, Copies):
         told["direction"] = [Direction(value).label for value in table.direction.tolist()]
         told["from"] = [MemoryKind(value).label for value in table.source_kind.tolist()]
