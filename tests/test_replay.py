@@ -576,6 +576,25 @@ def test_the_program_s_own_wait_for_a_result_stays(tmp_path: Path) -> None:
     assert found.predicted_ns == found.replayed_ns
 
 
+def test_who_waits_for_the_device_waits_for_what_was_prefetched(tmp_path: Path) -> None:
+    """Steps of a copy and a kernel of 1 ms each that end with cudaDeviceSynchronize."""
+    events, now = [], 0.0
+    for step in range(6):
+        events += [
+            make.call(now, 4, name="cudaMemcpyAsync", correlation=3 * step + 1),
+            make.copy(now + 6, 1000, correlation=3 * step + 1, size=1 << 26, **UP),
+            make.call(now + 10, 4, correlation=3 * step + 2),
+            make.kernel(now + 1008, 1000, stream=7, correlation=3 * step + 2),
+            make.call(now + 15, 1995, name="cudaDeviceSynchronize", correlation=3 * step + 3),
+        ]
+        now += 2020
+    after = what_if(small(tmp_path, *events), ["prefetch=1"]).after
+    syncs = after.api_calls.end_ns[after.api_calls.kind == ApiKind.DEVICE_SYNC]
+    issued = after.api_calls.start_ns[after.copies.call]
+    for end, call in zip(after.copies.end_ns.tolist(), issued.tolist(), strict=True):
+        assert end <= syncs[np.searchsorted(syncs, call)]
+
+
 @pytest.mark.parametrize("prepares_us", [50, 2_000])
 def test_a_loader_that_works_before_it_copies_is_still_waited_for(prepares_us: int, tmp_path: Path) -> None:
     """Another thread prepares and copies 10 ms from pageable memory, and the main thread waits for it, six times."""

@@ -9,6 +9,7 @@ from overlapscope.model.enums import Direction
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.readers import tensors_known
 from overlapscope.replay.edits.sent_back import sent_back
+from overlapscope.replay.engine import has_circle
 from overlapscope.replay.graph import Because, Edges, Graph
 
 
@@ -47,7 +48,8 @@ def with_more_order(before: Graph, after: Graph, config: ReplayConfig) -> Graph:
     earlier[1:][same] = ahead[first][:-1][same]
     extra = Edges.of(after.work_end(earlier[group]), after.work_start(order), config.follow_ns, Because.EVENT)
     chosen = np.isin(np.arange(len(work)), moved)
-    return after.with_edges(after.edges, extra, sent_back(before, chosen, config, inputs=True))
+    ordered = after.with_edges(after.edges, extra, sent_back(before, chosen, config, inputs=True))
+    return after if has_circle(ordered) else ordered  # more order than there can be
 
 
 def _work_ahead(graph: Graph, some: Int64) -> Int64:

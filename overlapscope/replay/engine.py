@@ -46,6 +46,15 @@ def replay(graph: Graph) -> Replay:
     return Replay(graph, np.array(times, np.int64), edge_of)
 
 
+def has_circle(graph: Graph) -> bool:
+    """Whether some moments wait for each other, so that it cannot be replayed."""
+    try:
+        _order(graph)
+    except ValueError:
+        return True
+    return False
+
+
 def _order(graph: Graph) -> Int64:
     """Moments such that every edge leads forward: by their time in the trace, or sorted out where that does not do."""
     kinds = np.arange(len(graph.time_ns)) % 2

@@ -1,7 +1,8 @@
 """Copies to the device are issued some steps earlier, on a stream of their own, and not waited for.
 
 A step is what lies between two groups of copy calls on a thread with a launch between them. What a copy waited for by
-an event, it waits for as many steps earlier: the buffers go round.
+an event, it waits for as many steps earlier: the buffers go round. Who waits for the device after they were issued
+waits for them too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where
 from overlapscope.replay.edits.non_blocking import non_blocking
 from overlapscope.replay.edits.side_stream import side_stream
+from overlapscope.replay.engine import has_circle
 from overlapscope.replay.graph import Because, Edges, Graph
 
 
@@ -42,8 +44,21 @@ def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     gone = edges.of_kind(Because.EVENT) & np.isin(edges.target, graph.work_start(some[other]))
     kept = Edges(source, edges.target, edges.lag_ns, edges.because).take(~gone)
     waits = _waits_of(graph, earlier[other], some[other])
+    synced = _next_device_sync(graph, graph.work.call[earlier[other]])
+    host = Edges.of(graph.work_end(some[other]), graph.call_end(synced), 0, Because.SYNC)
     trace = _issued_by(graph, some[other], earlier[other])
-    return Edited(replace(graph.with_edges(kept, waits), trace=trace), tuple(basis))
+    moved = graph.with_edges(kept, waits)
+    synced_too = graph.with_edges(kept, waits, host)  # in a trace out of order, a copy may wait for what follows that
+    return Edited(replace(moved if has_circle(synced_too) else synced_too, trace=trace), tuple(basis))
+
+
+def _next_device_sync(graph: Graph, call: Int64) -> Int64:
+    """The first call after each on its thread that waits for the device, and so for what was issued early too."""
+    calls = graph.calls
+    syncs = np.flatnonzero(calls.kind == ApiKind.DEVICE_SYNC)
+    found = np.append(syncs, NO_ID)[np.searchsorted(syncs, call, "right")]
+    same = (calls.thread[found] == calls.thread[call]) & (calls.process[found] == calls.process[call])
+    return np.where((found != NO_ID) & same, found, NO_ID)
 
 
 def _issued_by(graph: Graph, some: Int64, earlier: Int64) -> Trace:
