@@ -38,9 +38,9 @@
   };
 
   // What is wider than a pixel is drawn as it is. Thinner bars share pixels: each has the colour of what fills most of
-  // it, and a low mark for copies that fill less.
+  // it, and a mark half as high for copies that fill less.
   function lane(from, to, box, first, scale, boxes) {
-    const { left, top, width, height } = box, last = first + width / scale, low = top + height * (1 - MARK);
+    const { left, top, width, height } = box, last = first + width / scale, low = top + height * (1 - MARK), lowest = top + height * (1 - MARK / 2);
     let index = Math.max(lower(shown.start, from, to, first) - 1, from), pixel = -1, filled = null;
     const flush = () => {
       if (!filled) return;
@@ -49,7 +49,7 @@
       const full = sum * scale >= 0.5;
       boxes[best].push(left + pixel, full ? top : low, 1, full ? height : height * MARK);
       for (const [style] of filled)
-        if (style !== best && about.styles[style].copy) boxes[style].push(left + pixel, low, 1, height * MARK);
+        if (style !== best && about.styles[style].copy) boxes[style].push(left + pixel, lowest, 1, height * MARK / 2);
       filled = null;
     };
     for (; index < to && shown.start[index] < last; index++) {
