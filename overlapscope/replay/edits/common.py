@@ -45,6 +45,15 @@ def codes(keys: Int64) -> Int64:
     return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
 
 
+def by_stream(graph: Graph) -> tuple[Int64, Int64, Int64]:
+    """All work, stream by stream; the place of each in that; and a number for each one's stream."""
+    work = graph.work
+    order = np.lexsort((np.arange(len(work)), work.stream, work.device, work.process))
+    place = np.empty(len(work), np.int64)
+    place[order] = np.arange(len(work))
+    return order, place, codes(np.stack([work.process, work.device, work.stream]))
+
+
 def index_of_calls(graph: Graph) -> Int64:
     """For each row of api_calls its index among the graph's calls, `NO_ID` for those inside others, and at the end."""
     index = np.full(len(graph.trace.api_calls) + 1, NO_ID, np.int64)

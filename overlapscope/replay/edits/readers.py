@@ -8,7 +8,7 @@ from overlapscope.measure.places import innermost
 from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.recording import Touches
-from overlapscope.replay.edits.common import codes
+from overlapscope.replay.edits.common import by_stream
 from overlapscope.replay.graph import Graph
 
 _OWN = "aten::"  # torch's own operators touch nothing but their arguments and what they return
@@ -21,9 +21,7 @@ def first_readers(graph: Graph, copies: Int64, readers: Bool) -> Int64:
     work may read everything. `NO_ID` where nothing on the stream may.
     """
     work = graph.work
-    order = np.lexsort((np.arange(len(work)), work.stream, work.device, work.process))
-    place = np.empty(len(work), np.int64)
-    place[order] = np.arange(len(work))
+    order, place, stream = by_stream(graph)
     told, owner, tensor = _touched(graph)
     suspects = np.where(
         np.isin(copies, owner), _next(place[readers & ~told], place[copies]), _next(place[readers], place[copies])
@@ -34,7 +32,6 @@ def first_readers(graph: Graph, copies: Int64, readers: Bool) -> Int64:
     first = np.full(len(work), _NEVER)
     np.minimum.at(first, owner[mine], sharing)
     found = np.append(order, NO_ID)[np.minimum(np.minimum(suspects, first[copies]), len(order))]
-    stream = codes(np.stack([work.process, work.device, work.stream]))
     return np.where((found != NO_ID) & (stream[found] == stream[copies]), found, NO_ID)
 
 

@@ -19,7 +19,7 @@ from overlapscope.model.enums import ApiKind, Direction
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.device import before
-from overlapscope.replay.edits.common import Edited, Where, codes
+from overlapscope.replay.edits.common import Edited, Where, by_stream, codes
 from overlapscope.replay.edits.readers import first_readers
 from overlapscope.replay.edits.sent_back import sent_back
 from overlapscope.replay.graph import Because, Edges, Graph
@@ -72,7 +72,7 @@ def _legacy(graph: Graph, moved: Bool) -> Bool:
 def _on_new_streams(graph: Graph, moved: Bool) -> Trace:
     """The trace in which copies that shared a stream with other work are on new ones, one for each direction."""
     trace, work = graph.trace, graph.work
-    stream_of = codes(np.stack([work.process, work.device, work.stream]))
+    _, _, stream_of = by_stream(graph)
     down = work.engine == Direction.DTOH
     shared = moved & np.isin(stream_of, stream_of[~moved])
     shared |= moved & down & np.isin(stream_of, stream_of[moved & ~down])  # directions do not order each other
@@ -100,10 +100,7 @@ def _still_waited(graph: Graph, moved: Bool) -> Iterator[Edges]:
     host waits for copies to itself, and with the device for all.
     """
     work, edges = graph.work, graph.edges
-    order = np.lexsort((np.arange(len(work)), work.stream, work.device, work.process))
-    place = np.empty(len(work), np.int64)
-    place[order] = np.arange(len(work))
-    stream_of = codes(np.stack([work.process, work.device, work.stream]))
+    order, place, stream_of = by_stream(graph)
     source = graph.work_of(edges.source)
     from_work = source >= 0
     whole = np.zeros(len(edges), np.bool_)
