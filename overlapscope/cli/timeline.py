@@ -85,7 +85,7 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
         view.check_shown(trace, shown)
         if what_if:
             if finding is not None or step is not None or from_ms is not None or to_ms is not None or occurrence:
-                raise OutputError("--what-if predicts for the whole trace or for --range")
+                raise OutputError("--what-if predicts for the whole trace or for --range, such as ProfilerStep#1")
             _before_after(trace, output, what_if, range_name, shown, look)
             return
         window = _window(trace, range_name, occurrence, step, finding, (from_ms, to_ms))
