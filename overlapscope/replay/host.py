@@ -49,6 +49,7 @@ def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
     take turns like that, though; those that wait for each other answer promptly, see `_prompt`.
     """
     calls = graph.calls
+    idle = ~_at_work(graph, before, following)
     parts = [np.empty((4, 0), np.int64)]
     threads = sorted(set(zip(calls.process.tolist(), calls.thread.tolist(), strict=True)))
     for process, thread in threads:
@@ -62,7 +63,7 @@ def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
         alone = (last >= first) & (first < len(theirs))
         begun = np.append(calls.start_ns[theirs], np.iinfo(np.int64).max)
         alone &= begun[last + 1] >= calls.start_ns[two]
-        alone &= ~_at_work(graph, one, two)
+        alone &= idle[gaps]
         parts.append(np.stack([one[alone], two[alone], theirs[first[alone]], theirs[last[alone]]]))
     one, two, first, last = np.concatenate(parts, axis=1)
     source, target = np.concatenate([one, last]), np.concatenate([first, two])
