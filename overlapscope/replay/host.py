@@ -46,7 +46,8 @@ def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
 
     A thread makes no call between ``before`` and ``following``; if another one's calls lie wholly within and it was
     silent on both sides, the first of these follows ``before``, and ``following`` follows the last. Any two threads
-    take turns like that, though; those that wait for each other answer promptly, see `_prompt`.
+    take turns like that, though; those that wait for each other answer promptly, see `_prompt`. Of several that a call
+    may answer it is the latest.
     """
     calls = graph.calls
     idle = ~_at_work(graph, before, following)
@@ -70,6 +71,9 @@ def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
     prompt = _prompt(calls, source, target)
     source, target = source[prompt], target[prompt]
     lag = calls.start_ns[target] - calls.end_ns[source]
+    latest = np.lexsort((lag, target))
+    latest = latest[np.diff(target[latest], prepend=NO_ID) > 0]
+    source, target, lag = source[latest], target[latest], lag[latest]
     return Edges.of(graph.call_end(source), graph.call_start(target), lag, Because.HANDOFF)
 
 
