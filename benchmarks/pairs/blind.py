@@ -8,32 +8,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.pairs.parts import captured, weight
 from benchmarks.pairs.recording import Step, main
-
-
-def weight(rows: int, columns: int, *, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(rows, columns, device="cuda").div_(rows**0.5).to(dtype)
-
-
-def captured(work: Step) -> torch.cuda.CUDAGraph:
-    torch.cuda.synchronize()
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(2):
-            work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    torch.cuda.synchronize()
-    return graph
 
 
 def image_validation(*, mended: bool) -> Step:
@@ -448,26 +430,23 @@ def ragged_tokens(*, mended: bool) -> Step:
     return step
 
 
-PROGRAMS: dict[str, Callable[..., Step]] = {
-    program.__name__: program
-    for program in (
-        image_validation,
-        embedding_rows,
-        kv_round_trip,
-        kv_offload,
-        weights_streamed,
-        producer_thread,
-        gradient_offload,
-        layer_metrics,
-        evaluation_results,
-        rnn_cells,
-        greedy_decoding,
-        ragged_batches,
-        loss_each_batch,
-        ragged_tokens,
-    )
-}
-
-
 if __name__ == "__main__":
-    main(PROGRAMS, str(__doc__))
+    main(
+        (
+            image_validation,
+            embedding_rows,
+            kv_round_trip,
+            kv_offload,
+            weights_streamed,
+            producer_thread,
+            gradient_offload,
+            layer_metrics,
+            evaluation_results,
+            rnn_cells,
+            greedy_decoding,
+            ragged_batches,
+            loss_each_batch,
+            ragged_tokens,
+        ),
+        str(__doc__),
+    )

@@ -5,11 +5,10 @@ Each makes what its step needs and returns one step, faulty or mended; ``recordi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 
+from benchmarks.pairs.parts import captured
 from benchmarks.pairs.recording import Step, main
 
 MIB = 2**18  # float32 numbers
@@ -38,17 +37,6 @@ def launch_bound(*, mended: bool) -> Step:
         torch.cuda.synchronize()
 
     return step
-
-
-def captured(work: Step) -> torch.cuda.CUDAGraph:
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph
 
 
 def network() -> nn.Sequential:
@@ -178,19 +166,16 @@ def small_copies(*, mended: bool) -> Step:
     return step
 
 
-PROGRAMS: dict[str, Callable[..., Step]] = {
-    program.__name__: program
-    for program in (
-        launch_bound,
-        training,
-        backward_pageable,
-        no_distance,
-        up_and_down,
-        device_allocations,
-        small_copies,
-    )
-}
-
-
 if __name__ == "__main__":
-    main(PROGRAMS, str(__doc__))
+    main(
+        (
+            launch_bound,
+            training,
+            backward_pageable,
+            no_distance,
+            up_and_down,
+            device_allocations,
+            small_copies,
+        ),
+        str(__doc__),
+    )

@@ -12,14 +12,14 @@ one in which torch's profiler has recorded. The traces beside this file are scru
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
 from overlapscope import annotate, record
 
 Step = Callable[[], None]
-Programs = dict[str, Callable[..., Step]]
+Program = Callable[..., Step]
 
 
 def recorded(step: Step, path: str) -> None:
@@ -53,8 +53,9 @@ def plainly_profiled(step: Step, path: str) -> None:
     profiler.export_chrome_trace(path)
 
 
-def main(programs: Programs, doc: str) -> None:
+def main(those: Sequence[Program], doc: str) -> None:
     """The command line of a set of programs."""
+    programs = {program.__name__: program for program in those}
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
     parser.add_argument("name", nargs="?", choices=programs, metavar="NAME")
     parser.add_argument("variant", nargs="?", choices=("faulty", "mended"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -16,29 +15,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from benchmarks.pairs.parts import captured, weight
 from benchmarks.pairs.recording import Step, main
-
-
-def weight(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(*shape, device="cuda").div_(shape[-2] ** 0.5).to(dtype)
-
-
-def captured(work: Step, state: Sequence[torch.Tensor] = ()) -> torch.cuda.CUDAGraph:
-    """The work as a graph; ``state`` is as it was before."""
-    before = [each.detach().clone() for each in state]
-    torch.cuda.synchronize()
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(2):
-            work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    for each, old in zip(state, before, strict=True):
-        each.detach().copy_(old)
-    torch.cuda.synchronize()
-    return graph
 
 
 def video_upscaling(*, mended: bool) -> Step:
@@ -576,26 +554,23 @@ def growing_history(*, mended: bool) -> Step:
     return step
 
 
-PROGRAMS: dict[str, Callable[..., Step]] = {
-    program.__name__: program
-    for program in (
-        video_upscaling,
-        audio_features,
-        tabular_training,
-        activation_offload,
-        optimizer_states,
-        expert_weights,
-        gradient_accumulation,
-        diffusion_sampling,
-        point_clouds,
-        rollout,
-        recommender_features,
-        lora_requests,
-        ode_solver,
-        growing_history,
-    )
-}
-
-
 if __name__ == "__main__":
-    main(PROGRAMS, str(__doc__))
+    main(
+        (
+            video_upscaling,
+            audio_features,
+            tabular_training,
+            activation_offload,
+            optimizer_states,
+            expert_weights,
+            gradient_accumulation,
+            diffusion_sampling,
+            point_clouds,
+            rollout,
+            recommender_features,
+            lora_requests,
+            ode_solver,
+            growing_history,
+        ),
+        str(__doc__),
+    )

@@ -38,15 +38,8 @@ def _valued(base: Base, finding: Finding) -> Finding:
     if finding.change is None:
         return finding
     change = replace(Change.parse(finding.change), copies=finding.copies or None)
-    saving = _time_ns(base) - _time_ns(base.predict((change,), bounds=False))
+    saving = base.own_ns - base.predict((change,), bounds=False).own_ns
     return replace(finding, saving_ns=max(saving, 0))
-
-
-def _time_ns(found: Base | Prediction) -> int:
-    """The time that counts: that of the program without the profiler, where the trace knows it."""
-    if isinstance(found, Base):
-        return found.replayed_ns if found.unprofiled_ns is None else found.unprofiled_ns
-    return found.predicted_ns if found.unprofiled is None else found.unprofiled.predicted_ns
 
 
 def _step(found: Prediction, findings: Iterable[Finding]) -> Step:
@@ -60,13 +53,13 @@ def _greedy(base: Base, findings: list[Finding], config: DiagnosisConfig) -> Ite
     """Add the change that wins most, as long as it wins more than noise."""
     open_changes = list(dict.fromkeys(finding.change or "" for finding in findings))
     chosen: tuple[Change, ...] = ()
-    reached = begin = _time_ns(base)
+    reached = begin = base.own_ns
     while open_changes:
         tries = [base.predict((*chosen, Change.parse(name)), bounds=False) for name in dict.fromkeys(open_changes)]
-        best = min(tries, key=_time_ns)
-        if reached - _time_ns(best) < config.worth_saying * begin:
+        best = min(tries, key=lambda found: found.own_ns)
+        if reached - best.own_ns < config.worth_saying * begin:
             return
         yield _step(base.predict(best.changes), findings)
-        chosen, reached = best.changes, _time_ns(best)
+        chosen, reached = best.changes, best.own_ns
         done = [str(change) for change in chosen]
         open_changes = [name for name in (*open_changes, *_FOLLOWS.get(done[-1], ())) if name not in done]

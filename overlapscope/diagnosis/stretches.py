@@ -22,9 +22,8 @@ def stretches(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
     return np.array([found.window.first_ns]), np.array([found.window.last_ns])
 
 
-def longest(found: Diagnosis, finding: Finding, most: int = 1) -> list[tuple[int, int]]:
-    """The longest of them, the longest first; at least one."""
-    start, end = stretches(found, finding)
+def longest(start: Int64, end: Int64, most: int = 1) -> list[tuple[int, int]]:
+    """The longest of some stretches, the longest first."""
     order = np.argsort(start - end, kind="stable")[:most]
     return list(zip(start[order].tolist(), end[order].tolist(), strict=True))
 

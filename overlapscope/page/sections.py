@@ -90,8 +90,9 @@ def findings(diagnosis: Diagnosis, zero_ns: int) -> Html:
 
 
 def _finding(finding: Finding, diagnosis: Diagnosis, zero_ns: int) -> Html:
-    count = len(stretches(diagnosis, finding)[0])
-    places = [[first - zero_ns, last - zero_ns] for first, last in longest(diagnosis, finding, _MOST_PLACES)]
+    start, end = stretches(diagnosis, finding)
+    count, shown = len(start), longest(start, end, _MOST_PLACES)
+    places = [[first - zero_ns, last - zero_ns] for first, last in shown]
     cut = f", the {len(places)} longest first" if count > len(places) else ""
     show = f"Show on the timeline ({count:,} places{cut})" if count > 1 else "Show on the timeline"
     return tag(

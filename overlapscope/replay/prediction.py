@@ -71,6 +71,11 @@ class Prediction:
         return self.replayed_ns - self.predicted_ns
 
     @property
+    def own_ns(self) -> int:
+        """The predicted time of the program itself: without the profiler, where the trace knows that."""
+        return self.predicted_ns if self.unprofiled is None else self.unprofiled.predicted_ns
+
+    @property
     def error(self) -> float:
         """How far the unchanged replay is from the trace, as a share of it."""
         return abs(self.replayed_ns - self.measured_ns) / self.measured_ns if self.measured_ns else 0.0

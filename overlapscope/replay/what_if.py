@@ -72,6 +72,11 @@ class Base:
         return self.without_ns if self.profiler is not None and self.profiler.calibrated else None
 
     @property
+    def own_ns(self) -> int:
+        """The time of the program itself: without the profiler, where the trace knows that."""
+        return self.replayed_ns if self.unprofiled_ns is None else self.unprofiled_ns
+
+    @property
     def error(self) -> float:
         """How far the unchanged replay is from the trace, as a share of it."""
         measured = self.window.wall_ns

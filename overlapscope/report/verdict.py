@@ -10,7 +10,7 @@ from overlapscope.measure.gaps import GapCauses
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
-from overlapscope.words import share, size, time
+from overlapscope.words import counted, share, size, time
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def verdict(
         return _nothing(trace, window)
     if not groups:
         return f"No copies{_missing_copies(trace)}: overlap is undefined."
-    moved = f"{_count(sum(group.count for group in groups))} moved {_size(groups)}"
+    moved = f"{counted(sum(group.count for group in groups), 'copy', 'copies')} moved {_size(groups)}"
     total = sum(activity.copies.total_ns for activity, _, _ in devices)
     if not kernels:
         return f"{moved} in {time(total)} and no kernel ran: overlap is undefined, there was nothing to hide behind."
@@ -77,10 +77,6 @@ def _missing_copies(trace: Trace) -> str:
     if trace.health.has("copies-not-recorded"):
         return " are recorded, though copy calls are"
     return ""
-
-
-def _count(number: int) -> str:
-    return "1 copy" if number == 1 else f"{number:,} copies"
 
 
 def _size(groups: list[CopyGroup]) -> str:

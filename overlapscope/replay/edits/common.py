@@ -45,13 +45,20 @@ def codes(keys: Int64) -> Int64:
     return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
 
 
-def by_stream(graph: Graph) -> tuple[Int64, Int64, Int64]:
-    """All work, stream by stream; the place of each in that; and a number for each one's stream."""
+Streams = tuple[Int64, Int64, Int64]
+"""All work, stream by stream; the place of each in that; and a number for each one's stream."""
+
+
+def by_stream(graph: Graph) -> Streams:
+    """The work of a graph along its streams."""
     work = graph.work
     order = np.lexsort((np.arange(len(work)), work.stream, work.device, work.process))
     place = np.empty(len(work), np.int64)
     place[order] = np.arange(len(work))
-    return order, place, codes(np.stack([work.process, work.device, work.stream]))
+    keys = np.stack([work.process, work.device, work.stream])[:, order]
+    number = np.empty(len(work), np.int64)
+    number[order] = np.cumsum(np.append(False, (keys[:, 1:] != keys[:, :-1]).any(axis=0)))[: len(work)]
+    return order, place, number
 
 
 def index_of_calls(graph: Graph) -> Int64:

@@ -33,6 +33,7 @@ def pin(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     gone = np.isin(edges.target, graph.call_end(calls)) & edges.of_kind(Because.STAGING)
     gone |= np.isin(edges.target, graph.work_start(some)) & edges.of_kind(Because.DEVICE)  # it was staging
     changed = replace(graph.with_lags(lag), trace=_pinned(graph.trace, where.copies & pageable))
+    # One that returned before its copy had ended did not block, whatever it is called.
     ended = graph.work.end_ns[some] <= np.append(graph.calls.end_ns, 0)[graph.work.call[some]]
     blocking = some[ended & np.isin(graph.work.call[some], blocking_calls(graph))]
     waits = Edges.of(graph.work_end(blocking), graph.call_end(graph.work.call[blocking]), 0, Because.STAGING)

@@ -49,7 +49,7 @@ def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     trace = _issued_by(graph, some[other], earlier[other])
     moved = graph.with_edges(kept, waits)
     synced_too = graph.with_edges(kept, waits, host)  # in a trace out of order, a copy may wait for what follows that
-    return Edited(replace(moved if has_circle(synced_too) else synced_too, trace=trace), tuple(basis))
+    return Edited(replace(synced_too if len(host) and not has_circle(synced_too) else moved, trace=trace), tuple(basis))
 
 
 def _next_device_sync(graph: Graph, call: Int64) -> Int64:

@@ -8,20 +8,20 @@ from overlapscope.measure.places import innermost
 from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.recording import Touches
-from overlapscope.replay.edits.common import by_stream
+from overlapscope.replay.edits.common import Streams
 from overlapscope.replay.graph import Graph
 
 _OWN = "aten::"  # torch's own operators touch nothing but their arguments and what they return
 
 
-def first_readers(graph: Graph, copies: Int64, readers: Bool) -> Int64:
+def first_readers(graph: Graph, streams: Streams, copies: Int64, readers: Bool) -> Int64:
     """For each of some copies the first of the ``readers`` after it on its stream that may read what it brought.
 
     Work that torch's own operators issued reads only what these were given, where the trace knows that; all other
     work may read everything. `NO_ID` where nothing on the stream may.
     """
     work = graph.work
-    order, place, stream = by_stream(graph)
+    order, place, stream = streams
     told, owner, tensor = _touched(graph)
     suspects = np.where(
         np.isin(copies, owner), _next(place[readers & ~told], place[copies]), _next(place[readers], place[copies])

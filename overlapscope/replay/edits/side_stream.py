@@ -19,7 +19,7 @@ from overlapscope.model.enums import ApiKind, Direction
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.device import before
-from overlapscope.replay.edits.common import Edited, Where, by_stream, codes
+from overlapscope.replay.edits.common import Edited, Streams, Where, by_stream, codes
 from overlapscope.replay.edits.readers import first_readers
 from overlapscope.replay.edits.sent_back import sent_back
 from overlapscope.replay.graph import Because, Edges, Graph
@@ -37,18 +37,19 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     gone = ordered & np.isin(edges.target, graph.work_start(index[moved & ~down]))
     gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & down]))
     gone |= _implicit(graph, moved) | _legacy(graph, moved)
-    reads = _reads(graph, moved & ~down, ~moved, config)
+    streams = by_stream(graph)
+    reads = _reads(graph, streams, moved, config)
     gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & ~down])) & ~_among(edges, reads)
     out_of_order, engines = _engines(graph, moved, config)
     gone |= out_of_order
     new = reads.take(~_among(reads, edges.take(~gone)))
     order = (
-        *_still_waited(graph, moved),
-        *_new_order(graph, moved, config),
+        *_still_waited(graph, streams, moved),
+        *_new_order(graph, streams, moved, config),
         sent_back(graph, moved & ~down, config, inputs=False),
     )
     changed = graph.with_edges(edges.take(~gone), engines, new, *order)
-    return Edited(replace(changed, trace=_on_new_streams(graph, moved)))
+    return Edited(replace(changed, trace=_on_new_streams(graph, streams, moved)))
 
 
 def _implicit(graph: Graph, moved: Bool) -> Bool:
@@ -69,10 +70,10 @@ def _legacy(graph: Graph, moved: Bool) -> Bool:
     return legacy
 
 
-def _on_new_streams(graph: Graph, moved: Bool) -> Trace:
+def _on_new_streams(graph: Graph, streams: Streams, moved: Bool) -> Trace:
     """The trace in which copies that shared a stream with other work are on new ones, one for each direction."""
     trace, work = graph.trace, graph.work
-    _, _, stream_of = by_stream(graph)
+    _, _, stream_of = streams
     down = work.engine == Direction.DTOH
     shared = moved & np.isin(stream_of, stream_of[~moved])
     shared |= moved & down & np.isin(stream_of, stream_of[moved & ~down])  # directions do not order each other
@@ -82,10 +83,10 @@ def _on_new_streams(graph: Graph, moved: Bool) -> Trace:
     return replace(trace, copies=replace(trace.copies, stream=stream))
 
 
-def _new_order(graph: Graph, moved: Bool, config: ReplayConfig) -> list[Edges]:
+def _new_order(graph: Graph, streams: Streams, moved: Bool, config: ReplayConfig) -> list[Edges]:
     """What stays on a stream keeps its order; copies to the host stay after the work before them."""
     work = graph.work
-    order = np.lexsort((np.arange(len(work)), work.stream, work.device, work.process))
+    order, _, _ = streams
     down = moved & (work.engine == Direction.DTOH)
     staying = _chain(graph, order[~moved[order]], config)
     with_down = _chain(graph, order[~(moved & ~down)[order]], config)
@@ -93,14 +94,14 @@ def _new_order(graph: Graph, moved: Bool, config: ReplayConfig) -> list[Edges]:
     return [staying, with_down.take(after)]
 
 
-def _still_waited(graph: Graph, moved: Bool) -> Iterator[Edges]:
+def _still_waited(graph: Graph, streams: Streams, moved: Bool) -> Iterator[Edges]:
     """Host and other streams that waited for work after a moved copy on its stream wait for the copy too.
 
     What waits on another stream may read what a copy to the device brought, or overwrite what one to the host took. The
     host waits for copies to itself, and with the device for all.
     """
     work, edges = graph.work, graph.edges
-    order, place, stream_of = by_stream(graph)
+    order, place, stream_of = streams
     source = graph.work_of(edges.source)
     from_work = source >= 0
     whole = np.zeros(len(edges), np.bool_)
@@ -132,10 +133,10 @@ def _engines(graph: Graph, moved: Bool, config: ReplayConfig) -> tuple[Bool, Edg
     return gone, order.take(~_among(order, edges.take(~gone)))
 
 
-def _reads(graph: Graph, up: Bool, staying: Bool, config: ReplayConfig) -> Edges:
+def _reads(graph: Graph, streams: Streams, moved: Bool, config: ReplayConfig) -> Edges:
     """Of what stays on its stream, what may read a copy waits for it."""
-    copies = np.flatnonzero(up)
-    readers = first_readers(graph, copies, staying)
+    copies = np.flatnonzero(moved & (graph.work.engine != Direction.DTOH))
+    readers = first_readers(graph, streams, copies, ~moved)
     apart = graph.work.end_ns[copies] <= graph.work.start_ns[readers]
     source, target = graph.work_end(copies), graph.work_start(np.where(apart, readers, NO_ID))
     return Edges.of(source, target, config.follow_ns, Because.STREAM)
