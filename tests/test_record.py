@@ -8,8 +8,10 @@ import gzip
 import json
 import os
 import platform
+import queue
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -225,9 +227,50 @@ def test_the_profiler_is_asked_for_what_the_analysis_needs(tmp_path: Path, monke
     monkeypatch.setattr(torch.profiler, "profile", lambda **given: settings.update(given))
     monkeypatch.setattr(torch._C._profiler, "_ExperimentalConfig", lambda **given: given)
     profilers.TorchProfiler(tmp_path / "t.json", 1, 2, on_gpu=True, stacks=True)
-    assert settings["experimental_config"] == {"enable_cuda_sync_events": True}
+    assert settings["experimental_config"] == {"enable_cuda_sync_events": True, "profile_all_threads": True}
     assert settings["with_stack"]
     assert torch.profiler.ProfilerActivity.CUDA in settings["activities"]
+
+
+def test_releases_that_cannot_record_all_threads_are_not_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {}
+    monkeypatch.setattr(torch.profiler, "profile", lambda **given: settings.update(given))
+    monkeypatch.setattr(torch._C._profiler, "_ExperimentalConfig", lambda enable_cuda_sync_events: "the old way")
+    profilers.TorchProfiler(tmp_path / "t.json", 1, 2, on_gpu=True, stacks=False)
+    assert settings["experimental_config"] == "the old way"
+
+
+def test_other_threads_operators_and_ranges_are_recorded(tmp_path: Path) -> None:
+    """Those of a thread that was there before, and of one that comes and goes meanwhile."""
+    asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    answered: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def work() -> None:
+        with annotate("elsewhere"):
+            torch.ones(3).neg_()
+
+    def worker() -> None:
+        while asked.get():
+            work()
+            answered.put(None)
+
+    threading.Thread(target=worker, daemon=True).start()
+    with record(tmp_path / "t.json", steps=2, unprofiled=0, device="cpu") as recording:
+        for _ in range(3):
+            asked.put(True)
+            answered.get()
+            passing = threading.Thread(target=work)
+            passing.start()
+            passing.join()
+            recording.step()
+    asked.put(False)
+    trace = open_trace(tmp_path / "t.json")
+    names = [trace.names[name] for name in trace.cpu_ops.name_id]
+    ranges = [trace.names[name] for name in trace.ranges.name_id]
+    assert (names.count("aten::neg_"), ranges.count("elsewhere")) == (4, 4)
+    assert threading.get_native_id() not in trace.cpu_ops.thread
 
 
 @pytest.mark.parametrize("device", ["CPU", "gpu", "mps"])

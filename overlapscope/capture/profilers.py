@@ -100,7 +100,6 @@ class TorchProfiler:
     used: ClassVar[bool] = False
 
     def __init__(self, path: Path, warmup: int, steps: int | None, *, on_gpu: bool, stacks: bool) -> None:
-        from torch._C._profiler import _ExperimentalConfig
         from torch.profiler import ProfilerActivity, profile, schedule
 
         self._path = path
@@ -113,7 +112,7 @@ class TorchProfiler:
             with_stack=stacks,
             record_shapes=True,  # with them come the operators' arguments, which tell who reads a copy
             acc_events=True,  # there is one cycle only; without this some releases warn of a second
-            experimental_config=_ExperimentalConfig(enable_cuda_sync_events=on_gpu),
+            experimental_config=_settings(on_gpu=on_gpu),
         )
 
     def start(self) -> None:
@@ -159,19 +158,28 @@ class TorchProfiler:
             return None
 
 
+def _settings(*, on_gpu: bool) -> Any:
+    """Synchronisations, and what all threads do where this release of torch can record that."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return _ExperimentalConfig(enable_cuda_sync_events=on_gpu, profile_all_threads=True)
+    except TypeError:
+        return _ExperimentalConfig(enable_cuda_sync_events=on_gpu)
+
+
 def _refuse_a_second_profiler() -> None:
     """Some releases of torch let a second profiler end the first without a word."""
-    import torch
-
-    if _profiling() or torch.autograd.profiler._is_profiler_enabled:  # noqa: SLF001
+    if _profiling():
         raise CaptureError("torch's profiler is already recording in this program, and there can be one at a time")
 
 
 def _profiling() -> bool:
-    """Whether this thread is being profiled. To go on with a session that was ended can crash the process."""
+    """Whether torch's profiler is on, on this thread or on all. To go on with a session that was ended can crash."""
     import torch
 
-    return bool(torch._C._autograd._profiler_enabled())  # noqa: SLF001
+    here: bool = torch._C._autograd._profiler_enabled()  # noqa: SLF001
+    return here or torch.autograd.profiler._is_profiler_enabled  # noqa: SLF001
 
 
 @contextmanager

@@ -57,8 +57,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
     how it was made: versions, GPUs, PCIe link, copy engines, what copies of several sizes take here from
     pageable and pinned memory, and what the steps took with and without the profiler. It names no host, user,
     command line or environment variable, and no path unless ``stacks`` asks for source files. It gets its name
-    when it is complete. CUDA calls of all threads are in it, ranges and operators of this thread and of autograd's
-    only: NVTX tools see them all.
+    when it is complete. Calls, ranges and operators of all threads are in it; with releases of torch before
+    ``profile_all_threads``, ranges and operators of this thread and of autograd's only.
 
     The recorded stretch is also bracketed with cudaProfilerStart and cudaProfilerStop. Under another
     profiler, such as ``nsys profile -c cudaProfilerApi python program.py``, no trace is written, because CUPTI
