@@ -27,7 +27,7 @@ from overlapscope.capture.calibrate import GATHERED, gather_times
 from overlapscope.capture.recorder import record
 from overlapscope.capture.touches import _arguments, touches
 from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
-from overlapscope.model.recording import CopyTime, GatherTime, IssueCost
+from overlapscope.model.recording import BothWays, CopyTime, GatherTime, IssueCost
 from overlapscope.read.opening import open_trace
 from tests import kineto_maker as make
 
@@ -511,7 +511,7 @@ def test_other_tools_than_nsight_systems_are_shown_no_calibration(
     measured: list[str] = []
     for name in profilers._TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    for name in ("link_speeds", "gather_times", "op_costs"):
+    for name in ("link_speeds", "both_ways", "gather_times", "op_costs"):
         monkeypatch.setattr(f"overlapscope.capture.calibrate.{name}", lambda *_, name=name: measured.append(name))
     monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
     monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
@@ -521,7 +521,7 @@ def test_other_tools_than_nsight_systems_are_shown_no_calibration(
     assert measured == []
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
     assert "copies" in record(tmp_path / "t.json")._describe()
-    assert measured == ["link_speeds", "gather_times", "op_costs"]
+    assert measured == ["link_speeds", "both_ways", "gather_times", "op_costs"]
 
 
 def test_gathering_is_timed_by_the_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -564,7 +564,8 @@ def test_the_calibration_of_a_trace_is_read(tmp_path: Path) -> None:
             {"size_bytes": -1},
         ],
         "gathers": [{"size_bytes": 4096, "gather_ns": 700}, {"size_bytes": 0, "gather_ns": 1}, None],
-        "issue": {"unprofiled": {"kernel_ns": 6000, "copy_ns": 4000}},
+        "both_ways": [{"direction": "HtoD", "alone_ns": 600, "beside_ns": 640}, {"direction": "DtoH", "alone_ns": 0}],
+        "issue": {"unprofiled": {"kernel_ns": 6000, "copy_ns": 4000}, "profiled": {"call_ns": 1500}},
         "steps": {"recorded": {"steps": 2, "wall_ns": 300}, "unprofiled": {"steps": 4, "wall_ns": 400}},
     }
     devices = [{"id": 0, "name": "Test GPU"}]
@@ -576,8 +577,9 @@ def test_the_calibration_of_a_trace_is_read(tmp_path: Path) -> None:
     assert recording is not None
     assert recording.copies == (CopyTime("HtoD", "pinned", 1024, 900),)
     assert recording.gathers == (GatherTime(4096, 700),)
+    assert recording.both_ways == (BothWays("HtoD", 600, 640),)
     assert recording.issue_unprofiled == IssueCost(6000, 4000)
-    assert recording.issue_profiled is None
+    assert recording.issue_profiled == IssueCost(None, None, 1500)
     assert recording.profiler_factor == 1.5
 
 

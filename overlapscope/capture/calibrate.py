@@ -7,6 +7,7 @@ machine does can only add to it.
 
 from __future__ import annotations
 
+import ctypes
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,9 @@ GATHERED = (1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 22)
 _GATHERED_BYTES, _MOST_PIECES = 1 << 25, 512
 _BATCH_BYTES = 1 << 26  # copies of one measurement together, so that its two synchronisations weigh little
 _MOST_COPIES = 64
+_COPIES_IN_A_ROW = 4  # so that little of the last of one direction is alone
+_TO_DEVICE = 1  # cudaMemcpyHostToDevice
+_RUNTIMES = {"11": "libcudart.so.11.0"}
 _CALLS, _BATCHES = 20, 30  # between two synchronisations, and how often
 
 
@@ -50,6 +54,47 @@ def link_speeds(device: int) -> list[dict[str, Any]]:
             row = {"device": device, "direction": direction, "host_memory": kind}
             rows.append({**row, "size_bytes": size, "copy_ns": copy_ns})
     return rows
+
+
+def both_ways(device: int) -> list[dict[str, Any]]:
+    """Time large pinned copies of each direction on ``device``, alone and while others go the other way.
+
+    Returns:
+        Rows of ``direction``, ``alone_ns`` and ``beside_ns``, the device's time per copy.
+    """
+    import torch
+
+    half = SIZES[-1] // 2
+    there = torch.ones(SIZES[-1], dtype=torch.uint8, device=f"cuda:{device}")
+    with registered(torch.ones(SIZES[-1], dtype=torch.uint8)) as here:
+        ends = {"HtoD": (there[:half], here[:half]), "DtoH": (here[half:], there[half:])}
+        alone = [_together_ns([pair])[0] for pair in ends.values()]
+        beside = _together_ns(list(ends.values()))
+    rows = zip(ends, alone, beside, strict=True)
+    return [dict(zip(("direction", "alone_ns", "beside_ns"), row, strict=True)) for row in rows]
+
+
+def _together_ns(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[int]:
+    """Device time of a copy of each pair, several in a row on a stream of its own, all streams at once; medians."""
+    import torch
+
+    times: list[list[float]] = [[] for _ in pairs]
+    streams = [torch.cuda.Stream() for _ in pairs]  # type: ignore[no-untyped-call]
+    for _ in range(REPEATS + 1):
+        torch.cuda.synchronize()
+        marks = []
+        for stream, (target, source) in zip(streams, pairs, strict=True):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            with torch.cuda.stream(stream):
+                begin.record()
+                for _ in range(_COPIES_IN_A_ROW):
+                    target.copy_(source, non_blocking=True)
+                end.record()
+            marks.append((begin, end))
+        torch.cuda.synchronize()
+        for each, (begin, end) in zip(times, marks, strict=True):
+            each.append(begin.elapsed_time(end))
+    return [round(1e6 * statistics.median(each[1:]) / _COPIES_IN_A_ROW) for each in times]
 
 
 def gather_times() -> list[dict[str, int]]:
@@ -99,18 +144,45 @@ def _copy_ns(target: torch.Tensor, source: torch.Tensor, size: int) -> int:
 
 
 def op_costs() -> dict[str, int]:
-    """Host time to issue a tiny kernel and a tiny pinned copy from Python, in ns each.
+    """Host time to issue a tiny kernel and a tiny pinned copy from Python, and that of the copy's call, in ns each.
 
-    Measured with and without a profiler on, the difference is what the profiler adds to each call.
+    Measured with and without a profiler on, the difference is what the profiler adds to each call. ``call_ns`` is
+    absent where CUDA's runtime library cannot be called.
     """
     import torch
 
     with registered(torch.ones(1024)) as here:
         there = torch.empty(1024, device="cuda")
-        return {
+        costs = {
             "kernel_ns": _issue_ns(lambda: there.add_(1)),
             "copy_ns": _issue_ns(lambda: there.copy_(here, non_blocking=True)),
         }
+        call_ns = _call_ns(there, here)
+    return costs if call_ns is None else costs | {"call_ns": call_ns}
+
+
+def _call_ns(target: torch.Tensor, source: torch.Tensor) -> int | None:
+    """What cudaMemcpyAsync itself takes to the device, without what it takes to call a function from Python."""
+    import torch
+
+    version = (torch.version.cuda or "").partition(".")[0]
+    try:
+        copy = ctypes.CDLL(_RUNTIMES.get(version, f"libcudart.so.{version}")).cudaMemcpyAsync
+        nothing = ctypes.CDLL(None).memcmp
+    except (OSError, AttributeError):
+        return None
+    copy.argtypes = nothing.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_void_p,
+    ]
+    size, there, here = target.numel() * target.element_size(), target.data_ptr(), source.data_ptr()
+    stream = torch.cuda.current_stream(target.device).cuda_stream
+    call = _issue_ns(lambda: copy(there, here, size, _TO_DEVICE, stream))
+    none = _issue_ns(lambda: nothing(here, here, 0, _TO_DEVICE, stream))
+    return max(call - none, 1)
 
 
 def _issue_ns(issue: Callable[[], object]) -> int:

@@ -226,6 +226,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
             if self._calibrate and self._tool in {None, NSYS}:  # other tools look at every kernel there is
                 with suppress(RuntimeError):  # a full GPU can be recorded, if not calibrated
                     about["copies"] = calibrate.link_speeds(torch.cuda.current_device())
+                    about["both_ways"] = calibrate.both_ways(torch.cuda.current_device())
                     about["gathers"] = calibrate.gather_times()
                     about["issue"] = {"unprofiled": calibrate.op_costs()} if self._keeps_unprofiled else {}
             about["devices"] = devices()  # after the copies: an idle link reports a lower generation

@@ -41,11 +41,24 @@ class GatherTime:
 
 
 @dataclass(frozen=True)
+class BothWays:
+    """What a large pinned copy takes in a direction with nothing beside it, and with copies in the other direction."""
+
+    direction: str
+    alone_ns: int
+    beside_ns: int
+
+
+@dataclass(frozen=True)
 class IssueCost:
-    """Host time to issue a tiny kernel and a tiny pinned copy from Python; None where it was not measured."""
+    """Host time to issue a tiny kernel and a tiny pinned copy from Python; None where it was not measured.
+
+    ``call_ns`` is that of the copy's call itself.
+    """
 
     kernel_ns: int | None
     copy_ns: int | None
+    call_ns: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +82,7 @@ class Recording:
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     copies: tuple[CopyTime, ...] = ()
     gathers: tuple[GatherTime, ...] = ()
+    both_ways: tuple[BothWays, ...] = ()
     touches: Touches | None = None
     issue_unprofiled: IssueCost | None = None
     issue_profiled: IssueCost | None = None

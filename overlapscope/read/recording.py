@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from overlapscope.model.recording import CopyTime, GatherTime, IssueCost, Recording, TimedSteps, Touches
+from overlapscope.model.recording import BothWays, CopyTime, GatherTime, IssueCost, Recording, TimedSteps, Touches
 
 SCHEMA = "overlapscope.recording/1"
 MARK = "overlapscope.recording"
@@ -26,11 +26,14 @@ def recording_of(about: Any) -> Recording | None:
     if not isinstance(about, dict) or about.get("schema") != SCHEMA:
         return None
     versions, issue, steps = (_object(about.get(key)) for key in ("versions", "issue", "steps"))
-    copies, gathers = (list(map(_object, _list(about.get(key)))) for key in ("copies", "gathers"))
+    copies, gathers, both_ways = (
+        list(map(_object, _list(about.get(key)))) for key in ("copies", "gathers", "both_ways")
+    )
     return Recording(
         versions=MappingProxyType({str(name): str(version) for name, version in versions.items()}),
         copies=tuple(copy for row in copies if (copy := _copy(row)) is not None),
         gathers=tuple(gather for row in gathers if (gather := _gather(row)) is not None),
+        both_ways=tuple(each for row in both_ways if (each := _both_ways(row)) is not None),
         touches=_touches(about.get("touches")),
         issue_unprofiled=_issue(issue.get("unprofiled")),
         issue_profiled=_issue(issue.get("profiled")),
@@ -94,6 +97,11 @@ def _gather(row: dict[str, Any]) -> GatherTime | None:
     return GatherTime(size, gather_ns) if size and gather_ns else None
 
 
+def _both_ways(row: dict[str, Any]) -> BothWays | None:
+    alone, beside = _count(row.get("alone_ns")), _count(row.get("beside_ns"))
+    return BothWays(str(row.get("direction")), alone, beside) if alone and beside else None
+
+
 def _touches(value: Any) -> Touches | None:
     """None where a part of them is missing or damaged: half of who reads what is worse than nothing."""
     columns = [_list(_object(value).get(key)) for key in ("op_start_ns", "tensor")]
@@ -108,7 +116,7 @@ def _touches(value: Any) -> Touches | None:
 
 def _issue(value: Any) -> IssueCost | None:
     costs = _object(value)
-    return IssueCost(_count(costs.get("kernel_ns")), _count(costs.get("copy_ns"))) if costs else None
+    return IssueCost(*(_count(costs.get(key)) for key in ("kernel_ns", "copy_ns", "call_ns"))) if costs else None
 
 
 def _steps(value: Any) -> TimedSteps | None:

@@ -3,10 +3,11 @@
 A profiler spends host time for every event that it records: an operator, a range, a Python frame, a call; and now and
 then for its own affairs, such as a full buffer, which it records too. Where a trace knows what its steps took without
 the profiler (`overlapscope.record`), the cost of an event is what makes the replayed trace take that long, or as long
-as it can; it is no less than what issuing a tiny copy cost more under the profiler, by the two events that this is, no
-more than twice that, since events differ, and just that where events do not explain most of the difference, or that
-time is not known. Without any of this, what operators take around the operators in them is a part of it: the profiler
-writes down both between the two begins and between the two ends, while dispatching takes little.
+as it can. It is no less than what issuing a tiny kernel and a tiny copy cost more under the profiler, by the events
+that these are, and no more than three times that, since those had everything in the processor's caches. What operators
+take around the operators in them is a part of it too: the profiler writes down both between the two begins and between
+the two ends, while dispatching takes little. The larger of the two is the cost where events do not explain most of the
+difference, or that time is not known; without a calibration it is the latter, and a part.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from overlapscope.measure.places import enclosing
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.recording import Recording
 from overlapscope.model.tables import Overheads
 from overlapscope.model.trace import Trace
 from overlapscope.replay.engine import replay
@@ -27,9 +29,9 @@ _PROGRAMS_OWN = frozenset(
     {"Driver Compiler", "Runtime Triggered Module Loading", "Lazy Function Loading", "Command Buffer Full"}
 )
 """What Kineto records as overhead (CUPTI's CUpti_ActivityOverheadKind) and the program has without a profiler too."""
-_EVENTS_PER_ISSUE = 2  # the operator and the call
+_EVENTS_ISSUED = 5  # two operators and their calls, and a copy asks whether its stream is being captured
 _MOST_EVENT_NS = 10_000.0  # where issuing was not measured
-_MOST_TIMES = 2
+_MOST_TIMES = 3
 _STEPS = 12  # of halving: to about 2 ns
 _TELLING_OPERATORS = 20  # with operators in them
 _LEAST = 0.25  # of the operators may take less
@@ -46,11 +48,13 @@ class EventCost:
 def without_profiler(graph: Graph, event_ns: float) -> Graph:
     """The graph with this much less host time for every event recorded between two calls, and for each call.
 
-    What the profiler recorded of its own affairs is gone too, also before a thread's first call.
+    Events differ, and that is what they cost on average: where it is more than there is between two calls, the rest is
+    taken out before the thread's next ones. What the profiler recorded of its own affairs is gone too, also before a
+    thread's first call.
     """
     lag, time = graph.edges.lag_ns.copy(), graph.time_ns.copy()
-    gaps = np.flatnonzero(graph.edges.of_kind(Because.GAP, Because.HANDOFF))
-    lag[gaps] -= np.rint(event_ns * _events_in(graph, gaps)).astype(np.int64)
+    gaps = _gaps(graph)
+    lag[gaps] = _carried(graph, gaps, np.rint(event_ns * _events_in(graph, gaps)).astype(np.int64))
     host = np.flatnonzero(graph.edges.of_kind(Because.GAP, Because.HANDOFF, Because.CALL))
     begin, end = time[graph.edges.source[host]], time[graph.edges.target[host]]
     lag[host] = np.maximum(lag[host] - _own_affairs_ns(graph, graph.edges.target[host] // 2, begin, end), 0)
@@ -59,6 +63,30 @@ def without_profiler(graph: Graph, event_ns: float) -> Graph:
     starts = graph.call_start(first)
     time[starts] -= _own_affairs_ns(graph, first, np.full(len(first), time.min(initial=0)), time[starts])
     return replace(graph.with_lags(lag), time_ns=time)
+
+
+def _gaps(graph: Graph) -> Int64:
+    """What host threads do between calls, once for each call: since that of another thread that it follows, if any."""
+    handed = graph.edges.of_kind(Because.HANDOFF)
+    own = graph.edges.of_kind(Because.GAP) & ~np.isin(graph.edges.target, graph.edges.target[handed])
+    return np.flatnonzero(handed | own)
+
+
+def _carried(graph: Graph, gaps: Int64, cost_ns: Int64) -> Int64:
+    """What is left of some gaps without their cost, or with as much of it as was left over on their thread.
+
+    What is still owed after each is the sum of all that was too much, since it was last nothing.
+    """
+    call = graph.edges.target[gaps] // 2
+    order = np.argsort(call, kind="stable")
+    call, owes = call[order], (cost_ns - graph.edges.lag_ns[gaps])[order]
+    thread = np.append(False, (np.diff(graph.calls.thread[call]) != 0) | (np.diff(graph.calls.process[call]) != 0))
+    left = np.empty(len(gaps), np.int64)
+    for mine in np.split(np.arange(len(gaps)), np.flatnonzero(thread)):
+        total = np.cumsum(owes[mine])
+        owed = total - np.minimum(np.minimum.accumulate(total), 0)
+        left[order[mine]] = np.diff(owed, prepend=0) - owes[mine]
+    return left
 
 
 def _own_affairs_ns(graph: Graph, call: Int64, begin_ns: Int64, end_ns: Int64) -> Int64:
@@ -131,23 +159,30 @@ def _calibrated_ns(graph: Graph) -> float | None:
     recording = graph.trace.metadata.recording
     if recording is None:
         return None
-    issued, profiled = recording.issue_unprofiled, recording.issue_profiled
-    least = 0.0
-    if issued is not None and profiled is not None and issued.copy_ns and profiled.copy_ns:
-        least = max(profiled.copy_ns - issued.copy_ns, 0) / _EVENTS_PER_ISSUE
-    factor = recording.profiler_factor
+    least, factor = _issuing_ns(recording), recording.profiler_factor
+    likely = max(least, _around_operators_ns(graph.trace)) if least else 0.0
     if factor is None:
-        return least or None
+        return likely or None
     low, high = least, _MOST_TIMES * least or _MOST_EVENT_NS
     longest, shortest = (_length(without_profiler(graph, cost)) for cost in (low, high))
     wanted = _length(graph) / factor
     if longest <= wanted or longest - shortest < (longest - wanted) / 2:
-        return least  # what is too long is not due to events
+        return likely  # what is too long is not due to events
     wanted = max(wanted, shortest)
     for _ in range(_STEPS):
         middle = (low + high) / 2
         low, high = (low, middle) if _length(without_profiler(graph, middle)) <= wanted else (middle, high)
     return high
+
+
+def _issuing_ns(recording: Recording) -> float:
+    """What an event cost where tiny kernels and copies were issued with and without the profiler; 0 if not known."""
+    totals = [
+        cost.kernel_ns + cost.copy_ns
+        for cost in (recording.issue_profiled, recording.issue_unprofiled)
+        if cost is not None and cost.kernel_ns and cost.copy_ns
+    ]
+    return max(totals[0] - totals[1], 0) / _EVENTS_ISSUED if len(totals) > 1 else 0.0
 
 
 def _length(graph: Graph) -> int:

@@ -14,6 +14,7 @@ from overlapscope.replay.changes import Change
 from overlapscope.replay.config import DEFAULT, ReplayConfig
 from overlapscope.replay.engine import Replay, replay
 from overlapscope.replay.graph import Graph
+from overlapscope.replay.link import Link
 from overlapscope.replay.moved import moved
 from overlapscope.replay.prediction import Prediction, Without
 from overlapscope.replay.profiler import EventCost, event_cost, without_profiler
@@ -46,14 +47,16 @@ def what_if(
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """A trace's graph, and what predictions from it have in common."""
+    """A trace's graph, the same without what is known of the profiler, and what predictions have in common."""
 
     trace: Trace
     window: Window
     config: ReplayConfig
     graph: Graph
+    link: Link
     replayed_ns: int
     profiler: EventCost | None
+    bare: Graph | None
     without_ns: int | None
 
     @classmethod
@@ -61,10 +64,11 @@ class Base:
         """Make the graph and replay it as it is."""
         graph = graph_of(trace, config)
         replayed_ns, cost = length_ns(replay(graph), window), event_cost(graph)
-        without_ns = None if cost is None else length_ns(replay(without_profiler(graph, cost.event_ns)), window)
+        bare = None if cost is None else without_profiler(graph, cost.event_ns)
+        without_ns = None if bare is None else length_ns(replay(bare), window)
         if cost is not None and not cost.calibrated and without_ns == replayed_ns:
-            cost = without_ns = None  # nothing of what is known lies in the window
-        return cls(trace, window, config, graph, replayed_ns, cost, without_ns)
+            cost = bare = without_ns = None  # nothing of what is known lies in the window
+        return cls(trace, window, config, graph, Link.of(graph), replayed_ns, cost, bare, without_ns)
 
     @property
     def unprofiled_ns(self) -> int | None:
@@ -85,13 +89,9 @@ class Base:
     def predict(self, changes: tuple[Change, ...], *, bounds: bool = True) -> Prediction:
         """Replay the graph with some changes; without ``bounds`` low and high are as predicted."""
         edited = changed(self.graph, changes, self.config)
-        graphs = [edited.graph] * 3
-        if bounds:
-            graphs[1] = with_less_order(self.graph, edited.graph)
-            graphs[2] = with_more_order(self.graph, edited.graph, self.config)
-        played = replay(edited.graph)
-        predicted, low, high = self._lengths(graphs, {id(edited.graph): length_ns(played, self.window)})
-        without = self._without(graphs)
+        played = self.link.replay(edited.graph)
+        predicted, low, high = self._lengths(self.graph, edited.graph, played, bounds=bounds)
+        without = self._without(changes, bounds=bounds)
         return Prediction(
             trace=self.trace,
             window=self.window,
@@ -99,28 +99,31 @@ class Base:
             measured_ns=self.window.wall_ns,
             replayed_ns=self.replayed_ns,
             predicted_ns=predicted,
-            low_ns=min(low, predicted),
-            high_ns=max(high, predicted),
+            low_ns=low,
+            high_ns=high,
             unprofiled=None if self.unprofiled_ns is None else without,
             partly_unprofiled=without if self.unprofiled_ns is None else None,
             basis=edited.basis + self._about_profiler,
             played=played,
         )
 
-    def _lengths(self, graphs: list[Graph], known: dict[int, int]) -> list[int]:
-        """How long the window takes in each of some graphs, of which several may be the same one."""
-        for graph in graphs:
-            if id(graph) not in known:
-                known[id(graph)] = length_ns(replay(graph), self.window)
-        return [known[id(graph)] for graph in graphs]
+    def _lengths(self, before: Graph, after: Graph, played: Replay, *, bounds: bool) -> tuple[int, int, int]:
+        """How long the window takes after a change, at least and at most."""
+        predicted = length_ns(played, self.window)
+        if not bounds:
+            return predicted, predicted, predicted
+        less, more = with_less_order(before, after), with_more_order(before, after, self.config)
+        low, high = (
+            predicted if graph is after else length_ns(self.link.replay(graph), self.window) for graph in (less, more)
+        )
+        return predicted, min(low, predicted), max(high, predicted)
 
-    def _without(self, graphs: list[Graph]) -> Without | None:
-        if self.profiler is None or self.without_ns is None:
+    def _without(self, changes: tuple[Change, ...], *, bounds: bool) -> Without | None:
+        if self.profiler is None or self.bare is None or self.without_ns is None:
             return None
-        event_ns = self.profiler.event_ns
-        without = {id(graph): without_profiler(graph, event_ns) for graph in graphs}
-        predicted, low, high = self._lengths([without[id(graph)] for graph in graphs], {})
-        return Without(event_ns, self.without_ns, predicted, min(low, predicted), max(high, predicted))
+        after = changed(self.bare, changes, self.config).graph
+        lengths = self._lengths(self.bare, after, self.link.replay(after), bounds=bounds)
+        return Without(self.profiler.event_ns, self.without_ns, *lengths)
 
     @property
     def _about_profiler(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from overlapscope.measure.copies import host_kind
 from overlapscope.measure.host import plain_enqueue_ns
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
+from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Graph
 
@@ -80,7 +81,8 @@ def blocking_calls(graph: Graph) -> Int64:
 def enqueue_ns(graph: Graph, config: ReplayConfig) -> int:
     """What the call of an asynchronous pinned copy takes here: their own median, else a plain launch.
 
-    No longer than issuing one took from Python when the recording was calibrated.
+    No longer than a call, or issuing one from Python, took when the recording was calibrated: under the profiler, if
+    that is known, since it is in the trace's other calls too.
     """
     copies, calls = graph.trace.copies, graph.calls
     rows = (host_kind(copies) == MemoryKind.PINNED) & (copies.call != NO_ID)
@@ -88,10 +90,16 @@ def enqueue_ns(graph: Graph, config: ReplayConfig) -> int:
     own = own[own != NO_ID]
     plain = plain_enqueue_ns(graph.trace, config.host)
     if not len(own):
-        recording = graph.trace.metadata.recording
-        issued = recording.issue_unprofiled if recording else None
-        return min(plain, issued.copy_ns or plain) if issued else plain
+        return min(plain, _calibrated_call_ns(graph.trace) or plain)
     return min(int(np.median(calls.end_ns[own] - calls.start_ns[own])), round(plain * config.host.tolerance))
+
+
+def _calibrated_call_ns(trace: Trace) -> int | None:
+    recording = trace.metadata.recording
+    issued = (recording.issue_profiled, recording.issue_unprofiled) if recording else ()
+    known = [cost.call_ns for cost in issued if cost and cost.call_ns]
+    known += [cost.copy_ns for cost in issued[::-1] if cost and cost.copy_ns]
+    return next(iter(known), None)
 
 
 def without_wait(graph: Graph, calls: Int64, takes_ns: int = 0) -> Graph:
