@@ -4,8 +4,8 @@
     python benchmarks/prediction.py --traces nsys   # from Nsight Systems traces; plain: from torch's profiler by itself
 
 The predictions are without the profiler's own cost as far as the trace knows it, and what they are compared with is the
-mended program's time without a profiler: from ``sample_traces/truth.json``; for the programs of ``benchmarks/pairs``,
-from their own traces.
+mended program's time without a profiler: from ``sample_traces/truth.json``; for the programs of ``benchmarks/pairs``
+from the ``truth.json`` there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from overlapscope import open_trace, what_if
-from overlapscope.model.trace import Trace
 from overlapscope.replay.prediction import Prediction
 
 WITHIN = 0.06
@@ -168,24 +167,20 @@ def outcomes(suffix: str) -> Iterator[Outcome]:
 
 
 def of_programs(pairs: tuple[Pair, ...], suffix: str = ".json.gz") -> Iterator[Outcome]:
-    """Programs with traces of their own; the times without a profiler are those that `record` took of both."""
+    """Programs with traces of their own."""
+    truth = json.loads((RECORDED / "truth.json").read_text())
     for pair in pairs:
-        before, after = (open_trace(RECORDED / f"{name}.json.gz") for name in (pair.faulty, pair.mended))
-        trace = open_trace(RECORDED / f"{pair.faulty}{suffix}")
-        yield _outcome(pair, what_if(trace, pair.changes, "step"), _unprofiled_ms(before), _unprofiled_ms(after))
-
-
-def _unprofiled_ms(trace: Trace) -> float:
-    recording = trace.metadata.recording
-    assert recording is not None
-    assert recording.unprofiled is not None
-    return recording.unprofiled.step_ns / 1e6
+        walls = truth[pair.faulty.partition("-")[0]]
+        found = what_if(open_trace(RECORDED / f"{pair.faulty}{suffix}"), pair.changes, "step")
+        yield _outcome(pair, found, walls["before_ms"], walls["after_ms"])
 
 
 def _outcome(pair: Pair, found: Prediction, before_ms: float, real_ms: float) -> Outcome:
+    """What came of a pair, per step."""
+    steps = len(found.window.start_ns)
     said = found.unprofiled or found.partly_unprofiled or found
     figures = (found.measured_ns, said.replayed_ns, said.predicted_ns, said.low_ns, said.high_ns)
-    measured, unchanged, predicted, low, high = (ns / 1e6 for ns in figures)
+    measured, unchanged, predicted, low, high = (ns / 1e6 / steps for ns in figures)
     return Outcome(pair, measured, unchanged, predicted, low, high, before_ms, real_ms)
 
 

@@ -1,18 +1,24 @@
-"""How a program is recorded before and after it was mended.
+"""How a program is timed before and after it was mended, and recorded before.
 
-    python -m benchmarks.pairs.programs NAME faulty|mended OUT.json.gz
-    python -m benchmarks.pairs.programs NAME faulty --plain OUT.json      # as torch's profiler does by itself
-    nsys profile -c cudaProfilerApi python -m benchmarks.pairs.programs NAME faulty --bracket
+    python -m benchmarks.pairs.programs NAME OUT.json.gz [--steps N]
+    python -m benchmarks.pairs.programs NAME OUT.json --plain        # as torch's profiler does by itself
+    nsys profile -c cudaProfilerApi python -m benchmarks.pairs.programs NAME --bracket
     python -m benchmarks.pairs.programs --list
 
-``blind`` and ``unseen`` have the same commands. Each variant has a process of its own, since CUDA calls stay slower in
-one in which torch's profiler has recorded. The traces beside this file are scrubbed.
+``blind`` and ``unseen`` have the same commands. The first times the faulty and the mended program in turns, in one
+process, since processors are faster in one second than in the next; adds the medians to ``truth.json`` beside OUT; and
+then records the faulty one. The traces beside this file are scrubbed, and have three steps, but for the programs that
+the benchmark prefetches for: the replay does so from step to step, where the mended programs begin anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import statistics
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 
@@ -21,10 +27,26 @@ from overlapscope import annotate, record
 Step = Callable[[], None]
 Program = Callable[..., Step]
 
+TURNS = 15
 
-def recorded(step: Step, path: str) -> None:
-    """One step with its calibration and its time without a profiler."""
-    with record(path, steps=1, warmup=3, unprofiled=15) as recording:
+
+def timed(faulty: Step, mended: Step) -> dict[str, float]:
+    """What a step takes without a profiler before and after, in ms: medians of steps that take turns."""
+    walls: dict[str, list[float]] = {"before_ms": [], "after_ms": []}
+    for step in (faulty, mended):
+        _warm_up(step)
+    for _ in range(TURNS):
+        for step, wall in zip((faulty, mended), walls.values(), strict=True):
+            begin = time.perf_counter()
+            step()
+            torch.cuda.synchronize()
+            wall.append(1e3 * (time.perf_counter() - begin))
+    return {name: round(statistics.median(wall), 3) for name, wall in walls.items()}
+
+
+def recorded(step: Step, path: Path, steps: int) -> None:
+    """Some steps with their calibration and their time without a profiler."""
+    with record(path, steps=steps, warmup=3, unprofiled=TURNS) as recording:
         recording.run(_annotated(step))
 
 
@@ -42,7 +64,7 @@ def bracketed(step: Step, *, bare: bool) -> None:
     torch.cuda.cudart().cudaProfilerStop()
 
 
-def plainly_profiled(step: Step, path: str) -> None:
+def plainly_profiled(step: Step, path: Path) -> None:
     """One step with torch's profiler as it comes."""
     _warm_up(step)
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
@@ -50,7 +72,7 @@ def plainly_profiled(step: Step, path: str) -> None:
         with torch.profiler.record_function("step"):
             step()
         torch.cuda.synchronize()
-    profiler.export_chrome_trace(path)
+    profiler.export_chrome_trace(str(path))
 
 
 def main(those: Sequence[Program], doc: str) -> None:
@@ -58,9 +80,9 @@ def main(those: Sequence[Program], doc: str) -> None:
     programs = {program.__name__: program for program in those}
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
     parser.add_argument("name", nargs="?", choices=programs, metavar="NAME")
-    parser.add_argument("variant", nargs="?", choices=("faulty", "mended"))
-    parser.add_argument("path", nargs="?", metavar="OUT.json.gz", help="record it into this trace")
-    parser.add_argument("--plain", metavar="OUT.json", help="profile it with torch.profiler alone")
+    parser.add_argument("path", nargs="?", type=Path, metavar="OUT", help="the trace to write")
+    parser.add_argument("--steps", type=int, default=1, help="how many to record")
+    parser.add_argument("--plain", action="store_true", help="profile it with torch.profiler alone")
     parser.add_argument("--bracket", action="store_true", help="bracket it for nsys")
     parser.add_argument("--bare", action="store_true", help="with --bracket: without a calibration")
     parser.add_argument("--list", action="store_true", help="list the names and end")
@@ -68,18 +90,28 @@ def main(those: Sequence[Program], doc: str) -> None:
     if options.list:
         print("\n".join(programs))
         return
-    ways = (options.path is not None, options.plain is not None, options.bracket)
-    if options.variant is None or sum(ways) != 1:
-        parser.error("NAME, faulty or mended, and one of OUT.json.gz, --plain and --bracket")
-    torch.manual_seed(0)
-    step = programs[options.name](mended=options.variant == "mended")
-    torch.cuda.synchronize()
+    if options.name is None or (options.path is None) != options.bracket:
+        parser.error("NAME, and either OUT or --bracket")
+    faulty = _made(programs[options.name], mended=False)
     if options.bracket:
-        bracketed(step, bare=options.bare)
-    elif options.plain is not None:
-        plainly_profiled(step, options.plain)
+        bracketed(faulty, bare=options.bare)
+    elif options.plain:
+        plainly_profiled(faulty, options.path)
     else:
-        recorded(step, options.path)
+        _add_truth(options.path.with_name("truth.json"), options.name, timed(faulty, _made(programs[options.name])))
+        recorded(faulty, options.path, options.steps)
+
+
+def _made(program: Program, *, mended: bool = True) -> Step:
+    torch.manual_seed(0)
+    step = program(mended=mended)
+    torch.cuda.synchronize()
+    return step
+
+
+def _add_truth(path: Path, name: str, truth: dict[str, float]) -> None:
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(known | {name: truth}, indent=1, sort_keys=True) + "\n")
 
 
 def _annotated(step: Step) -> Step:

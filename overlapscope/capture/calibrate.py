@@ -75,12 +75,12 @@ def both_ways(device: int) -> list[dict[str, Any]]:
 
 
 def _together_ns(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[int]:
-    """Device time of a copy of each pair, several in a row on a stream of its own, all streams at once; medians."""
+    """Device time of a copy of each pair, several in a row on a stream of its own, all streams at once: the least."""
     import torch
 
     times: list[list[float]] = [[] for _ in pairs]
     streams = [torch.cuda.Stream() for _ in pairs]  # type: ignore[no-untyped-call]
-    for _ in range(REPEATS + 1):
+    for _ in range(2 * REPEATS):
         torch.cuda.synchronize()
         marks = []
         for stream, (target, source) in zip(streams, pairs, strict=True):
@@ -94,7 +94,7 @@ def _together_ns(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[int]:
         torch.cuda.synchronize()
         for each, (begin, end) in zip(times, marks, strict=True):
             each.append(begin.elapsed_time(end))
-    return [round(1e6 * statistics.median(each[1:]) / _COPIES_IN_A_ROW) for each in times]
+    return [round(1e6 * min(each) / _COPIES_IN_A_ROW) for each in times]
 
 
 def gather_times() -> list[dict[str, int]]:
