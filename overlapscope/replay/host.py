@@ -81,18 +81,18 @@ def _prompt(calls: Calls, asked: Int64, answer: Int64) -> Bool:
     """Which of the turns that threads take are those of a thread that waits for the one that it answers.
 
     Threads that have nothing to do with each other go on at any moment of their silence, so that half of the answers
-    come in the second half of it; where it is more than a quarter, the two count as such.
+    come in the second half of it; where these are more than a quarter, by the time of the silence, the two count as
+    such. Threads that wait for each other meet by chance too, when both are busy, but that is in short silences.
     """
     new_thread = (calls.thread[1:] != calls.thread[:-1]) | (calls.process[1:] != calls.process[:-1])
     owner = np.concatenate([[0], np.cumsum(new_thread)])
     before = answer - 1
     own = (answer > 0) & (owner[before] == owner[answer])
-    silent_from = np.where(own, calls.end_ns[before], calls.end_ns[asked])
-    late = 2 * (calls.start_ns[answer] - calls.end_ns[asked]) > calls.start_ns[answer] - silent_from
+    silent = np.where(own, calls.start_ns[answer] - calls.end_ns[before], 0)
+    late = 2 * (calls.start_ns[answer] - calls.end_ns[asked]) > silent
     which = owner[asked] * (owner[-1] + 1) + owner[answer]
-    turns = np.bincount(which[own], minlength=(owner[-1] + 1) ** 2)
-    random = 4 * np.bincount(which[own & late], minlength=len(turns)) > turns
-    prompt: Bool = ~random[which]
+    turns, random = (np.bincount(which, time, (owner[-1] + 1) ** 2) for time in (silent, silent * late))
+    prompt: Bool = (4 * random <= turns)[which]
     return prompt
 
 
