@@ -25,7 +25,7 @@ from overlapscope.capture import kineto_file, profilers
 from overlapscope.capture.annotate import annotate
 from overlapscope.capture.calibrate import GATHERED, gather_times
 from overlapscope.capture.recorder import record
-from overlapscope.capture.touches import _arguments, touches
+from overlapscope.capture.touches import _arguments, host_reads, touches
 from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
 from overlapscope.model.recording import BothWays, CopyTime, GatherTime, IssueCost
 from overlapscope.read.opening import open_trace
@@ -398,7 +398,8 @@ def tensor(address: int, device: str = "cuda:0") -> SimpleNamespace:
 
 def operator(name: str, start_ns: int, inputs: list[Any], *children: SimpleNamespace) -> SimpleNamespace:
     fields = SimpleNamespace(inputs=inputs)
-    return SimpleNamespace(name=name, start_time_ns=start_ns, extra_fields=fields, children=list(children))
+    times = {"start_time_ns": start_ns, "end_time_ns": start_ns + 4}
+    return SimpleNamespace(name=name, extra_fields=fields, children=list(children), **times)
 
 
 def test_who_touches_a_copied_tensor_is_seen() -> None:
@@ -415,6 +416,24 @@ def test_who_touches_a_copied_tensor_is_seen() -> None:
         SimpleNamespace(name="aten::odd", start_time_ns=70, extra_fields=SimpleNamespace(), children=[]),
     ]
     assert touches(tree) == {"op_start_ns": [10, 30, 65], "tensor": [0, 0, 0]}, "indices are not seen: it may be any"
+
+
+def test_who_first_reads_what_came_to_the_host_is_seen() -> None:
+    """Not what goes to the GPU, what the copy itself does with it, or what a second copy has overwritten."""
+    result, other = tensor(1, "cpu"), tensor(2, "cpu")
+    tree = [
+        operator("aten::to", 8, [tensor(7)], operator("aten::copy_", 10, [result, tensor(7), False])),
+        operator("aten::detach", 12, [result]),
+        operator("aten::copy_", 20, [tensor(7), other, False]),
+        operator("aten::relu", 30, [tensor(7)]),
+        operator("aten::resolve_neg", 40, [result]),
+        operator("aten::neg", 50, [result]),
+        operator("aten::copy_", 60, [result, tensor(7), False]),
+        operator("aten::copy_", 70, [result, tensor(7), False]),
+        operator("aten::cat", 80, [[other, result], 0]),
+        operator("aten::neg", 90, [other]),
+    ]
+    assert host_reads(tree) == {"copy_start_ns": [10, 70], "op_start_ns": [40, 80]}
 
 
 def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,6 +456,10 @@ def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pyte
     first, second, third, fourth = recording.touches.tensor.tolist()
     assert {first, second} == {0, 1}
     assert third != fourth
+    assert recording.reads is not None
+    (copied,), (read,) = recording.reads.copy_start_ns.tolist(), recording.reads.op_start_ns.tolist()
+    assert [names[copied], names[read]] == ["aten::copy_", "aten::neg_"]
+    assert read == min(start for start, name in names.items() if name == "aten::neg_")
 
 
 @pytest.mark.parametrize(

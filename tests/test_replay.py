@@ -492,6 +492,42 @@ DOWN = {"kinds": "DtoH (Device -> Pinned)", "stream": 7}
 UP = {"kinds": "HtoD (Pinned -> Device)", "stream": 7}
 
 
+READS = {
+    "at once": {"copy_start_ns": [20_000], "op_start_ns": [2_040_000]},
+    "later": {"copy_start_ns": [20_000], "op_start_ns": [2_060_000]},
+    "never": {"copy_start_ns": [], "op_start_ns": []},
+    "not told": None,
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_what_comes_to_the_host_is_waited_for_before_it_is_read(read: str, tmp_path: Path) -> None:
+    """A result of 2 ms in a blocking copy, an operator and a launch, and again."""
+    events = [
+        make.cpu_op("aten::copy_", 20, 2_012),
+        make.call(22, 6, name="cudaMemcpyAsync", correlation=1),
+        make.copy(30, 2_000, correlation=1, **DOWN),
+        make.call(29, 2_002, name="cudaStreamSynchronize", correlation=2),
+        make.cpu_op("aten::detach", 2_040, 2),
+        make.call(2_052, 4, correlation=3),
+        make.kernel(2_057, 10, correlation=3),
+        make.cpu_op("aten::neg", 2_060, 2),
+        make.call(2_075, 4, correlation=4),
+        make.kernel(2_080, 10, correlation=4),
+    ]
+    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"reads": READS[read]}), ["non-blocking"])
+    result = found.after.copies.end_ns[0]
+    third, fourth = found.after.api_calls.start_ns[-2:]
+    if read == "at once":
+        assert result + 12_000 == third
+    elif read == "later":
+        assert third < result == fourth - 15_000
+    else:
+        assert fourth < result
+    assert (found.high_ns > found.predicted_ns) is (read == "not told")
+    assert any("when the host reads" in text for text in found.basis) is (read == "not told")
+
+
 @pytest.mark.parametrize("call", ["cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"])
 def test_the_host_still_waits_for_what_comes_to_it(call: str, tmp_path: Path) -> None:
     """A kernel, its result of 5 ms, another kernel, a synchronisation: it ends no sooner than the copy."""

@@ -18,6 +18,10 @@ from overlapscope.writing import writing
 ABOUT_KEY = "overlapscope"
 """The top-level key of a trace under which a recording says how it was made."""
 _BASE_KEY = "baseTimeNanoseconds"
+_TIMES = "_ns"  # what columns of times end in
+
+Seen = Mapping[str, Mapping[str, list[int]]]
+"""Columns by name, of several tables."""
 
 KEPT_KEYS = frozenset(
     {
@@ -67,13 +71,13 @@ def save(
     path: Path,
     *,
     must_have_gpu: bool,
-    touches: Mapping[str, list[int]] | None = None,
+    seen: Seen | None = None,
 ) -> None:
     """Let ``export`` write JSON to a name of its own, and put it at ``path`` when it is whole.
 
     The trace is gzip when ``path`` ends in ``.gz``. Until it is complete it has a temporary name
     beside its own; when anything fails, nothing is left behind and an older file stays. What a
-    recording says of itself gets ``touches``, with times on the trace's clock.
+    recording says of itself gets what was ``seen``, with times on the trace's clock.
 
     Raises:
         OutputError: the disk is full, or something else kept the file from being written.
@@ -85,7 +89,7 @@ def save(
             export(str(raw))
             _check_whole(raw)
             with writing(path, _GZIP_LEVEL) as target:
-                gpu_seen = _copy(raw, target, touches)
+                gpu_seen = _copy(raw, target, seen)
                 if must_have_gpu and not gpu_seen:
                     raise CaptureError(
                         "the profiler saw nothing of the GPU, so there is no trace: CUPTI serves one profiler at a "
@@ -106,7 +110,7 @@ def _check_whole(raw: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _copy(raw: Path, target: IO[bytes], touches: Mapping[str, list[int]] | None) -> bool:
+def _copy(raw: Path, target: IO[bytes], seen: Seen | None) -> bool:
     """Copy a trace without its own path and the keys of its header that are not kept; was a GPU in it?"""
     with raw.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text, memoryview(text) as view:
         size = len(text)
@@ -114,7 +118,7 @@ def _copy(raw: Path, target: IO[bytes], touches: Mapping[str, list[int]] | None)
         start = events.end() if events else 0
         name = _TRACE_NAME.search(text, max(start, size - _END_BYTES))
         end, rest = name.span() if name else (size, size)
-        target.write(_clean_header(text[:start], touches))
+        target.write(_clean_header(text[:start], seen))
         with view[start:end] as body, view[rest:] as trailer:
             target.write(body)
             target.write(b'"traceName": ""' if name else b"")
@@ -123,14 +127,20 @@ def _copy(raw: Path, target: IO[bytes], touches: Mapping[str, list[int]] | None)
         return _GPU_CALL.search(text) is not None
 
 
-def _clean_header(text: bytes, touches: Mapping[str, list[int]] | None) -> bytes:
-    """The text up to the first event with the kept keys only, and who touched what; as it is where it is no JSON."""
+def _clean_header(text: bytes, seen: Seen | None) -> bytes:
+    """The text up to the first event with the kept keys only, and what was seen; as it is where it is no JSON."""
     try:
         header = json.loads(text + b"]}")
     except ValueError:
         return text
     kept = {key: value for key, value in header.items() if key in KEPT_KEYS}
-    if touches is not None and isinstance(kept.get(ABOUT_KEY), dict):
-        starts = [start - kept.get(_BASE_KEY, 0) for start in touches["op_start_ns"]]
-        kept[ABOUT_KEY]["touches"] = {**touches, "op_start_ns": starts}
+    if isinstance(kept.get(ABOUT_KEY), dict):
+        base = kept.get(_BASE_KEY, 0)
+        kept[ABOUT_KEY] |= {
+            name: {
+                key: [value - base for value in values] if key.endswith(_TIMES) else values
+                for key, values in columns.items()
+            }
+            for name, columns in (seen or {}).items()
+        }
     return json.dumps(kept | {"traceEvents": []}, indent=1).encode().rpartition(b"]")[0]

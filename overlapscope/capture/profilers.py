@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from overlapscope.capture import kineto_file
 from overlapscope.capture.annotate import DOMAIN
-from overlapscope.capture.touches import touches
+from overlapscope.capture.touches import host_reads, touches
 from overlapscope.errors import CaptureError
 
 NSYS = "NSYS_PROFILING_SESSION_ID"
@@ -146,16 +146,17 @@ class TorchProfiler:
         """Write the trace, see `kineto_file.save`."""
         with _as_capture_error("write its trace"):
             kineto_file.save(
-                self._profile.export_chrome_trace, self._path, must_have_gpu=self._on_gpu, touches=self._touches()
+                self._profile.export_chrome_trace, self._path, must_have_gpu=self._on_gpu, seen=self._seen()
             )
         return True
 
-    def _touches(self) -> dict[str, list[int]] | None:
-        """Who touched what copies touched; None where this release of torch does not tell."""
+    def _seen(self) -> dict[str, dict[str, list[int]]]:
+        """Who touched what copies touched; nothing where this release of torch does not tell."""
         try:
-            return touches(self._profile.profiler.kineto_results.experimental_event_tree())  # type: ignore[union-attr]
+            tree = self._profile.profiler.kineto_results.experimental_event_tree()  # type: ignore[union-attr]
+            return {"touches": touches(tree), "reads": host_reads(tree)}
         except (AttributeError, RuntimeError):
-            return None
+            return {}
 
 
 def _settings(*, on_gpu: bool) -> Any:

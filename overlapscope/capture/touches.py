@@ -1,4 +1,4 @@
-"""Which operators had which copied tensors among their arguments: who may read what a copy brings.
+"""Which operators had which copied tensors among their arguments: who may read what a copy brings, and when.
 
 A timeline does not show that. torch's profiler knows the arguments of the operators that it recorded with shapes,
 though, and by their memory it can be seen that two of them were given the same tensor.
@@ -30,6 +30,28 @@ def touches(roots: Iterable[Any]) -> dict[str, list[int]]:
     touched = ((node, copied if _hides_tensors(node.name) else memories & copied) for node, memories in given)
     pairs = sorted({(node.start_time_ns, number[memory]) for node, memories in touched for memory in memories})
     return {"op_start_ns": [start for start, _ in pairs], "tensor": [tensor for _, tensor in pairs]}
+
+
+def host_reads(roots: Iterable[Any]) -> dict[str, list[int]]:
+    """The copies to the host in a profiler's event tree, and when an operator is first given what each has brought.
+
+    Returns:
+        ``copy_start_ns``, of the operators that copy, and ``op_start_ns``, of those that read, pair by pair. A copy
+        that no operator is given, until another overwrites it, is not there.
+    """
+    awaited: dict[int, Any] = {}
+    pairs = []
+    for node in sorted(_operators(roots), key=lambda node: node.start_time_ns):
+        memories = [tensor.storage_data_ptr for tensor in _arguments(node) if tensor.device.type == "cpu"]
+        if node.name == _COPY and memories and _leaves_device(node) and next(_arguments(node)).device.type == "cpu":
+            awaited[memories[0]] = node
+            continue
+        for memory in memories:
+            copy = awaited.get(memory)
+            if copy is not None and node.start_time_ns >= copy.end_time_ns:
+                pairs.append((copy.start_time_ns, node.start_time_ns))
+                del awaited[memory]
+    return {"copy_start_ns": [copy for copy, _ in pairs], "op_start_ns": [read for _, read in pairs]}
 
 
 @cache

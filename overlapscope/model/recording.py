@@ -11,10 +11,14 @@ from overlapscope.model.columns import Int64
 
 @dataclass(frozen=True)
 class TimedSteps:
-    """Steps of the program in a row, from an idle device to an idle device."""
+    """Steps of the program in a row, from an idle device to an idle device.
+
+    ``scatter`` is by how much the middle half of them differ, as a share; 0 where there are too few to tell.
+    """
 
     count: int
     wall_ns: int
+    scatter: float = 0.0
 
     @property
     def step_ns(self) -> float:
@@ -72,6 +76,17 @@ class Touches:
     tensor: Int64
 
 
+@dataclass(frozen=True, eq=False)
+class HostReads:
+    """When an operator was first given what a copy had brought to the host, both by their start on the trace's clock.
+
+    Pairs, sorted by the operator that copied. What no operator was given is not here.
+    """
+
+    copy_start_ns: Int64
+    op_start_ns: Int64
+
+
 @dataclass(frozen=True)
 class Recording:
     """The calibration that a trace carries; what was not measured is None or empty.
@@ -84,6 +99,7 @@ class Recording:
     gathers: tuple[GatherTime, ...] = ()
     both_ways: tuple[BothWays, ...] = ()
     touches: Touches | None = None
+    reads: HostReads | None = None
     issue_unprofiled: IssueCost | None = None
     issue_profiled: IssueCost | None = None
     recorded: TimedSteps | None = None
@@ -95,3 +111,8 @@ class Recording:
         if self.recorded is None or self.unprofiled is None or not self.unprofiled.wall_ns:
             return None
         return self.recorded.step_ns / self.unprofiled.step_ns
+
+    @property
+    def scatter(self) -> float:
+        """How far steps without a profiler are from each other, as a share of one; 0 where that is not known."""
+        return self.unprofiled.scatter if self.unprofiled is not None else 0.0

@@ -10,12 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from overlapscope.model.recording import BothWays, CopyTime, GatherTime, IssueCost, Recording, TimedSteps, Touches
+from overlapscope.model.columns import Int64
+from overlapscope.model.recording import (
+    BothWays,
+    CopyTime,
+    GatherTime,
+    HostReads,
+    IssueCost,
+    Recording,
+    TimedSteps,
+    Touches,
+)
 
 SCHEMA = "overlapscope.recording/1"
 MARK = "overlapscope.recording"
 """What marks begin with that carry a calibration; then come their number, how many there are and a piece of JSON."""
 
+_TELLING_STEPS = 4
 _LARGEST = np.iinfo(np.int64).max
 
 _NOTE = re.compile(rf"{re.escape(MARK)} ([0-9]{{1,4}})/([0-9]{{1,4}}) (.*)", re.DOTALL)
@@ -29,12 +40,15 @@ def recording_of(about: Any) -> Recording | None:
     copies, gathers, both_ways = (
         list(map(_object, _list(about.get(key)))) for key in ("copies", "gathers", "both_ways")
     )
+    touched = _columns(about.get("touches"), "op_start_ns", "tensor")
+    read = _columns(about.get("reads"), "copy_start_ns", "op_start_ns")
     return Recording(
         versions=MappingProxyType({str(name): str(version) for name, version in versions.items()}),
         copies=tuple(copy for row in copies if (copy := _copy(row)) is not None),
         gathers=tuple(gather for row in gathers if (gather := _gather(row)) is not None),
         both_ways=tuple(each for row in both_ways if (each := _both_ways(row)) is not None),
-        touches=_touches(about.get("touches")),
+        touches=None if touched is None else Touches(*touched),
+        reads=None if read is None else HostReads(*read),
         issue_unprofiled=_issue(issue.get("unprofiled")),
         issue_profiled=_issue(issue.get("profiled")),
         recorded=_steps(steps.get("recorded")),
@@ -102,16 +116,15 @@ def _both_ways(row: dict[str, Any]) -> BothWays | None:
     return BothWays(str(row.get("direction")), alone, beside) if alone and beside else None
 
 
-def _touches(value: Any) -> Touches | None:
-    """None where a part of them is missing or damaged: half of who reads what is worse than nothing."""
-    columns = [_list(_object(value).get(key)) for key in ("op_start_ns", "tensor")]
-    if not isinstance(value, dict) or len(columns[0]) != len(columns[1]):
+def _columns(value: Any, *names: str) -> list[Int64] | None:
+    """Columns sorted by the first; None where a part is missing: half of who reads what is worse than nothing."""
+    columns = [_list(_object(value).get(name)) for name in names]
+    if not isinstance(value, dict) or len({len(column) for column in columns}) != 1:
         return None
     if any(_count(number) is None or number > _LARGEST for column in columns for number in column):
         return None
-    start, tensor = (np.array(column, np.int64) for column in columns)
-    order = np.argsort(start, kind="stable")
-    return Touches(start[order], tensor[order])
+    table = np.array(columns, np.int64).reshape(len(names), -1)
+    return list(table[:, np.argsort(table[0], kind="stable")])
 
 
 def _issue(value: Any) -> IssueCost | None:
@@ -122,4 +135,12 @@ def _issue(value: Any) -> IssueCost | None:
 def _steps(value: Any) -> TimedSteps | None:
     steps = _object(value)
     count, wall_ns = _count(steps.get("steps")), _count(steps.get("wall_ns"))
-    return TimedSteps(count, wall_ns) if count and wall_ns else None
+    if not count or not wall_ns:
+        return None
+    host = [each for entry in _list(steps.get("host_ns")) if (each := _count(entry))]
+    return TimedSteps(count, wall_ns, _scatter(host) if len(host) >= _TELLING_STEPS else 0.0)
+
+
+def _scatter(values: list[int]) -> float:
+    quarter, middle, three_quarters = np.quantile(values, (0.25, 0.5, 0.75))
+    return float((three_quarters - quarter) / middle)

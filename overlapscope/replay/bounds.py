@@ -28,14 +28,22 @@ def with_less_order(before: Graph, after: Graph) -> Graph:
     return after.with_edges(edges.take(~gone))
 
 
-def with_more_order(before: Graph, after: Graph, config: ReplayConfig) -> Graph:
-    """Copies that a change has moved go round two buffers, and may be what came to the host before.
+def with_more_order(before: Graph, after: Graph, doubtful: Edges, config: ReplayConfig) -> Graph:
+    """With what may have to stay, and copies that a change has moved go round two buffers.
 
-    They wait for what was before the group before their own, and for earlier copies of as many bytes to the host.
+    They wait for what was before the group before their own, and for earlier copies of as many bytes to the host, which
+    may be what they bring back.
     """
     moved = _moved(before, after)
-    if not len(moved):
+    if len(moved):
+        doubtful = Edges.together(doubtful, _two_buffers(before, after, moved, config))
+    if not len(doubtful):
         return after
+    ordered = after.with_edges(after.edges, doubtful)
+    return after if has_circle(ordered) else ordered  # more order than there can be
+
+
+def _two_buffers(before: Graph, after: Graph, moved: Int64, config: ReplayConfig) -> Edges:
     work = before.work
     order = moved[np.lexsort((moved, work.stream[moved], work.device[moved], work.process[moved]))]
     ahead = _work_ahead(before, order)
@@ -48,8 +56,7 @@ def with_more_order(before: Graph, after: Graph, config: ReplayConfig) -> Graph:
     earlier[1:][same] = ahead[first][:-1][same]
     extra = Edges.of(after.work_end(earlier[group]), after.work_start(order), config.follow_ns, Because.EVENT)
     chosen = np.isin(np.arange(len(work)), moved)
-    ordered = after.with_edges(after.edges, extra, sent_back(before, chosen, config, inputs=True))
-    return after if has_circle(ordered) else ordered  # more order than there can be
+    return Edges.together(extra, sent_back(before, chosen, config, inputs=True))
 
 
 def _work_ahead(graph: Graph, some: Int64) -> Int64:

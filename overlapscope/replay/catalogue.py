@@ -14,7 +14,7 @@ from overlapscope.replay.edits.preallocate import preallocate
 from overlapscope.replay.edits.prefetch import prefetch
 from overlapscope.replay.edits.runs import coalesce, graph_launch
 from overlapscope.replay.edits.side_stream import side_stream
-from overlapscope.replay.graph import Graph
+from overlapscope.replay.graph import Edges, Graph
 
 EDITS: dict[str, Edit] = {
     "pin": pin,
@@ -33,6 +33,7 @@ EDITS: dict[str, Edit] = {
 def changed(graph: Graph, changes: Iterable[Change], config: ReplayConfig = DEFAULT) -> Edited:
     """The graph with some changes, in an order that does not depend on theirs."""
     basis: list[str] = []
+    doubtful = [Edges.none()]
     order = list(EDITS)
     for change in sorted(changes, key=lambda change: order.index(change.name)):
         copies, calls = change.concerns(graph.trace)
@@ -40,5 +41,6 @@ def changed(graph: Graph, changes: Iterable[Change], config: ReplayConfig = DEFA
             basis.append(f"{change}: nothing in the trace is meant by that")
         edited = EDITS[change.name](graph, Where(copies, calls, change.value), config)
         graph = edited.graph
+        doubtful.append(edited.doubtful)
         basis += [f"{change.name}: {text}" for text in edited.basis]
-    return Edited(graph, tuple(basis))
+    return Edited(graph, tuple(basis), Edges.together(*doubtful))

@@ -1,13 +1,7 @@
 """The profiler's own cost, taken out of a graph.
 
 A profiler spends host time for every event that it records: an operator, a range, a Python frame, a call; and now and
-then for its own affairs, such as a full buffer, which it records too. Where a trace knows what its steps took without
-the profiler (`overlapscope.record`), the cost of an event is what makes the replayed trace take that long, or as long
-as it can. It is no less than what issuing a tiny kernel and a tiny copy cost more under the profiler, by the events
-that these are, and no more than three times that, since those had everything in the processor's caches. What operators
-take around the operators in them is a part of it too: the profiler writes down both between the two begins and between
-the two ends, while dispatching takes little. The larger of the two is the cost where events do not explain most of the
-difference, or that time is not known; without a calibration it is the latter, and a part.
+then for its own affairs, such as a full buffer, which it records too. What an event costs: `profiler_cost`.
 """
 
 from __future__ import annotations
@@ -16,37 +10,34 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from overlapscope.measure.places import enclosing
+from overlapscope.measure.copies import host_kind
 from overlapscope.measure.spans import covered, union
-from overlapscope.model.columns import NO_ID, Int64
-from overlapscope.model.recording import Recording
+from overlapscope.model.columns import Int64
+from overlapscope.model.enums import MemoryKind
 from overlapscope.model.tables import Overheads
-from overlapscope.model.trace import Trace
-from overlapscope.replay.engine import replay
 from overlapscope.replay.graph import Because, Graph
 
 _PROGRAMS_OWN = frozenset(
     {"Driver Compiler", "Runtime Triggered Module Loading", "Lazy Function Loading", "Command Buffer Full"}
 )
 """What Kineto records as overhead (CUPTI's CUpti_ActivityOverheadKind) and the program has without a profiler too."""
-_EVENTS_ISSUED = 5  # two operators and their calls, and a copy asks whether its stream is being captured
-_MOST_EVENT_NS = 10_000.0  # where issuing was not measured
-_MOST_TIMES = 3
-_STEPS = 12  # of halving: to about 2 ns
-_TELLING_OPERATORS = 20  # with operators in them
-_LEAST = 0.25  # of the operators may take less
 
 
 @dataclass(frozen=True)
-class EventCost:
-    """What the profiler spent for an event, in ns, and whether a calibration says so; else it is a part of it."""
+class Cost:
+    """What the profiler spent for an event, in ns, and whether a calibration says so; else it is a part of it.
+
+    ``pace`` is how long the host's own work and its pageable copies usually take, as a share of what they took while
+    the trace was recorded: a processor is faster in one second than in the next.
+    """
 
     event_ns: float
     calibrated: bool
+    pace: float = 1.0
 
 
-def without_profiler(graph: Graph, event_ns: float) -> Graph:
-    """The graph with this much less host time for every event recorded between two calls, and for each call.
+def without_profiler(graph: Graph, cost: Cost) -> Graph:
+    """The graph with less host time for every event recorded between two calls, and for each call, at its usual pace.
 
     Events differ, and that is what they cost on average: where it is more than there is between two calls, the rest is
     taken out before the thread's next ones. What the profiler recorded of its own affairs is gone too, also before a
@@ -54,7 +45,7 @@ def without_profiler(graph: Graph, event_ns: float) -> Graph:
     """
     lag, time = graph.edges.lag_ns.copy(), graph.time_ns.copy()
     gaps = _gaps(graph)
-    lag[gaps] = _carried(graph, gaps, np.rint(event_ns * _events_in(graph, gaps)).astype(np.int64))
+    lag[gaps] = _carried(graph, gaps, np.rint(cost.event_ns * _events_in(graph, gaps)).astype(np.int64))
     host = np.flatnonzero(graph.edges.of_kind(Because.GAP, Because.HANDOFF, Because.CALL))
     begin, end = time[graph.edges.source[host]], time[graph.edges.target[host]]
     lag[host] = np.maximum(lag[host] - _own_affairs_ns(graph, graph.edges.target[host] // 2, begin, end), 0)
@@ -62,7 +53,16 @@ def without_profiler(graph: Graph, event_ns: float) -> Graph:
     first = calls[~np.isin(graph.call_start(calls), graph.edges.target)]
     starts = graph.call_start(first)
     time[starts] -= _own_affairs_ns(graph, first, np.full(len(first), time.min(initial=0)), time[starts])
+    own = np.isin(graph.edges.target, graph.work_end(_pageable(graph))) & graph.edges.of_kind(Because.RUN)
+    own[host] = True
+    lag[own] = np.rint(cost.pace * lag[own]).astype(np.int64)
     return replace(graph.with_lags(lag), time_ns=time)
+
+
+def _pageable(graph: Graph) -> Int64:
+    """Copies that the host's memory bounds."""
+    kinds = np.append(host_kind(graph.trace.copies), MemoryKind.UNKNOWN)
+    return np.flatnonzero(kinds[graph.work.copy] == MemoryKind.PAGEABLE)
 
 
 def _gaps(graph: Graph) -> Int64:
@@ -129,62 +129,3 @@ def _events_in(graph: Graph, gaps: Int64) -> Int64:
             mine = (process == owner[0]) & (thread == owner[1])
             count[mine] += np.searchsorted(starts, end[mine]) - np.searchsorted(starts, begin[mine])
     return count
-
-
-def event_cost(graph: Graph) -> EventCost | None:
-    """What is known of what the profiler spent; None where nothing is, or it shows nowhere."""
-    calibrated = _calibrated_ns(graph)
-    if calibrated is not None:
-        return EventCost(calibrated, calibrated=True)
-    seen = _around_operators_ns(graph.trace)
-    return EventCost(seen, calibrated=False) if seen or len(graph.trace.overheads) else None
-
-
-def _around_operators_ns(trace: Trace) -> float:
-    """What most operators take at least before their first inner one begins and after their last one has ended."""
-    ops = trace.cpu_ops
-    outer = enclosing(ops)
-    inner = np.flatnonzero(outer != NO_ID)
-    around, first = np.unique(outer[inner], return_index=True)
-    if len(around) < _TELLING_OPERATORS:
-        return 0.0
-    ended = np.full(len(ops), np.iinfo(np.int64).min)
-    np.maximum.at(ended, outer[inner], ops.end_ns[inner])
-    before = ops.start_ns[inner[first]] - ops.start_ns[around]
-    after = np.maximum(ops.end_ns[around] - ended[around], 0)
-    return min(float(np.quantile(before, _LEAST) + np.quantile(after, _LEAST)), _MOST_EVENT_NS)
-
-
-def _calibrated_ns(graph: Graph) -> float | None:
-    recording = graph.trace.metadata.recording
-    if recording is None:
-        return None
-    least, factor = _issuing_ns(recording), recording.profiler_factor
-    likely = max(least, _around_operators_ns(graph.trace)) if least else 0.0
-    if factor is None:
-        return likely or None
-    low, high = least, _MOST_TIMES * least or _MOST_EVENT_NS
-    longest, shortest = (_length(without_profiler(graph, cost)) for cost in (low, high))
-    wanted = _length(graph) / factor
-    if longest <= wanted or longest - shortest < (longest - wanted) / 2:
-        return likely  # what is too long is not due to events
-    wanted = max(wanted, shortest)
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _length(without_profiler(graph, middle)) <= wanted else (middle, high)
-    return high
-
-
-def _issuing_ns(recording: Recording) -> float:
-    """What an event cost where tiny kernels and copies were issued with and without the profiler; 0 if not known."""
-    totals = [
-        cost.kernel_ns + cost.copy_ns
-        for cost in (recording.issue_profiled, recording.issue_unprofiled)
-        if cost is not None and cost.kernel_ns and cost.copy_ns
-    ]
-    return max(totals[0] - totals[1], 0) / _EVENTS_ISSUED if len(totals) > 1 else 0.0
-
-
-def _length(graph: Graph) -> int:
-    times = replay(graph).time_ns
-    return int(times.max() - times.min()) if len(times) else 0

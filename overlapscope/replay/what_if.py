@@ -12,12 +12,15 @@ from overlapscope.replay.build import graph_of
 from overlapscope.replay.catalogue import changed
 from overlapscope.replay.changes import Change
 from overlapscope.replay.config import DEFAULT, ReplayConfig
+from overlapscope.replay.edits.common import Edited
 from overlapscope.replay.engine import Replay, replay
 from overlapscope.replay.graph import Graph
 from overlapscope.replay.link import Link
 from overlapscope.replay.moved import moved
 from overlapscope.replay.prediction import Prediction, Without
-from overlapscope.replay.profiler import EventCost, event_cost, without_profiler
+from overlapscope.replay.profiler import Cost, without_profiler
+from overlapscope.replay.profiler_cost import profiler_cost
+from overlapscope.words import share
 
 
 def what_if(
@@ -55,7 +58,7 @@ class Base:
     graph: Graph
     link: Link
     replayed_ns: int
-    profiler: EventCost | None
+    profiler: Cost | None
     bare: Graph | None
     without_ns: int | None
 
@@ -63,8 +66,8 @@ class Base:
     def of(cls, trace: Trace, window: Window, config: ReplayConfig = DEFAULT) -> Base:
         """Make the graph and replay it as it is."""
         graph = graph_of(trace, config)
-        replayed_ns, cost = length_ns(replay(graph), window), event_cost(graph)
-        bare = None if cost is None else without_profiler(graph, cost.event_ns)
+        replayed_ns, cost = length_ns(replay(graph), window), profiler_cost(graph)
+        bare = None if cost is None else without_profiler(graph, cost)
         without_ns = None if bare is None else length_ns(replay(bare), window)
         if cost is not None and not cost.calibrated and without_ns == replayed_ns:
             cost = bare = without_ns = None  # nothing of what is known lies in the window
@@ -90,7 +93,7 @@ class Base:
         """Replay the graph with some changes; without ``bounds`` low and high are as predicted."""
         edited = changed(self.graph, changes, self.config)
         played = self.link.replay(edited.graph)
-        predicted, low, high = self._lengths(self.graph, edited.graph, played, bounds=bounds)
+        predicted, low, high = self._lengths(self.graph, edited, played, bounds=bounds)
         without = self._without(changes, bounds=bounds)
         return Prediction(
             trace=self.trace,
@@ -107,12 +110,14 @@ class Base:
             played=played,
         )
 
-    def _lengths(self, before: Graph, after: Graph, played: Replay, *, bounds: bool) -> tuple[int, int, int]:
+    def _lengths(self, before: Graph, edited: Edited, played: Replay, *, bounds: bool) -> tuple[int, int, int]:
         """How long the window takes after a change, at least and at most."""
         predicted = length_ns(played, self.window)
         if not bounds:
             return predicted, predicted, predicted
-        less, more = with_less_order(before, after), with_more_order(before, after, self.config)
+        after = edited.graph
+        less = with_less_order(before, after)
+        more = with_more_order(before, after, edited.doubtful, self.config)
         low, high = (
             predicted if graph is after else length_ns(self.link.replay(graph), self.window) for graph in (less, more)
         )
@@ -121,8 +126,8 @@ class Base:
     def _without(self, changes: tuple[Change, ...], *, bounds: bool) -> Without | None:
         if self.profiler is None or self.bare is None or self.without_ns is None:
             return None
-        after = changed(self.bare, changes, self.config).graph
-        lengths = self._lengths(self.bare, after, self.link.replay(after), bounds=bounds)
+        edited = changed(self.bare, changes, self.config)
+        lengths = self._lengths(self.bare, edited, self.link.replay(edited.graph), bounds=bounds)
         return Without(self.profiler.event_ns, self.without_ns, *lengths)
 
     @property
@@ -132,9 +137,16 @@ class Base:
             return ("the profiler's own cost is not known, and stays in",)
         less = f"{cost.event_ns / 1e3:.1f} us less for each event that it recorded"
         if cost.calibrated:
-            return (f"without the profiler: {less}",)
+            return (f"without the profiler: {less}", *self._about_pace)
         seen = f"what it recorded of itself, and {less}" if cost.event_ns else "what it recorded of itself"
         return (f"of the profiler's cost only a part is known: {seen}",)
+
+    @property
+    def _about_pace(self) -> tuple[str, ...]:
+        if self.profiler is None or self.profiler.pace == 1:
+            return ()
+        usual = share(abs(1 - self.profiler.pace), 1)
+        return (f"the host works {usual} {'less' if self.profiler.pace < 1 else 'more'} than while it was recorded",)
 
 
 def length_ns(played: Replay, window: Window) -> int:

@@ -32,7 +32,18 @@ _PLAIN_KEYS = {
 _NESTED_KEYS = {
     "deviceProperties": None,  # numbers, and names
     "distributedInfo": {"backend", "rank", "world_size"},
-    "overlapscope": {"schema", "versions", "devices", "copies", "gathers", "both_ways", "issue", "steps", "touches"},
+    "overlapscope": {
+        "schema",
+        "versions",
+        "devices",
+        "copies",
+        "gathers",
+        "both_ways",
+        "issue",
+        "steps",
+        "touches",
+        "reads",
+    },
 }
 _EVENT_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
 _TEXT_KEYS = {"name", "labels", "kind", "copy kind", "src kind", "dst kind", "cuda_sync_kind", "type", "dtype"}

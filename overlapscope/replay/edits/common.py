@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
-from overlapscope.replay.graph import Because, Graph
+from overlapscope.replay.graph import Because, Edges, Graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +32,11 @@ class Where:
 
 @dataclass(frozen=True, eq=False)
 class Edited:
-    """A graph after an edit, and what the edit rests on."""
+    """A graph after an edit, and what the edit rests on; ``doubtful`` are edges that may have to stay."""
 
     graph: Graph
     basis: tuple[str, ...] = ()
+    doubtful: Edges = field(default_factory=Edges.none)
 
 
 Edit = Callable[[Graph, Where, ReplayConfig], Edited]

@@ -6,11 +6,12 @@ import numpy as np
 
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.issue import synchronised_copy
-from overlapscope.model.columns import NO_ID, Bool
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, blocking_calls, enqueue_ns, index_of_calls, without_wait
-from overlapscope.replay.graph import Because, Graph
+from overlapscope.replay.edits.host_reads import waits_before_reads
+from overlapscope.replay.graph import Because, Edges, Graph
 
 _VALUE_BYTES = 16  # of the largest number that .item() reads, a complex128
 
@@ -19,14 +20,31 @@ def non_blocking(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     """The synchronisation that directly follows a copy is gone, and calls that block by name wait no more.
 
     A single value that comes to the host is one that the program reads, and waits for in any case; so is what it
-    waits for with a synchronisation of its own, of the device or an event.
+    waits for with a synchronisation of its own, of the device or an event. What else comes to the host is waited for
+    before it is read, where the trace knows that; where it does not, it may be read at once.
     """
     wanted = where.copies & ~_values(graph)
+    before = graph
     graph = _without_wait_after(graph, wanted, of_events=graph.trace.copies.direction != Direction.DTOH)
     pinned = wanted & (host_kind(graph.trace.copies) == MemoryKind.PINNED)
     calls = index_of_calls(graph)[graph.trace.copies.call[pinned]]
     some = np.intersect1d(calls[calls != NO_ID], blocking_calls(graph))
-    return Edited(without_wait(graph, some, enqueue_ns(graph, config)) if len(some) else graph)
+    if len(some):
+        graph = without_wait(graph, some, enqueue_ns(graph, config))
+    down = Where(wanted & (graph.trace.copies.direction == Direction.DTOH), where.calls).work(graph)
+    reads, known = waits_before_reads(graph, down)
+    doubtful = _waits_gone(before, graph, down[~known])
+    basis = ("the trace does not say when the host reads what is copied to it",) if len(doubtful) else ()
+    return Edited(graph.with_edges(graph.edges, reads), basis, doubtful)
+
+
+def _waits_gone(before: Graph, after: Graph, copies: Int64) -> Edges:
+    """The waits of the host for some copies that are there no more."""
+    mine = np.isin(before.edges.source, before.work_end(copies)) & before.edges.of_kind(Because.SYNC, Because.STAGING)
+    kept = after.edges.take(after.edges.of_kind(Because.SYNC, Because.STAGING))
+    pairs = len(before.time_ns)
+    mine &= ~np.isin(before.edges.source * pairs + before.edges.target, kept.source * pairs + kept.target)
+    return before.edges.take(mine)
 
 
 def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:

@@ -59,14 +59,14 @@ def _touched(graph: Graph) -> tuple[Bool, Int64, Int64]:
     nothing = np.empty(0, np.int64)
     if recording is None or recording.touches is None:
         return told, nothing, nothing
-    operator = _operators(graph)
+    operator = issuing_operators(graph)
     told = operator != NO_ID
     rows = np.flatnonzero(told)
     owner, tensor = _pairs(recording.touches, graph.trace.cpu_ops.start_ns[operator[rows]])
     return told, rows[owner], tensor
 
 
-def _operators(graph: Graph) -> Int64:
+def issuing_operators(graph: Graph) -> Int64:
     """For each piece of work the row of the innermost operator that issued it, where that is one of torch's own."""
     calls, ops = graph.calls, graph.trace.cpu_ops
     call = graph.work.call
