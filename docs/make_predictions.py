@@ -20,9 +20,14 @@ For each pair the faulty program's trace is replayed with the changes named, and
 really mended program takes without a profiler. *Before* is the faulty program's own such time,
 *unchanged* what a replay with nothing changed gives for it. Durations, gaps and speeds come
 from the trace or its calibration; what passes between two nodes of a CUDA graph was measured on the H200s that made
-these traces. *Low to high* is given where a trace leaves the order of work open. Each trace is of one step, each
-program had a process of its own; what works on the host or copies pageable memory scatters by 10 to 20 % between
-processes, and no prediction is better than that.
+these traces. *Low to high* is given where a trace leaves the order of work open.
+
+**What the times are worth.** The processors of these machines are shared: what works on the host or copies pageable
+memory is 10 to 20 % slower in one process than in the next, now and then twice as slow. So the faulty and the mended
+programs of `benchmarks/pairs` were timed in turns, in one process, which then recorded the faulty one; the variants of
+the workloads have processes of their own, up to six on three machines. Traces of `benchmarks/pairs` have three steps
+(one where something is prefetched, or made by other tools), those of the workloads one. No prediction can be nearer
+than two times of the same program are to each other, which the lines below the tables give.
 
 **How blind this is.** Faults that the pairs showed were mended, so the figures are not blind, but these were:
 
@@ -36,11 +41,14 @@ processes, and no prediction is better than that.
   used by itself (8.0 %). What they led to: a part of the profiler's cost is read from how operators nest, and what
   an event costs has a bound; a value that the host reads is waited for in any case; graphs have smaller gaps.
 
+They were timed and recorded again since, and recordings know more: the operators of all threads, what a copy's call
+takes, how much slower copies of both directions at once are, and when the host reads what came to it.
+
 ## From recorded Kineto traces
 
-`overlapscope record` puts a calibration into them, so the predictions are for the program without the profiler, and
-says which operators were given what a copy brings, so that only these wait for it where it moves to a stream of its
-own.
+`overlapscope record` puts a calibration into them, so the predictions are for the program without the profiler, at the
+pace at which it worked then; and says which operators were given what a copy brings, so that only these wait for it
+where it moves to a stream of its own or the host waits for it no more.
 
 """
 NSYS = """
@@ -63,32 +71,27 @@ is the profiler's; the rest of what each event cost is not known, and stays in.
 TAIL = """
 ## Where they miss, and why
 
-- `producer_thread`, and without a recording `concurrent-one-stream`: kernels and copies share a stream, and a kernel
-  does not read the copy before it. A recording knows that of the operators of its own thread, not of another one's;
-  other traces do not show it. The prediction keeps the kernel waiting; the lower bound that comes with it does not,
-  and is right.
-- `list-*`, `tensordict-*`, `layer_metrics`: hundreds of small calls, of which the profiler makes two to three times
-  as much as they are. A calibration takes most of it out; what a copy call costs once its memory is pinned is not in
-  the faulty trace, only that it is no more than issuing a copy from Python took. Without a calibration, only a part
-  of it is taken out, and nothing under Nsight Systems: also `diffusion_sampling`, `lora_requests`, `loss_each_batch`,
-  `video_upscaling`.
-- `coalesced`, `small_copies`: what gathering takes scatters between processes, for the 600 tensors of `coalesced`
-  from 5 to 8 ms; predictions are for the calibration's process, and of pieces out of one block.
-- `moe_prefetch-pageable` under Nsight Systems: thousands of calls that it slows, before it records too.
-- `concurrent-pageable`, `rollout`, `prefetcher-pageable`, `gradient_offload`: the host works for longer after each
-  held call than where it is not held. `evaluation_results`: its arithmetic scatters.
-- `dataloader_train-pageable-non-blocking`, `loss_each_batch`: loader and host were slower in the recorded step than
-  in those that were timed.
-- `kv_round_trip`, `kv_offload`: copies of both directions at once take 5 to 9 % longer than alone;
-  `activation_offload`: kernels take 12 % longer beside copies. Both are predicted as alone, since in other programs
-  nothing slows.
-- `tabular_training`: of three graphs, what the host does between them is not in the faulty trace.
-- `gradient_offload` under Nsight Systems: a step of 50 ms was recorded, of which the host did nothing for 30;
-  without it, it takes 16.
+- Without a recording, `producer_thread` and `concurrent-one-stream`: kernels and copies share a stream, and a kernel
+  does not read the copy before it. The prediction keeps the kernel waiting; the lower bound that comes with it does
+  not, and is right.
+- `list-*`, `tensordict-*`, `diffusion_sampling`, `lora_requests` and others without a calibration: hundreds of small
+  calls, of which the profiler makes two to three times as much as they are. Only a part of that is known then, and
+  nothing under Nsight Systems, which slows thousands of calls (`moe_prefetch-pageable`) before it records, too.
+- `coalesced`, `ragged_tokens`, `recommender_features`: what gathering takes scatters between processes, for the 600
+  tensors of `coalesced` from 4 to 8 ms, and is longer where the pieces are in no cache; they are in the calibration.
+- `greedy_decoding`, `tabular_training`, `ode_solver`, `rnn_cells`: kernels take 3 to 6 % longer in a graph, where one
+  follows the other at once, and there the clock is lower; of several graphs, what the host does between them is not in
+  the faulty trace.
+- `concurrent-pageable`, `moe_prefetch-pageable`, `gradient_offload`: the host works for longer after each held call
+  than where it is not held.
+- `layer_metrics`: kernels that follow each other at once have gaps that the profiler lengthens.
+- `activation_offload`: the GPU's clock is lower where it never pauses.
+- Without a calibration, `kv_round_trip` and `kv_offload`: copies of both directions at once take 6 to 9 % longer than
+  alone.
 
 A replay with nothing changed gives the trace back exactly, because the graph is made so; that says nothing of the
 model. What the model is worth shows in the column *unchanged* (without the profiler, against *before*), and
-in the predictions. Bounds are given for the order of work only, not for speeds.
+in the predictions. Bounds are given for the order of work only, and for what the host may read at once, not for speeds.
 """
 
 

@@ -212,7 +212,7 @@ def test_each_broken_requirement_shows() -> None:
         return device(f"pinning_guide-{variant}").activity
 
     assert activity("concurrent").hidden_fraction > 0.9
-    assert activity("concurrent-one-stream").overlap.total_ns == 0
+    assert activity("concurrent-one-stream").hidden_fraction < 0.02  # the last of the other copies may end late
     assert held_share("pinning_guide-concurrent-pageable", "HtoD") > 0.8
     assert held_share("pinning_guide-concurrent-busy-engine", "HtoD") < 0.05
     # Two streams, one engine: never two copies at once, whatever the streams hoped for.
