@@ -749,6 +749,176 @@ def test_what_operators_take_around_others_is_a_part_of_the_profiler_s_cost(tmp_
     assert what_if(few, []).partly_unprofiled is None, "ten tell nothing"
 
 
+def launches(count: int, *, gap: float) -> list[make.Event]:
+    """A host-bound thread: an operator and in it a launch of 4 us, every ``gap``; the device has little to do."""
+    events = []
+    for index in range(count):
+        begin = gap * index
+        events += [
+            make.cpu_op("aten::add_", begin, gap - 2),
+            make.call(begin + 3, 4, correlation=index + 1),
+            make.kernel(begin + 9, 1, correlation=index + 1),
+        ]
+    return events
+
+
+def recorded_in(wall_us: float, unprofiled_us: list[float], event_us: float) -> dict[str, Any]:
+    """A recording that took this long, with steps of these times before it, and events that cost this at least."""
+    issued = {"kernel_ns": 4_000, "copy_ns": 4_000}
+    profiled = {"kernel_ns": 4_000 + round(2_000 * event_us), "copy_ns": 4_000 + round(3_000 * event_us)}
+    times = [round(1e3 * each) for each in unprofiled_us]
+    return ABOUT | {
+        "issue": {"unprofiled": issued, "profiled": profiled},
+        "steps": {
+            "recorded": {"steps": 1, "wall_ns": round(1e3 * wall_us)},
+            "unprofiled": {"steps": len(times), "wall_ns": sum(times), "host_ns": times},
+        },
+    }
+
+
+def test_an_event_costs_what_makes_the_steps_as_long_as_they_were(tmp_path: Path) -> None:
+    """A hundred launches, 20 us apart, which took 16 without the profiler: two events each, so 2 us for one."""
+    about = recorded_in(2_000, [1_600] * 5, event_us=1)
+    found = what_if(small(tmp_path, *launches(100, gap=20), overlapscope=about), [])
+    assert found.unprofiled is not None
+    assert found.unprofiled.event_ns == pytest.approx(2_000, rel=0.02)
+    assert found.unprofiled.replayed_ns == pytest.approx(1_600_000, rel=0.01)
+    assert not any("the host works" in text for text in found.basis)
+
+
+def test_what_events_do_not_explain_is_the_pace_of_the_host(tmp_path: Path) -> None:
+    """Nearly half of it without the profiler: events can cost 3 us at most, and the host is faster than recorded."""
+    about = recorded_in(2_000, [1_050] * 5, event_us=1)
+    found = what_if(small(tmp_path, *launches(100, gap=20), overlapscope=about), [])
+    assert found.unprofiled is not None
+    assert found.unprofiled.event_ns == pytest.approx(3_000, rel=0.02)
+    assert found.unprofiled.replayed_ns == pytest.approx(1_050_000, rel=0.02)
+    assert any("the host works 25 % less" in text for text in found.basis)
+
+
+def test_steps_that_differ_by_more_say_nothing_of_what_an_event_costs(tmp_path: Path) -> None:
+    """One kernel of 2 ms, few events: it is in the middle of what is possible, and the host's pace as recorded."""
+    about = recorded_in(2_100, [1_900, 2_000, 2_050, 2_100, 2_200], event_us=1)
+    events = [make.call(0, 4, correlation=1), make.kernel(5, 2_000, correlation=1)]
+    found = what_if(small(tmp_path, *events, *launches(3, gap=20)[3:], overlapscope=about), [])
+    assert found.unprofiled is not None
+    assert found.unprofiled.event_ns == pytest.approx(2_000)
+    assert not any("the host works" in text for text in found.basis)
+
+
+def test_what_a_short_gap_cannot_pay_the_next_one_pays(tmp_path: Path) -> None:
+    """Two launches 1 us apart, then 30 us until the next: three events of 2 us each are 6, wherever they are."""
+    events = []
+    for index in range(50):
+        begin = 40 * index
+        for number, at in enumerate((begin, begin + 5)):
+            events += [
+                make.call(at, 4, correlation=2 * index + number + 1),
+                make.kernel(at + 5, 1, correlation=2 * index + number + 1),
+            ]
+    about = recorded_in(2_000, [1_800] * 5, event_us=1)
+    found = what_if(small(tmp_path, *events, overlapscope=about), [])
+    assert found.unprofiled is not None
+    assert found.unprofiled.event_ns == pytest.approx(2_000, rel=0.03)
+
+
+BOTH_WAYS = [
+    {"direction": "HtoD", "alone_ns": 100, "beside_ns": 125},
+    {"direction": "DtoH", "alone_ns": 100, "beside_ns": 200},
+]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_copies_of_both_directions_at_once_are_slower(known: bool, tmp_path: Path) -> None:
+    """One down after one up, on one stream; on two, each is beside the other for most of its time."""
+    events = [
+        make.call(0, 4, name="cudaMemcpyAsync", correlation=1),
+        make.copy(6, 1000, correlation=1, **UP),
+        make.call(10, 4, name="cudaMemcpyAsync", correlation=2),
+        make.copy(1008, 1000, correlation=2, **DOWN),
+    ]
+    about = {"overlapscope": ABOUT | {"both_ways": BOTH_WAYS}} if known else {}
+    found = what_if(small(tmp_path, *events, **about), ["side-stream"])
+    after = found.after.copies
+    together = after.end_ns[0] - after.start_ns[1]
+    up, down = (after.end_ns - after.start_ns).tolist()
+    if known:
+        assert up == pytest.approx(1_000_000 + 0.2 * together, rel=0.01)
+        assert down == pytest.approx(1_000_000 + 0.5 * min(after.end_ns) - 0.5 * max(after.start_ns), rel=0.01)
+    else:
+        assert (up, down) == (1_000_000, 1_000_000)
+
+
+def test_copies_that_were_beside_each_other_are_as_slow_as_they_were(tmp_path: Path) -> None:
+    """Nothing changes, or what is beside them goes away: then they are as fast as alone."""
+    events = [
+        make.call(0, 4, name="cudaMemcpyAsync", correlation=1),
+        make.copy(6, 1000, correlation=1, **UP),
+        make.call(5, 4, name="cudaMemcpyAsync", correlation=2),
+        make.copy(12, 1000, correlation=2, **DOWN | {"stream": 9}),
+        make.call(1020, 4, correlation=3),
+        make.kernel(1030, 10, correlation=3),
+    ]
+    trace = small(tmp_path, *events, overlapscope=ABOUT | {"both_ways": BOTH_WAYS})
+    same = what_if(trace, ["no-host-read"]).after.copies
+    assert (same.end_ns - same.start_ns).tolist() == [1_000_000, 1_000_000]
+    faster = what_if(trace, ["faster-link=1000"]).after.copies
+    assert (faster.end_ns - faster.start_ns < 100_000).all()
+
+
+@pytest.mark.parametrize(("issue", "call_us"), [({"call_ns": 2_000}, 2), ({"copy_ns": 3_000}, 3), ({}, 9)])
+def test_a_pinned_copy_s_call_takes_what_the_calibration_says(
+    issue: dict[str, int], call_us: float, tmp_path: Path
+) -> None:
+    """No pinned copy is in the trace; without a calibration its call takes as long as a launch, 9 us."""
+    events = []
+    for index in range(10):
+        begin = 100 * index
+        events += [
+            make.call(begin, 9, correlation=2 * index + 1),
+            make.kernel(begin + 12, 1, correlation=2 * index + 1),
+            make.call(begin + 20, 40, name="cudaMemcpyAsync", correlation=2 * index + 2),
+            make.copy(begin + 30, 25, size=4096, correlation=2 * index + 2),
+        ]
+    about = ABOUT | {"issue": {"unprofiled": {"copy_ns": 4_000} if issue else {}, "profiled": issue}}
+    after = what_if(small(tmp_path, *events, overlapscope=about, **GPU), ["pin"]).after
+    copies = after.api_calls.take(after.api_calls.kind == ApiKind.COPY)
+    wanted = 4_000 if issue == {"copy_ns": 3_000} else 1_000 * call_us
+    assert np.median(copies.end_ns - copies.start_ns) == wanted, "what issuing takes bounds it where no call was timed"
+
+
+def test_threads_that_ask_each_other_seldom_are_seen_among_chance_meetings(tmp_path: Path) -> None:
+    """One thread asks another for eight copies, after a silence of 9 ms; while both are busy, they meet by chance."""
+    events: list[make.Event] = []
+    correlation = 0
+
+    def call(begin: float, tid: int) -> None:
+        nonlocal correlation
+        correlation += 1
+        name = "cudaMemcpyAsync" if tid == 2 else "cudaLaunchKernel"
+        events.append(make.call(begin, 3, tid=tid, name=name, correlation=correlation))
+        events.append(
+            make.copy(begin + 5, 2, correlation=correlation, **UP)
+            if tid == 2
+            else make.kernel(begin + 5, 2, correlation=correlation)
+        )
+
+    for step in range(4):
+        begin = 10_000.0 * step
+        call(begin, 1)
+        for index in range(8):
+            call(begin + 400 + 11 * index, 2)
+            call(begin + 400 + 11 * index + 6 + index % 3, 1)
+    mine = graph_of(small(tmp_path, *events))
+    edges = edges_of(mine, Because.HANDOFF)
+    asked = {
+        (int(mine.calls.thread[source // 2]), int(mine.calls.thread[target // 2]))
+        for source, target, lag in zip(edges.source, edges.target, edges.lag_ns, strict=True)
+        if lag > 300_000
+    }
+    assert asked == {(1, 2)}
+
+
 def queue_of(count: int, *, room: int, each: float = 100) -> list[make.Event]:
     """Launches of 2 us, ``room`` of which fit into the queue, of kernels that take far longer."""
     events, now = [], 0.0
@@ -854,7 +1024,7 @@ def test_a_prediction_for_another_program_is_near_what_came_of_it(pair: Any) -> 
 
 
 SHARED = {"producer_thread-faulty"}
-"""Copies and kernels on one stream from two threads: which kernel reads which copy, only the bounds leave open."""
+"""Copies and kernels on one stream from two threads: which kernel reads which copy, only a recording knows."""
 HOST_WORK = {"layer_metrics-faulty", "gradient_offload-faulty", "evaluation_results-faulty"}
 """What the host does with what it reads takes most of the time, and is not as long in the mended program."""
 
@@ -864,7 +1034,7 @@ def test_programs_that_nobody_had_seen_are_predicted(suffix: str) -> None:
     errors = []
     for row in of_programs(BLIND, suffix):
         assert row.predicted < row.before * 1.02 or row.pair.faulty in HOST_WORK
-        if row.pair.faulty in SHARED:
+        if row.pair.faulty in SHARED and suffix != ".json.gz":
             assert 0.85 * row.low < row.real < row.high
         else:
             errors.append(abs(row.error))
