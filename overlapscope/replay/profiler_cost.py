@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -29,7 +30,9 @@ _EVENTS_ISSUED = 5  # two operators and their calls, and a copy asks whether its
 _MOST_TIMES = 3
 _MOST_EVENT_NS = 10_000.0  # where issuing was not measured
 _PACES = (2.0, 0.5)
-_STEPS = 12  # of halving: to about 2 ns, and a tenth of a percent
+_STEPS = 12
+_NEAR = 1e-3
+_LEAST_SHARE = 0.05  # of what is left, so that each step takes something off
 _TELLING_OPERATORS = 20  # with operators in them
 _LEAST = 0.25  # of the operators may take less
 
@@ -55,27 +58,40 @@ def _calibrated(graph: Graph) -> Cost | None:
     wanted = _length(graph) / factor
     scatter = wanted * recording.scatter
 
+    def with_events(event_ns: float) -> Cost:
+        return replace(middle, event_ns=event_ns)
+
+    @cache
     def length(cost: Cost) -> int:
         return _length(without_profiler(graph, cost))
 
-    cost = replace(
-        middle, event_ns=_crossing(least, most, lambda event_ns: length(replace(middle, event_ns=event_ns)), wanted)
-    )
-    longest, shortest = (length(replace(middle, event_ns=event_ns)) for event_ns in (least, most))
-    if longest - shortest <= max(scatter, (longest - wanted) / 2):
-        cost = middle  # what is too long is not due to events
-    if not least:
-        return cost  # under another tool, which slows what is called unprofiled too
+    longest, shortest = (length(with_events(event_ns)) for event_ns in (least, most))
+    cost = middle  # where what is too long is not due to events
+    if longest - shortest > max(scatter, (longest - wanted) / 2):
+        cost = with_events(_crossing((least, most), lambda event_ns: length(with_events(event_ns)), wanted))
     off = abs(length(cost) - wanted)
-    paced = replace(cost, pace=_crossing(*_PACES, lambda pace: length(replace(cost, pace=pace)), wanted))
-    return paced if off > scatter and abs(length(paced) - wanted) < off / 2 else cost
+    if not least or off <= max(scatter, _NEAR * wanted):  # another tool slows what is called unprofiled too
+        return cost
+    paced = replace(cost, pace=_crossing(_PACES, lambda pace: length(replace(cost, pace=pace)), wanted))
+    return paced if abs(length(paced) - wanted) < off / 2 else cost
 
 
-def _crossing(longer: float, shorter: float, length: Callable[[float], int], wanted: float) -> float:
-    """Where between two values a length is what is wanted; the nearer end where it is nowhere."""
+def _crossing(ends: tuple[float, float], length: Callable[[float], int], wanted: float) -> float:
+    """Where between two values, that of the longer length first, a length is what is wanted; the nearer end else.
+
+    Lengths fall, and nearly on a line: regula falsi.
+    """
+    longer, shorter = ends
+    above, below = length(longer), length(shorter)
     for _ in range(_STEPS):
-        middle = (longer + shorter) / 2
-        longer, shorter = (longer, middle) if length(middle) <= wanted else (middle, shorter)
+        if above <= wanted * (1 + _NEAR):
+            return longer
+        if below >= wanted * (1 - _NEAR):
+            return shorter
+        share = (wanted - below) / (above - below)
+        middle = shorter + min(max(share, _LEAST_SHARE), 1 - _LEAST_SHARE) * (longer - shorter)
+        at = length(middle)
+        longer, above, shorter, below = (longer, above, middle, at) if at <= wanted else (middle, at, shorter, below)
     return shorter
 
 
