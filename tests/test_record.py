@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import torch
 
-from overlapscope.capture import kineto_file, profilers
+from overlapscope.capture import calibrate, kineto_file, profilers
 from overlapscope.capture.annotate import annotate
 from overlapscope.capture.calibrate import GATHERED, gather_times
 from overlapscope.capture.recorder import record
@@ -554,6 +554,12 @@ def test_gathering_is_timed_by_the_piece(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [row["size_bytes"] for row in rows] == list(GATHERED)
     assert all(row["gather_ns"] > 0 for row in rows)
     assert rows[-1]["gather_ns"] > rows[0]["gather_ns"]
+
+
+@pytest.mark.parametrize("version", [None, "0.0"])
+def test_without_the_runtime_library_no_call_is_timed(version: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", version)
+    assert calibrate._call_ns(torch.ones(4), torch.ones(4)) is None
 
 
 def test_an_nsight_systems_trace_carries_what_its_program_noted() -> None:
