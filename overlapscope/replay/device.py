@@ -5,7 +5,7 @@ Sources: CUDA C++ Programming Guide, sections on streams, events, implicit synch
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 
@@ -71,23 +71,31 @@ def before(work: Work, key: Int64, some: Int64) -> Int64:
 
 
 def _event_edges(graph: Graph, config: ReplayConfig) -> Edges:
-    """From the last op before a recorded event to the first op after the wait for it."""
+    """From the last op before a recorded event to the first op after the wait for it.
+
+    Of kernels and of copies in each direction, since one may be moved to another stream where the others stay.
+    """
     trace, work = graph.trace, graph.work
     syncs = trace.syncs.take(trace.syncs.kind == SyncKind.STREAM_WAIT_EVENT)
     calls = np.append(trace.api_calls.start_ns, NO_TIME)
     waited = np.where(syncs.call == NO_ID, syncs.start_ns, calls[syncs.call])
     recorded = np.where(syncs.record_call == NO_ID, waited, calls[syncs.record_call])
     issued = work.issued_ns(graph.calls)
-    source, target = np.full(len(syncs), NO_ID, np.int64), np.full(len(syncs), NO_ID, np.int64)
+    engines = np.unique(work.engine)
+    source, target = np.full((2, len(engines), len(syncs)), NO_ID, np.int64)
     for process, device, stream in graph.streams():
-        rows = _by_issue(work, issued, process, device, stream)
         mine = (syncs.process == process) & ((syncs.device == device) | (syncs.device == NO_ID))
-        out = mine & (syncs.source_stream == stream)
-        source[out] = np.append(NO_ID, rows)[np.searchsorted(issued[rows], recorded[out])]
-        into = mine & (syncs.stream == stream)
-        target[into] = np.append(rows, NO_ID)[np.searchsorted(issued[rows], waited[into])]
-    told = Edges.of(graph.work_end(source), graph.work_start(target), config.follow_ns, Because.EVENT)
-    return Edges.together(told, _untold_events(graph, config))
+        out, into = mine & (syncs.source_stream == stream), mine & (syncs.stream == stream)
+        every = _by_issue(work, issued, process, device, stream)
+        for number, engine in enumerate(engines):
+            rows = every[work.engine[every] == engine]
+            source[number, out] = np.append(NO_ID, rows)[np.searchsorted(issued[rows], recorded[out])]
+            target[number, into] = np.append(rows, NO_ID)[np.searchsorted(issued[rows], waited[into])]
+    told = [
+        Edges.of(graph.work_end(one), graph.work_start(other), config.follow_ns, Because.EVENT)
+        for one, other in product(source, target)
+    ]
+    return Edges.together(*told, _untold_events(graph, config))
 
 
 def _legacy_edges(graph: Graph, config: ReplayConfig) -> Edges:

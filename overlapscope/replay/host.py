@@ -109,10 +109,13 @@ def _at_work(graph: Graph, before: Int64, following: Int64) -> Bool:
 
 
 def _synchronisations(graph: Graph) -> Edges:
-    """From the work that a synchronising call waits for to its end."""
+    """From the work that a synchronising call waits for to its end: of each stream the last.
+
+    Also the last kernel and the last copy to the host, since what comes after them may be moved elsewhere.
+    """
     calls, work = graph.calls, graph.work
     rows = np.flatnonzero(np.isin(calls.kind, SYNC_CALLS))
-    stream = _synchronised_stream(graph)[calls.row[rows]]
+    stream, on = (values[calls.row[rows]] for values in _synchronised(graph))
     everything = calls.kind[rows] == ApiKind.DEVICE_SYNC
     issued = work.issued_ns(calls)
     parts = [Edges.none()]
@@ -120,9 +123,11 @@ def _synchronisations(graph: Graph) -> Edges:
         mine = np.flatnonzero((work.process == process) & (work.device == device) & (work.stream == number))
         mine = mine[work.call[mine] != NO_ID]
         mine = mine[np.argsort(issued[mine], kind="stable")]
-        until = rows[(calls.process[rows] == process) & ((stream == number) | everything)]
-        last = np.append(NO_ID, mine)[np.searchsorted(issued[mine], calls.start_ns[until])]
-        parts.append(Edges.of(graph.work_end(last), graph.call_end(until), 0, Because.SYNC))
+        here = (calls.process[rows] == process) & ((on == device) | (on == NO_ID))
+        until = rows[here & ((stream == number) | everything)]
+        for some in (mine, mine[work.engine[mine] == 0], mine[work.engine[mine] == Direction.DTOH]):
+            last = np.append(NO_ID, some)[np.searchsorted(issued[some], calls.start_ns[until])]
+            parts.append(Edges.of(graph.work_end(last), graph.call_end(until), 0, Because.SYNC))
     untold = rows[(stream == NO_ID) & ~everything]
     parts += [
         Edges.of(graph.work_end(which(graph, untold)), graph.call_end(untold), 0, Because.SYNC)
@@ -142,12 +147,13 @@ def _issued_before(graph: Graph, index: Int64) -> Int64:
     return np.where(own, last, NO_ID)
 
 
-def _synchronised_stream(graph: Graph) -> Int64:
-    """For each row of api_calls the stream that a stream synchronisation waits for, where that is recorded."""
+def _synchronised(graph: Graph) -> tuple[Int64, Int64]:
+    """For each row of api_calls the stream and the device that a synchronisation waits for, where that is recorded."""
     syncs = graph.trace.syncs
-    stream = np.full(len(graph.trace.api_calls) + 1, NO_ID, np.int64)
+    stream, device = np.full((2, len(graph.trace.api_calls) + 1), NO_ID, np.int64)
     stream[syncs.call] = np.where(syncs.stream != NO_ID, syncs.stream, syncs.source_stream)
-    return stream[:-1]
+    device[syncs.call] = syncs.device
+    return stream[:-1], device[:-1]
 
 
 def _ended_before(graph: Graph, index: Int64) -> Int64:

@@ -4,7 +4,7 @@ Where a trace knows what its steps took without the profiler (`overlapscope.reco
 the replayed trace take that long. It is no less than what issuing a tiny kernel and a tiny copy cost more under the
 profiler, by the events that these are, and no more than three times that, since those had everything in the processor's
 caches; it is in the middle of that where the steps' time says nothing of it, since it hardly depends on the host or is
-not known. What is too long or too short then, by more than steps differ, is the pace of the host, if that explains it.
+not known. What is too long or too short then, by more than steps differ, is the pace of the host, if that explains all.
 
 Without a calibration, what operators take around the operators in them is a part of the cost: the profiler writes down
 both between the two begins and between the two ends, while dispatching takes little.
@@ -73,7 +73,8 @@ def _calibrated(graph: Graph) -> Cost | None:
     if not least or off <= max(scatter, _NEAR * wanted):  # another tool slows what is called unprofiled too
         return cost
     paced = replace(cost, pace=_crossing(_PACES, lambda pace: length(replace(cost, pace=pace)), wanted))
-    return paced if abs(length(paced) - wanted) < off / 2 else cost
+    explained = abs(length(paced) - wanted) <= max(scatter, 2 * _NEAR * wanted)
+    return paced if explained else cost
 
 
 def _crossing(ends: tuple[float, float], length: Callable[[float], int], wanted: float) -> float:

@@ -6,13 +6,15 @@ import numpy as np
 
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.issue import synchronised_copy
-from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.enums import ApiKind, Direction, MemoryKind
+from overlapscope.model.columns import NO_ID, Bool
+from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, blocking_calls, enqueue_ns, index_of_calls, without_wait
 from overlapscope.replay.edits.host_reads import waits_before_reads
 from overlapscope.replay.graph import Because, Edges, Graph
 
+_UNREAD = "the trace does not say when the host reads what is copied to it"
+_OWN = "a synchronisation of the device or an event after a copy is taken to be there for the copy"
 _VALUE_BYTES = 16  # of the largest number that .item() reads, a complex128
 
 
@@ -21,30 +23,40 @@ def non_blocking(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
 
     A single value that comes to the host is one that the program reads, and waits for in any case; so is what it
     waits for with a synchronisation of its own, of the device or an event. What else comes to the host is waited for
-    before it is read, where the trace knows that; where it does not, it may be read at once.
+    before it is read, where the trace knows that; where it does not, it may be read at once. A synchronisation of the
+    device or an event after a copy to the device may be there for something else.
     """
+    copies = graph.trace.copies
     wanted = where.copies & ~_values(graph)
+    down = copies.direction == Direction.DTOH
     before = graph
-    graph = _without_wait_after(graph, wanted, of_events=graph.trace.copies.direction != Direction.DTOH)
-    pinned = wanted & (host_kind(graph.trace.copies) == MemoryKind.PINNED)
-    calls = index_of_calls(graph)[graph.trace.copies.call[pinned]]
+    graph = _without_wait_after(graph, wanted, of_events=~down)
+    pinned = wanted & (host_kind(copies) == MemoryKind.PINNED)
+    calls = index_of_calls(graph)[copies.call[pinned]]
     some = np.intersect1d(calls[calls != NO_ID], blocking_calls(graph))
     if len(some):
         graph = without_wait(graph, some, enqueue_ns(graph, config))
-    down = Where(wanted & (graph.trace.copies.direction == Direction.DTOH), where.calls).work(graph)
-    reads, known = waits_before_reads(graph, down)
-    doubtful = _waits_gone(before, graph, down[~known])
-    basis = ("the trace does not say when the host reads what is copied to it",) if len(doubtful) else ()
-    return Edited(graph.with_edges(graph.edges, reads), basis, doubtful)
+    came = Where(wanted & down, where.calls).work(graph)
+    reads, known = waits_before_reads(graph, came)
+    gone = _waits_gone(before, graph)
+    unread = np.isin(gone.source, graph.work_end(came[~known]))
+    own = ~np.isin(gone.source, graph.work_end(came)) & _of_the_program(graph, gone)
+    basis = [text for some, text in ((unread, _UNREAD), (own, _OWN)) if some.any()]
+    return Edited(graph.with_edges(graph.edges, reads), tuple(basis), gone.take(unread | own))
 
 
-def _waits_gone(before: Graph, after: Graph, copies: Int64) -> Edges:
-    """The waits of the host for some copies that are there no more."""
-    mine = np.isin(before.edges.source, before.work_end(copies)) & before.edges.of_kind(Because.SYNC, Because.STAGING)
-    kept = after.edges.take(after.edges.of_kind(Because.SYNC, Because.STAGING))
-    pairs = len(before.time_ns)
-    mine &= ~np.isin(before.edges.source * pairs + before.edges.target, kept.source * pairs + kept.target)
-    return before.edges.take(mine)
+def _waits_gone(before: Graph, after: Graph) -> Edges:
+    """The waits of the host that are there no more."""
+    waits, kept = (graph.edges.take(graph.edges.of_kind(Because.SYNC, Because.STAGING)) for graph in (before, after))
+    moments = len(before.time_ns)
+    return waits.take(~np.isin(waits.source * moments + waits.target, kept.source * moments + kept.target))
+
+
+def _of_the_program(graph: Graph, waits: Edges) -> Bool:
+    """Which waits are of synchronisations of the device or an event, which no copy makes by itself."""
+    kind = graph.calls.kind[waits.target // 2]
+    own: Bool = np.isin(kind, SYNC_CALLS) & (kind != ApiKind.STREAM_SYNC)
+    return own
 
 
 def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:

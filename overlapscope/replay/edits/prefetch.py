@@ -30,7 +30,8 @@ def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     pageable = wanted & (host_kind(graph.trace.copies) == MemoryKind.PAGEABLE)
     basis = [f"{int(pageable.sum())} pageable copies stay where they are: pin them first"] if pageable.any() else []
     up = Where(wanted & ~pageable, where.calls)
-    graph = side_stream(non_blocking(graph, up, config).graph, up, config).graph
+    unblocked = non_blocking(graph, up, config)
+    graph = side_stream(unblocked.graph, up, config).graph
     some = up.work(graph)
     some = some[graph.work.call[some] != NO_ID]
     steps = round(where.value or 1)
@@ -49,7 +50,8 @@ def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     trace = _issued_by(graph, some[other], earlier[other])
     moved = graph.with_edges(kept, waits)
     synced_too = graph.with_edges(kept, waits, host)  # in a trace out of order, a copy may wait for what follows that
-    return Edited(replace(synced_too if len(host) and not has_circle(synced_too) else moved, trace=trace), tuple(basis))
+    graph = synced_too if len(host) and not has_circle(synced_too) else moved
+    return Edited(replace(graph, trace=trace), (*basis, *unblocked.basis), unblocked.doubtful)
 
 
 def _next_device_sync(graph: Graph, call: Int64) -> Int64:

@@ -39,6 +39,7 @@ def graph_launch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     lag[into & edges.of_kind(Because.GAP, Because.CALL, Because.LOCK) & short] = 0
     nodes = np.flatnonzero(np.isin(graph.work.call, inside))
     within = np.isin(edges.target, graph.work_start(nodes)) & edges.of_kind(Because.STREAM)
+    within &= edges.source % 2 == 1  # not those that follow a start, which they overlap as they are
     lag[within] = np.minimum(lag[within], config.node_gap_ns)
     return Edited(graph.with_lags(lag), ("launches in a row as one graph launch",))
 
