@@ -95,8 +95,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _count(value: Any) -> int | None:
-    """A whole number from 0 on, or None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """A whole number from 0 on that 64 bits hold, or None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST else None
 
 
 def _copy(row: dict[str, Any]) -> CopyTime | None:
@@ -118,10 +118,11 @@ def _both_ways(row: dict[str, Any]) -> BothWays | None:
 
 def _columns(value: Any, *names: str) -> list[Int64] | None:
     """Columns sorted by the first; None where a part is missing: half of who reads what is worse than nothing."""
-    columns = [_list(_object(value).get(name)) for name in names]
-    if not isinstance(value, dict) or len({len(column) for column in columns}) != 1:
+    found = [_object(value).get(name) for name in names]
+    columns = [column for column in found if isinstance(column, list)]
+    if len(columns) < len(names) or len({len(column) for column in columns}) != 1:
         return None
-    if any(_count(number) is None or number > _LARGEST for column in columns for number in column):
+    if any(_count(number) is None for column in columns for number in column):
         return None
     table = np.array(columns, np.int64).reshape(len(names), -1)
     return list(table[:, np.argsort(table[0], kind="stable")])

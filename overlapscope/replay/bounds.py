@@ -35,12 +35,12 @@ def with_more_order(before: Graph, after: Graph, doubtful: Edges, config: Replay
     may be what they bring back.
     """
     moved = _moved(before, after)
-    if len(moved):
-        doubtful = Edges.together(doubtful, _two_buffers(before, after, moved, config))
-    if not len(doubtful):
-        return after
-    ordered = after.with_edges(after.edges, doubtful)
-    return after if has_circle(ordered) else ordered  # more order than there can be
+    buffers = _two_buffers(before, after, moved, config) if len(moved) else Edges.none()
+    for extra in (Edges.together(doubtful, buffers), doubtful, buffers):
+        ordered = after.with_edges(after.edges, extra)
+        if len(extra) and not has_circle(ordered):  # else it is more order than there can be
+            return ordered
+    return after
 
 
 def _two_buffers(before: Graph, after: Graph, moved: Int64, config: ReplayConfig) -> Edges:

@@ -19,8 +19,8 @@ from overlapscope.replay.graph import Edges, Graph
 EDITS: dict[str, Edit] = {
     "pin": pin,
     "coalesce": coalesce,
-    "non-blocking": non_blocking,
     "no-host-read": no_host_read,
+    "non-blocking": non_blocking,
     "preallocate": preallocate,
     "faster-link": faster_link,
     "side-stream": side_stream,

@@ -11,8 +11,32 @@ from overlapscope.measure.queues import QueueConfig
 
 
 @dataclass(frozen=True)
+class ProfilerConfig:
+    """How what the profiler spent is estimated.
+
+    ``events_issued``: of a tiny kernel and a tiny copy together, two operators, their calls, and a copy's question
+    whether its stream is being captured. ``most_times``: an event costs up to so much more than in the calibration,
+    which has everything in the processor's caches. ``most_event_ns``: at most that, where issuing was not measured.
+    ``paces``: between half and twice its usual time the host may have taken while the trace was recorded. ``steps`` to
+    find what fits, ``near`` enough as a share of the time, each at least ``least_share`` of what is left.
+    ``telling_operators``: so many that have others in them tell what is around those; ``least`` of them may take less,
+    since some are no more than that.
+    """
+
+    events_issued: int = 5
+    most_times: float = 3.0
+    most_event_ns: float = 10_000.0
+    paces: tuple[float, float] = (2.0, 0.5)
+    steps: int = 12
+    near: float = 1e-3
+    least_share: float = 0.05
+    telling_operators: int = 20
+    least: float = 0.25
+
+
+@dataclass(frozen=True)
 class ReplayConfig:
-    """``host`` and ``queue`` say what a plain enqueue and a plain launch are, as in the diagnosis.
+    """``profiler`` says how its cost is estimated; ``host`` and ``queue`` what a plain enqueue and a plain launch are.
 
     ``follow_ns``: what passes between two ops of a stream, or on an engine, when nothing else is in the way; 1 to 2 us
     were measured on an H200. ``near_ns``: work that ended this shortly before other work
@@ -24,6 +48,7 @@ class ReplayConfig:
     known to take about a thousand launches.
     """
 
+    profiler: ProfilerConfig = ProfilerConfig()
     host: HostConfig = HOST
     queue: QueueConfig = QUEUE
     follow_ns: int = 2_000

@@ -9,10 +9,10 @@ import numpy as np
 
 from overlapscope.measure.host import held_from_ns, plain_enqueue_ns
 from overlapscope.measure.spans import covered, union
-from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
-from overlapscope.replay.graph import Because, Calls, Edges, Graph, bound
+from overlapscope.replay.graph import Because, Edges, Graph, bound
 
 
 def host_edges(graph: Graph, config: ReplayConfig) -> Edges:
@@ -68,7 +68,7 @@ def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
         parts.append(np.stack([one[alone], two[alone], theirs[first[alone]], theirs[last[alone]]]))
     one, two, first, last = np.concatenate(parts, axis=1)
     source, target = np.concatenate([one, last]), np.concatenate([first, two])
-    prompt = _prompt(calls, source, target)
+    prompt = _prompt(graph, source, target)
     source, target = source[prompt], target[prompt]
     lag = calls.start_ns[target] - calls.end_ns[source]
     latest = np.lexsort((lag, target))
@@ -77,23 +77,38 @@ def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
     return Edges.of(graph.call_end(source), graph.call_start(target), lag, Because.HANDOFF)
 
 
-def _prompt(calls: Calls, asked: Int64, answer: Int64) -> Bool:
+def _prompt(graph: Graph, asked: Int64, answer: Int64) -> Bool:
     """Which of the turns that threads take are those of a thread that waits for the one that it answers.
 
     Threads that have nothing to do with each other go on at any moment of their silence, so that half of the answers
     come in the second half of it; where these are more than a quarter, by the time of the silence, the two count as
     such. Threads that wait for each other meet by chance too, when both are busy, but that is in short silences.
+    An answer begins with the thread's first operator, where these are known.
     """
+    calls = graph.calls
     new_thread = (calls.thread[1:] != calls.thread[:-1]) | (calls.process[1:] != calls.process[:-1])
     owner = np.concatenate([[0], np.cumsum(new_thread)])
     before = answer - 1
     own = (answer > 0) & (owner[before] == owner[answer])
     silent = np.where(own, calls.start_ns[answer] - calls.end_ns[before], 0)
-    late = 2 * (calls.start_ns[answer] - calls.end_ns[asked]) > silent
-    which = owner[asked] * (owner[-1] + 1) + owner[answer]
-    turns, random = (np.bincount(which, time, (owner[-1] + 1) ** 2) for time in (silent, silent * late))
+    late = 2 * (_active_from(graph, asked, answer) - calls.end_ns[asked]) > silent
+    which = np.unique(owner[asked] * (owner[-1] + 1) + owner[answer], return_inverse=True)[1]
+    turns, random = (np.bincount(which, time) for time in (silent, silent * late))
     prompt: Bool = (4 * random <= turns)[which]
     return prompt
+
+
+def _active_from(graph: Graph, asked: Int64, answer: Int64) -> Int64:
+    """When threads begin to do something between a call of another thread and their own answer to it."""
+    calls, ops = graph.calls, graph.trace.cpu_ops
+    active = calls.start_ns[answer].copy()
+    owners = np.stack([calls.process[answer], calls.thread[answer]])
+    for process, thread in set(zip(*owners.tolist(), strict=True)):
+        starts = ops.start_ns[(ops.process == process) & (ops.thread == thread)]
+        mine = (owners[0] == process) & (owners[1] == thread)
+        first = np.append(starts, NO_TIME)[np.searchsorted(starts, calls.end_ns[asked[mine]])]
+        active[mine] = np.minimum(active[mine], np.where(first == NO_TIME, active[mine], first))
+    return active
 
 
 def _at_work(graph: Graph, before: Int64, following: Int64) -> Bool:

@@ -66,12 +66,13 @@ class Base:
     def of(cls, trace: Trace, window: Window, config: ReplayConfig = DEFAULT) -> Base:
         """Make the graph and replay it as it is."""
         graph = graph_of(trace, config)
-        replayed_ns, cost = length_ns(replay(graph), window), profiler_cost(graph)
+        link, cost = Link.of(graph), profiler_cost(graph, config.profiler)
+        replayed_ns = length_ns(replay(graph), window)
         bare = None if cost is None else without_profiler(graph, cost)
-        without_ns = None if bare is None else length_ns(replay(bare), window)
+        without_ns = None if bare is None else length_ns(link.replay(bare), window)
         if cost is not None and not cost.calibrated and without_ns == replayed_ns:
             cost = bare = without_ns = None  # nothing of what is known lies in the window
-        return cls(trace, window, config, graph, Link.of(graph), replayed_ns, cost, bare, without_ns)
+        return cls(trace, window, config, graph, link, replayed_ns, cost, bare, without_ns)
 
     @property
     def unprofiled_ns(self) -> int | None:

@@ -10,10 +10,9 @@ from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, blocking_calls, enqueue_ns, index_of_calls, without_wait
-from overlapscope.replay.edits.host_reads import waits_before_reads
+from overlapscope.replay.edits.host_reads import UNREAD, read_later, waits_gone
 from overlapscope.replay.graph import Because, Edges, Graph
 
-_UNREAD = "the trace does not say when the host reads what is copied to it"
 _OWN = "a synchronisation of the device or an event after a copy is taken to be there for the copy"
 _VALUE_BYTES = 16  # of the largest number that .item() reads, a complex128
 
@@ -36,20 +35,12 @@ def non_blocking(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     some = np.intersect1d(calls[calls != NO_ID], blocking_calls(graph))
     if len(some):
         graph = without_wait(graph, some, enqueue_ns(graph, config))
+    gone = waits_gone(before, graph)
     came = Where(wanted & down, where.calls).work(graph)
-    reads, known = waits_before_reads(graph, came)
-    gone = _waits_gone(before, graph)
-    unread = np.isin(gone.source, graph.work_end(came[~known]))
-    own = ~np.isin(gone.source, graph.work_end(came)) & _of_the_program(graph, gone)
-    basis = [text for some, text in ((unread, _UNREAD), (own, _OWN)) if some.any()]
-    return Edited(graph.with_edges(graph.edges, reads), tuple(basis), gone.take(unread | own))
-
-
-def _waits_gone(before: Graph, after: Graph) -> Edges:
-    """The waits of the host that are there no more."""
-    waits, kept = (graph.edges.take(graph.edges.of_kind(Because.SYNC, Because.STAGING)) for graph in (before, after))
-    moments = len(before.time_ns)
-    return waits.take(~np.isin(waits.source * moments + waits.target, kept.source * moments + kept.target))
+    reads, unread = read_later(graph, gone, came)
+    own = gone.take(~np.isin(gone.source, graph.work_end(came)) & _of_the_program(graph, gone))
+    basis = tuple(text for some, text in ((unread, UNREAD), (own, _OWN)) if len(some))
+    return Edited(graph.with_edges(graph.edges, reads), basis, Edges.together(unread, own))
 
 
 def _of_the_program(graph: Graph, waits: Edges) -> Bool:
@@ -76,7 +67,10 @@ def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     gone = edges.of_kind(Because.RUN) & np.isin(edges.target, graph.work_end(Where(value, where.calls).work(graph)))
     gone |= edges.of_kind(Because.GAP) & np.isin(edges.target, graph.call_start(waits))
     lag[gone] = 0
-    return Edited(graph.with_lags(lag))
+    graph = graph.with_lags(lag)
+    later = edges.of_kind(Because.SYNC) & (edges.target % 2 == 0)  # into the start of a call that reads
+    later &= np.isin(edges.source, graph.work_end(Where(down, where.calls).work(graph)))
+    return Edited(graph.with_edges(graph.edges.take(~later)))
 
 
 def _values(graph: Graph) -> Bool:

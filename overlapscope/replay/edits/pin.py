@@ -13,12 +13,16 @@ from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, blocking_calls, enqueue_ns
+from overlapscope.replay.edits.host_reads import UNREAD, read_later, waits_gone
 from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.speeds import pinned_speed
 
 
 def pin(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
-    """Pinned ahead of time: pinning itself is not in the prediction. Calls that block by name still wait."""
+    """Pinned ahead of time: pinning itself is not in the prediction. Calls that block by name still wait.
+
+    What comes to the host is waited for before it is read, where the trace knows that; else it may be read at once.
+    """
     pageable = host_kind(graph.trace.copies) == MemoryKind.PAGEABLE
     some = Where(where.copies & pageable, where.calls).work(graph)
     lag, basis = _durations(graph, some)
@@ -37,7 +41,11 @@ def pin(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     ended = graph.work.end_ns[some] <= np.append(graph.calls.end_ns, 0)[graph.work.call[some]]
     blocking = some[ended & np.isin(graph.work.call[some], blocking_calls(graph))]
     waits = Edges.of(graph.work_end(blocking), graph.call_end(graph.work.call[blocking]), 0, Because.STAGING)
-    return Edited(changed.with_edges(changed.edges.take(~gone), waits), basis)
+    edited = changed.with_edges(changed.edges.take(~gone), waits)
+    came = some[graph.work.engine[some] == Direction.DTOH]
+    reads, unread = read_later(edited, waits_gone(graph, edited), came)
+    basis = (*basis, UNREAD) if len(unread) else basis
+    return Edited(edited.with_edges(edited.edges, reads), basis, unread)
 
 
 def _pinned(trace: Trace, some: Bool) -> Trace:
