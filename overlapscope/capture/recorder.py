@@ -55,9 +55,10 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     The trace has what the analysis needs (CUDA synchronisation events) and, under the key ``overlapscope``,
     how it was made: versions, GPUs, PCIe link, copy engines, what copies of several sizes take here from
-    pageable and pinned memory, and what the steps took with and without the profiler. It names no host, user,
-    command line or environment variable, and no path unless ``stacks`` asks for source files. It gets its name
-    when it is complete. Calls, ranges and operators of all threads are in it; with releases of torch before
+    pageable and pinned memory and in both directions at once, what the steps took with and without the
+    profiler, and which operators were given what copies brought. It names no host, user, command line or
+    environment variable, and no path unless ``stacks`` asks for source files. It gets its name when it is
+    complete. Calls, ranges and operators of all threads are in it; with releases of torch before
     ``profile_all_threads``, ranges and operators of this thread and of autograd's only.
 
     The recorded stretch is also bracketed with cudaProfilerStart and cudaProfilerStop. Under another

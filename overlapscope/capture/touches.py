@@ -42,9 +42,9 @@ def host_reads(roots: Iterable[Any]) -> dict[str, list[int]]:
     awaited: dict[int, Any] = {}
     pairs = []
     for node in sorted(_operators(roots), key=lambda node: node.start_time_ns):
-        memories = [tensor.storage_data_ptr for tensor in _arguments(node) if tensor.device.type == "cpu"]
-        if node.name == _COPY and memories and _leaves_device(node) and next(_arguments(node)).device.type == "cpu":
-            awaited[memories[0]] = node
+        memories = list(_on_host(node))
+        if node.name == _COPY and _leaves_device(node) and next(_arguments(node)).device.type == "cpu":
+            awaited |= dict.fromkeys(memories[:1], node)
             continue
         for memory in memories:
             copy = awaited.get(memory)
@@ -94,6 +94,13 @@ def _on_gpu(node: Any) -> Iterator[Memory]:
     for tensor in _arguments(node):
         if tensor.device.type == "cuda" and tensor.storage_data_ptr:
             yield tensor.device.index, tensor.storage_data_ptr
+
+
+def _on_host(node: Any) -> Iterator[int]:
+    """Address of the host memory of an operator's arguments."""
+    for tensor in _arguments(node):
+        if tensor.device.type == "cpu" and tensor.storage_data_ptr:
+            yield tensor.storage_data_ptr
 
 
 def _leaves_device(node: Any) -> bool:

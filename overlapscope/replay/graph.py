@@ -11,9 +11,10 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from overlapscope.measure.copies import host_kind
 from overlapscope.measure.queues import LINK
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
-from overlapscope.model.enums import Labelled
+from overlapscope.model.enums import Labelled, MemoryKind
 from overlapscope.model.trace import Trace
 
 
@@ -197,6 +198,12 @@ class Graph:
         """Process, device and number of every stream with work."""
         work = self.work
         return sorted(set(zip(work.process.tolist(), work.device.tolist(), work.stream.tolist(), strict=True)))
+
+    def of_memory(self, kind: MemoryKind) -> Bool:
+        """Which work copies from or to host memory of a kind."""
+        kinds = np.append(host_kind(self.trace.copies), MemoryKind.UNKNOWN)
+        found: Bool = kinds[self.work.copy] == kind
+        return found
 
     def work_of(self, moment: Int64) -> Int64:
         """The work that some moments belong to; negative for those of calls."""

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.measure.copies import host_kind
 from overlapscope.measure.spans import covered, union
-from overlapscope.model.columns import Bool, Float64, Int64
+from overlapscope.model.columns import Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.replay.engine import Replay, replay
 from overlapscope.replay.graph import Because, Graph
@@ -67,7 +66,7 @@ class Link:
 
     def _lost_ns(self, graph: Graph, time_ns: Int64) -> Float64:
         """What each copy loses to those of the other direction on its device that run beside it."""
-        work, pinned = graph.work, _pinned(graph)
+        work, pinned = graph.work, graph.of_memory(MemoryKind.PINNED)
         starts, ends = (time_ns[moment(np.arange(len(work)))] for moment in (graph.work_start, graph.work_end))
         result = np.zeros(len(work))
         for process, device in set(zip(work.process[pinned].tolist(), work.device[pinned].tolist(), strict=True)):
@@ -76,9 +75,3 @@ class Link:
                 mine, other = (here & (work.engine == each) for each in (direction, _OPPOSITE[direction]))
                 result[mine] = share * covered(starts[mine], ends[mine], union(starts[other], ends[other]))
         return result
-
-
-def _pinned(graph: Graph) -> Bool:
-    kinds = np.append(host_kind(graph.trace.copies), MemoryKind.UNKNOWN)
-    pinned: Bool = kinds[graph.work.copy] == MemoryKind.PINNED
-    return pinned

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from overlapscope.measure.copies import host_kind
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Int64
 from overlapscope.model.enums import MemoryKind
@@ -53,16 +52,11 @@ def without_profiler(graph: Graph, cost: Cost) -> Graph:
     first = calls[~np.isin(graph.call_start(calls), graph.edges.target)]
     starts = graph.call_start(first)
     time[starts] -= _own_affairs_ns(graph, first, np.full(len(first), time.min(initial=0)), time[starts])
-    own = np.isin(graph.edges.target, graph.work_end(_pageable(graph))) & graph.edges.of_kind(Because.RUN)
+    pageable = np.flatnonzero(graph.of_memory(MemoryKind.PAGEABLE))  # copies that the host's memory bounds
+    own = np.isin(graph.edges.target, graph.work_end(pageable)) & graph.edges.of_kind(Because.RUN)
     own[host] = True
     lag[own] = np.rint(cost.pace * lag[own]).astype(np.int64)
     return replace(graph.with_lags(lag), time_ns=time)
-
-
-def _pageable(graph: Graph) -> Int64:
-    """Copies that the host's memory bounds."""
-    kinds = np.append(host_kind(graph.trace.copies), MemoryKind.UNKNOWN)
-    return np.flatnonzero(kinds[graph.work.copy] == MemoryKind.PAGEABLE)
 
 
 def _gaps(graph: Graph) -> Int64:
