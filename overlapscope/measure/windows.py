@@ -99,7 +99,7 @@ def of_range(trace: Trace, name: str) -> Window:
     Raises:
         RangeNotFound: no such range; the message names the nearest ones.
     """
-    ranges = trace.ranges.take(_rows_called(trace, name))
+    ranges = trace.ranges.take(_existing_rows(trace, name))
     return Window(name, ranges.start_ns, ends_with_work(trace, ranges), ranges.process)
 
 
@@ -120,23 +120,26 @@ def ends_with_work(trace: Trace, ranges: Ranges) -> Int64:
     return ends
 
 
-def _rows_called(trace: Trace, name: str) -> Int64:
-    exact = trace.names.find(name)
-    rows = np.flatnonzero(np.isin(trace.ranges.name_id, exact))
+def rows_called(trace: Trace, name: str) -> Int64:
+    """Rows of the ranges called ``name``, or matching it, where none is and it has ``*`` or ``?``."""
+    numbers = trace.names.find(name)
+    known = np.unique(trace.ranges.name_id)
+    if not np.isin(known, numbers).any() and any(sign in name for sign in "*?"):
+        numbers = [number for number in known.tolist() if fnmatchcase(trace.names[number], name)]
+    return np.flatnonzero(np.isin(trace.ranges.name_id, numbers))
+
+
+def _existing_rows(trace: Trace, name: str) -> Int64:
+    rows = rows_called(trace, name)
     if len(rows):
         return rows
-    known = {number: trace.names[number] for number in np.unique(trace.ranges.name_id).tolist()}
-    if any(sign in name for sign in "*?"):
-        matching = [number for number, text in known.items() if fnmatchcase(text, name)]
-        rows = np.flatnonzero(np.isin(trace.ranges.name_id, matching))
-        if len(rows):
-            return rows
+    known = {trace.names[number] for number in np.unique(trace.ranges.name_id).tolist()}
     if not known:
         raise RangeNotFound(
             f"no range {name!r}: the trace has no annotations or NVTX ranges; wrap the code in "
             "torch.profiler.record_function or overlapscope.annotate and record again"
         )
-    near = difflib.get_close_matches(name, known.values(), n=5, cutoff=0.3) or sorted(set(known.values()))[:5]
+    near = difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.3) or sorted(known)[:5]
     raise RangeNotFound(f"no range {name!r} in the trace; it has, for example: {', '.join(near)}")
 
 

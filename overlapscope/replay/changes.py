@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from overlapscope.errors import ChangeNotUnderstood
 from overlapscope.measure.places import innermost
 from overlapscope.measure.spans import contains, union
+from overlapscope.measure.windows import rows_called
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.trace import Trace
 
@@ -16,6 +18,7 @@ VALUES = {"prefetch": 1.0, "faster-link": None}
 """Changes that take a number, and what it is when none is given (None: it has to be)."""
 _EXAMPLES = {"prefetch": 1, "faster-link": 50}
 _LEAST_GB_S = 1e-3
+_NEXT_PLACE = re.compile(r",(?=\s*\w+\s*=)")  # names may have commas
 _ABOUT_CALLS = ("graph", "preallocate")
 NAMES = (
     "pin",
@@ -37,7 +40,7 @@ class Change:
     Attributes:
         name: one of `NAMES`.
         value: the number of steps of ``prefetch``, the GB/s of ``faster-link``.
-        range: only what is issued within host ranges of this name.
+        range: only what is issued within host ranges of this name, or matching it, where it has ``*`` or ``?``.
         stream: only copies of this stream.
         source: only what is issued in Python frames whose name contains this.
         copies: only these rows of copies.
@@ -69,13 +72,15 @@ class Change:
         13
         >>> Change.parse("prefetch=2").value
         2.0
+        >>> Change.parse("pin:source=f(a, b),stream=7").source
+        'f(a, b)'
 
         Raises:
             ChangeNotUnderstood: it is not of this form, or there is no such change.
         """
         head, _, where = text.partition(":")
         name, _, value = head.strip().partition("=")
-        places = dict(_place(part, text) for part in where.split(",") if part)
+        places = dict(_place(part, text) for part in _NEXT_PLACE.split(where) if part)
         if unknown := places.keys() - {"range", "stream", "source"}:
             raise ChangeNotUnderstood(f"{text!r}: {', '.join(sorted(unknown))} is none of range, stream and source")
         number = _number(value, text) if value else VALUES.get(name)
@@ -103,7 +108,8 @@ def _calls(change: Change, trace: Trace) -> Bool:
     table = trace.api_calls
     result = np.ones(len(table), np.bool_)
     if change.range is not None:
-        rows = np.isin(trace.ranges.name_id, trace.names.find(change.range))
+        rows = np.zeros(len(trace.ranges), np.bool_)
+        rows[rows_called(trace, change.range)] = True
         result &= _within(trace, rows, table.process, table.start_ns)
     if change.source is not None:
         names = [number for number, name in enumerate(trace.names.values) if change.source in name]
