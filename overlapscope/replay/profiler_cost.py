@@ -47,7 +47,7 @@ def _calibrated(graph: Graph, config: ProfilerConfig) -> Cost | None:
     if factor is None:
         return middle if least else None
     wanted = _length(graph) / factor
-    scatter = wanted * recording.scatter
+    scatter = wanted * max(recording.scatter, config.telling)
 
     def with_events(event_ns: float) -> Cost:
         return replace(middle, event_ns=event_ns)
@@ -61,11 +61,10 @@ def _calibrated(graph: Graph, config: ProfilerConfig) -> Cost | None:
     if longest - shortest > max(scatter, (longest - wanted) / 2):
         cost = with_events(_crossing((least, most), lambda event_ns: length(with_events(event_ns)), wanted, config))
     off = abs(length(cost) - wanted)
-    if not least or off <= max(scatter, config.near * wanted):  # another tool slows what is called unprofiled too
+    if not least or off <= scatter:  # another tool slows what is called unprofiled too
         return cost
     paced = replace(cost, pace=_crossing(config.paces, lambda pace: length(replace(cost, pace=pace)), wanted, config))
-    explained = abs(length(paced) - wanted) <= max(scatter, 2 * config.near * wanted)
-    return paced if explained else cost
+    return paced if abs(length(paced) - wanted) <= min(scatter, off / 2) else cost
 
 
 def _crossing(
