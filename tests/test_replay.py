@@ -922,6 +922,16 @@ def test_steps_that_differ_by_more_say_nothing_of_what_an_event_costs(tmp_path: 
     assert not any("the host works" in text for text in found.basis)
 
 
+def test_what_the_device_bounds_says_nothing_of_the_host_s_pace(tmp_path: Path) -> None:
+    """A kernel of 1.9 ms after 60 us of the host's work, half of which is what steps took less."""
+    about = recorded_in(2_000, [1_970] * 5, event_us=1)
+    events = [make.call(0, 4, correlation=1), make.call(64, 4, correlation=2), make.kernel(74, 1_926, correlation=2)]
+    found = what_if(small(tmp_path, *events, overlapscope=about), [])
+    assert not any("the host works" in text for text in found.basis)
+    assert found.unprofiled is not None
+    assert found.unprofiled.replayed_ns > 1_990_000
+
+
 def test_what_a_short_gap_cannot_pay_the_next_one_pays(tmp_path: Path) -> None:
     """Two launches 1 us apart, then 30 us until the next: three events of 2 us each are 6, wherever they are."""
     events = []

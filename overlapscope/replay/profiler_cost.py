@@ -60,11 +60,27 @@ def _calibrated(graph: Graph, config: ProfilerConfig) -> Cost | None:
     cost = middle  # where what is too long is not due to events
     if longest - shortest > max(scatter, (longest - wanted) / 2):
         cost = with_events(_crossing((least, most), lambda event_ns: length(with_events(event_ns)), wanted, config))
+    if not least:
+        return cost  # under another tool, which slows what is called unprofiled too
+    return _at_usual_pace(cost, length, wanted, scatter, config)
+
+
+def _at_usual_pace(
+    cost: Cost, length: Callable[[Cost], int], wanted: float, scatter: float, config: ProfilerConfig
+) -> Cost:
+    """With the pace of the host that explains what is still too long or too short, if there is one."""
+
+    def at(pace: float) -> Cost:
+        return replace(cost, pace=pace)
+
     off = abs(length(cost) - wanted)
-    if not least or off <= scatter:  # another tool slows what is called unprofiled too
+    if off <= scatter:
         return cost
-    paced = replace(cost, pace=_crossing(config.paces, lambda pace: length(replace(cost, pace=pace)), wanted, config))
-    return paced if abs(length(paced) - wanted) <= min(scatter, off / 2) else cost
+    slow, fast = config.paces
+    hosts = (length(at(slow)) - length(at(fast))) / (slow - fast)  # of the time, what goes with the host
+    paced = at(_crossing(config.paces, lambda pace: length(at(pace)), wanted, config))
+    explains = abs(length(paced) - wanted) <= min(scatter, off / 2)
+    return paced if explains and hosts >= config.least_hosts * wanted else cost
 
 
 def _crossing(
