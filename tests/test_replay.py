@@ -338,20 +338,25 @@ def test_a_launch_held_by_another_thread_s_copy_is_free_once_that_is_pinned(tmp_
     assert what_if(trace, ["pin"]).predicted_ns < 1_300_000
 
 
-def test_what_comes_back_is_not_sent_before_it_has_come(tmp_path: Path) -> None:
-    """An activation goes to the host and back on one stream, with kernels between."""
-    down = {"kinds": "DtoH (Device -> Pinned)", "size": 10_000_000, "stream": 7}
-    up = {"kinds": "HtoD (Pinned -> Device)", "size": 10_000_000, "stream": 7}
-    trace = small(
-        tmp_path,
+def with_a_result(copy_us: float, **place: Any) -> list[make.Event]:
+    """A kernel of 1 ms, a copy to the host, another kernel of 1 ms, one after the other."""
+    return [
         make.call(0, 4, correlation=1),
         make.kernel(6, 1000, correlation=1),
         make.call(10, 4, name="cudaMemcpyAsync", correlation=2),
-        make.copy(1008, 200, correlation=2, **down),
+        make.copy(1008, copy_us, correlation=2, **place),
         make.call(20, 4, correlation=3),
-        make.kernel(1210, 1000, correlation=3),
+        make.kernel(1010 + copy_us, 1000, correlation=3),
+    ]
+
+
+def test_what_comes_back_is_not_sent_before_it_has_come(tmp_path: Path) -> None:
+    """An activation goes to the host and back on one stream, with kernels between."""
+    trace = small(
+        tmp_path,
+        *with_a_result(200, size=10_000_000, **DOWN),
         make.call(30, 4, name="cudaMemcpyAsync", correlation=4),
-        make.copy(2212, 200, correlation=4, **up),
+        make.copy(2212, 200, correlation=4, size=10_000_000, **UP),
     )
     after = what_if(trace, ["side-stream"]).after
     back, there = (after.copies.take(after.copies.direction == way) for way in (Direction.DTOH, Direction.HTOD))
@@ -648,12 +653,7 @@ def test_what_comes_to_the_host_is_waited_for_before_it_is_read(read: str, tmp_p
 def test_the_host_still_waits_for_what_comes_to_it(call: str, tmp_path: Path) -> None:
     """A kernel, its result of 5 ms, another kernel, a synchronisation: it ends no sooner than the copy."""
     events = [
-        make.call(0, 4, correlation=1),
-        make.kernel(6, 1000, correlation=1),
-        make.call(10, 4, name="cudaMemcpyAsync", correlation=2),
-        make.copy(1008, 5000, correlation=2, **DOWN),
-        make.call(20, 4, correlation=3),
-        make.kernel(6010, 1000, correlation=3),
+        *with_a_result(5000, **DOWN),
         make.call(25, 2, name="cudaEventRecord", correlation=4),
         make.call(30, 6985, name=call, correlation=5),
     ]
@@ -1024,6 +1024,13 @@ def test_without_a_change_the_program_s_own_time_is_the_same(tmp_path: Path) -> 
     assert found.unprofiled.replayed_ns == found.unprofiled.predicted_ns < found.replayed_ns
 
 
+PAGEABLE_RESULT = [
+    make.cpu_op("aten::copy_", 20, 2_012),
+    make.call(22, 2_009, name="cudaMemcpyAsync", correlation=1),
+    make.copy(30, 2_000, correlation=1, kinds="DtoH (Device -> Pageable)"),
+    make.call(2_052, 4, correlation=2),
+    make.kernel(2_057, 10, correlation=2),
+]
 HUGE = 10**400
 DAMAGED = {
     "sizes": {"copies": [{"direction": "DtoH", "host_memory": "pinned", "size_bytes": HUGE, "copy_ns": 1}]},
@@ -1040,15 +1047,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("damaged", DAMAGED)
 def test_a_damaged_calibration_neither_ends_a_prediction_nor_makes_it_absurd(damaged: str, tmp_path: Path) -> None:
-    events = [
-        make.call(2, 4, correlation=3),
-        make.kernel(8, 4, correlation=3),
-        make.cpu_op("aten::copy_", 20, 2_012),
-        make.call(22, 2_009, name="cudaMemcpyAsync", correlation=1),
-        make.copy(30, 2_000, correlation=1, kinds="DtoH (Device -> Pageable)"),
-        make.call(2_052, 4, correlation=2),
-        make.kernel(2_057, 10, correlation=2),
-    ]
+    events = [make.call(2, 4, correlation=3), make.kernel(8, 4, correlation=3), *PAGEABLE_RESULT]
     trace = small(tmp_path, *events, overlapscope=ABOUT | DAMAGED[damaged], **GPU)
     for changes in (["pin"], ["pin", "non-blocking"], ["coalesce"], []):
         found = what_if(trace, changes)
@@ -1058,14 +1057,7 @@ def test_a_damaged_calibration_neither_ends_a_prediction_nor_makes_it_absurd(dam
 
 def test_a_pinned_result_is_still_waited_for_before_it_is_read(tmp_path: Path) -> None:
     """It came by an asynchronous copy to pageable memory, whose call was the wait."""
-    events = [
-        make.cpu_op("aten::copy_", 20, 2_012),
-        make.call(22, 2_009, name="cudaMemcpyAsync", correlation=1),
-        make.copy(30, 2_000, correlation=1, kinds="DtoH (Device -> Pageable)"),
-        make.cpu_op("aten::sum", 2_040, 2),
-        make.call(2_052, 4, correlation=2),
-        make.kernel(2_057, 10, correlation=2),
-    ]
+    events = [*PAGEABLE_RESULT, make.cpu_op("aten::sum", 2_040, 2)]
     told = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"reads": READS["at once"]}), ["pin"])
     assert told.after.api_calls.start_ns[1] >= told.after.copies.end_ns[0]
     assert told.high_ns == told.predicted_ns

@@ -24,7 +24,7 @@ def touches(roots: Iterable[Any]) -> dict[str, list[int]]:
         ``op_start_ns``, on the clock of the tree, and ``tensor``, a number for each piece of memory, pair by pair in
         the order of the operators.
     """
-    given = [(node, set(_on_gpu(node))) for node in _operators(roots)]
+    given = [(node, set(_memories(node, "cuda"))) for node in _operators(roots)]
     copied = {memory for node, memories in given if node.name == _COPY and _leaves_device(node) for memory in memories}
     number = {memory: index for index, memory in enumerate(sorted(copied))}
     touched = ((node, copied if _hides_tensors(node.name) else memories & copied) for node, memories in given)
@@ -39,10 +39,10 @@ def host_reads(roots: Iterable[Any]) -> dict[str, list[int]]:
         ``copy_start_ns``, of the operators that copy, and ``op_start_ns``, of those that read, pair by pair. A copy
         that no operator is given, until another overwrites it, is not there.
     """
-    awaited: dict[int, Any] = {}
+    awaited: dict[Memory, Any] = {}
     pairs = []
     for node in sorted(_operators(roots), key=lambda node: node.start_time_ns):
-        memories = list(_on_host(node))
+        memories = list(_memories(node, "cpu"))
         if node.name == _COPY and _leaves_device(node) and next(_arguments(node)).device.type == "cpu":
             awaited |= dict.fromkeys(memories[:1], node)
             continue
@@ -89,18 +89,11 @@ def _arguments(node: Any) -> Iterator[Any]:
     return _tensors(getattr(node.extra_fields, "inputs", None))
 
 
-def _on_gpu(node: Any) -> Iterator[Memory]:
-    """Device and address of the GPU memory of an operator's arguments."""
+def _memories(node: Any, where: str) -> Iterator[Memory]:
+    """Device and address of the memory of an operator's arguments on devices of a type: ``cuda`` or ``cpu``."""
     for tensor in _arguments(node):
-        if tensor.device.type == "cuda" and tensor.storage_data_ptr:
+        if tensor.device.type == where and tensor.storage_data_ptr:
             yield tensor.device.index, tensor.storage_data_ptr
-
-
-def _on_host(node: Any) -> Iterator[int]:
-    """Address of the host memory of an operator's arguments."""
-    for tensor in _arguments(node):
-        if tensor.device.type == "cpu" and tensor.storage_data_ptr:
-            yield tensor.storage_data_ptr
 
 
 def _leaves_device(node: Any) -> bool:

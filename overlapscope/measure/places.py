@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
 import numpy as np
 
@@ -26,6 +27,32 @@ def innermost(ranges: HostWork, process: Int64, thread: Int64, moment_ns: Int64)
         mine = np.flatnonzero((process == place[0]) & (thread == place[1]))
         found = _stabbed(ranges.start_ns[rows], ranges.end_ns[rows], moment_ns[mine])
         result[mine] = np.where(found == NO_ID, NO_ID, rows[np.maximum(found, 0)])
+    return result
+
+
+class OnThreads(Protocol):
+    """What host threads did, on each by its start."""
+
+    @property
+    def process(self) -> Int64:
+        """Whose each is."""
+
+    @property
+    def thread(self) -> Int64:
+        """On which of its threads."""
+
+    @property
+    def start_ns(self) -> Int64:
+        """When it began."""
+
+
+def following(table: OnThreads, process: Int64, thread: Int64, moment_ns: Int64) -> Int64:
+    """For each moment on a thread the first row that starts no sooner there; `NO_ID` where there is none."""
+    result = np.full(len(moment_ns), NO_ID, np.int64)
+    for owner in set(zip(process.tolist(), thread.tolist(), strict=True)):
+        rows = np.flatnonzero((table.process == owner[0]) & (table.thread == owner[1]))
+        mine = (process == owner[0]) & (thread == owner[1])
+        result[mine] = np.append(rows, NO_ID)[np.searchsorted(table.start_ns[rows], moment_ns[mine])]
     return result
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.measure.host import held_from_ns, plain_enqueue_ns
+from overlapscope.measure.places import following
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
@@ -101,14 +102,9 @@ def _prompt(graph: Graph, asked: Int64, answer: Int64) -> Bool:
 def _active_from(graph: Graph, asked: Int64, answer: Int64) -> Int64:
     """When threads begin to do something between a call of another thread and their own answer to it."""
     calls, ops = graph.calls, graph.trace.cpu_ops
-    active = calls.start_ns[answer].copy()
-    owners = np.stack([calls.process[answer], calls.thread[answer]])
-    for process, thread in set(zip(*owners.tolist(), strict=True)):
-        starts = ops.start_ns[(ops.process == process) & (ops.thread == thread)]
-        mine = (owners[0] == process) & (owners[1] == thread)
-        first = np.append(starts, NO_TIME)[np.searchsorted(starts, calls.end_ns[asked[mine]])]
-        active[mine] = np.minimum(active[mine], np.where(first == NO_TIME, active[mine], first))
-    return active
+    first = following(ops, calls.process[answer], calls.thread[answer], calls.end_ns[asked])
+    begins = np.append(ops.start_ns, NO_TIME)[first]
+    return np.where(first == NO_ID, calls.start_ns[answer], np.minimum(begins, calls.start_ns[answer]))
 
 
 def _at_work(graph: Graph, before: Int64, following: Int64) -> Bool:

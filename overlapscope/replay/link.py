@@ -24,11 +24,11 @@ _ROUNDS = 4  # a slower copy overlaps more, a tenth of a tenth at a time
 class Link:
     """What is known of copies that share a link: the share of each direction's time beside the other that is lost.
 
-    ``before`` is the graph of the trace itself, whose copies are as slow as they were.
+    ``alone`` is the share of its time in the trace that each op would have taken with nothing beside it.
     """
 
-    before: Graph
     lost: Mapping[Direction, float]
+    alone: Float64
 
     @classmethod
     def of(cls, graph: Graph) -> Link:
@@ -41,37 +41,38 @@ class Link:
             for entry in entries
             if entry.direction in named and entry.beside_ns > entry.alone_ns
         }
-        return cls(graph, lost)
+        took = graph.edges.lag_ns[_runs(graph)]
+        return cls(lost, 1 - _lost_ns(graph, graph.time_ns, lost) / np.maximum(took, 1))
 
     def replay(self, after: Graph) -> Replay:
         """Replay a changed graph with copies as long as what then runs beside them makes them."""
         played = replay(after)
         if not self.lost:
             return played
-        run = after.into(after.work_end(np.arange(len(after.work))), Because.RUN)
-        alone = self._alone_ns(after, run)
+        run = _runs(after)
+        alone = after.edges.lag_ns[run] * self.alone
         for _ in range(_ROUNDS):
             lag = played.graph.edges.lag_ns.copy()
-            lag[run] = np.rint(alone + self._lost_ns(after, played.time_ns)).astype(np.int64)
+            lag[run] = np.rint(alone + _lost_ns(after, played.time_ns, self.lost)).astype(np.int64)
             if (np.abs(lag - played.graph.edges.lag_ns) <= 1).all():
                 break
             played = replay(after.with_lags(lag))
         return played
 
-    def _alone_ns(self, after: Graph, run: Int64) -> Float64:
-        """How long each op takes with nothing beside it: a share of those that were slower for that was lost."""
-        before = self.before
-        took = before.edges.lag_ns[before.into(before.work_end(np.arange(len(before.work))), Because.RUN)]
-        return after.edges.lag_ns[run] * (1 - self._lost_ns(before, before.time_ns) / np.maximum(took, 1))
 
-    def _lost_ns(self, graph: Graph, time_ns: Int64) -> Float64:
-        """What each copy loses to those of the other direction on its device that run beside it."""
-        work, pinned = graph.work, graph.of_memory(MemoryKind.PINNED)
-        starts, ends = (time_ns[moment(np.arange(len(work)))] for moment in (graph.work_start, graph.work_end))
-        result = np.zeros(len(work))
-        for process, device in set(zip(work.process[pinned].tolist(), work.device[pinned].tolist(), strict=True)):
-            here = pinned & (work.process == process) & (work.device == device)
-            for direction, share in self.lost.items():
-                mine, other = (here & (work.engine == each) for each in (direction, _OPPOSITE[direction]))
-                result[mine] = share * covered(starts[mine], ends[mine], union(starts[other], ends[other]))
-        return result
+def _runs(graph: Graph) -> Int64:
+    """The edge of each op's own duration."""
+    return graph.into(graph.work_end(np.arange(len(graph.work))), Because.RUN)
+
+
+def _lost_ns(graph: Graph, time_ns: Int64, lost: Mapping[Direction, float]) -> Float64:
+    """What each copy loses to those of the other direction on its device that run beside it."""
+    work, pinned = graph.work, graph.of_memory(MemoryKind.PINNED)
+    starts, ends = (time_ns[moment(np.arange(len(work)))] for moment in (graph.work_start, graph.work_end))
+    result = np.zeros(len(work))
+    for process, device in set(zip(work.process[pinned].tolist(), work.device[pinned].tolist(), strict=True)):
+        here = pinned & (work.process == process) & (work.device == device)
+        for direction, share in lost.items():
+            mine, other = (here & (work.engine == each) for each in (direction, _OPPOSITE[direction]))
+            result[mine] = share * covered(starts[mine], ends[mine], union(starts[other], ends[other]))
+    return result

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from overlapscope.measure.spans import covered, union
-from overlapscope.model.columns import Int64
+from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import MemoryKind
 from overlapscope.model.tables import Overheads
 from overlapscope.replay.graph import Because, Graph
@@ -35,28 +35,53 @@ class Cost:
     pace: float = 1.0
 
 
-def without_profiler(graph: Graph, cost: Cost) -> Graph:
-    """The graph with less host time for every event recorded between two calls, and for each call, at its usual pace.
+@dataclass(frozen=True, eq=False)
+class Profiled:
+    """A graph, and what the profiler recorded on its host threads, counted once for all costs.
 
-    Events differ, and that is what they cost on average: where it is more than there is between two calls, the rest is
-    taken out before the thread's next ones. What the profiler recorded of its own affairs is gone too, also before a
-    thread's first call.
+    ``gaps`` are edges of host work, with ``events`` in each; ``affairs_ns`` is how long the profiler was busy with
+    itself in each of the ``host`` edges, ``before_ns`` the same before the ``first`` moments of threads; ``own`` are
+    the edges that go at the host's pace.
     """
-    lag, time = graph.edges.lag_ns.copy(), graph.time_ns.copy()
-    gaps = _gaps(graph)
-    lag[gaps] = _carried(graph, gaps, np.rint(cost.event_ns * _events_in(graph, gaps)).astype(np.int64))
-    host = np.flatnonzero(graph.edges.of_kind(Because.GAP, Because.HANDOFF, Because.CALL))
-    begin, end = time[graph.edges.source[host]], time[graph.edges.target[host]]
-    lag[host] = np.maximum(lag[host] - _own_affairs_ns(graph, graph.edges.target[host] // 2, begin, end), 0)
-    calls = np.arange(len(graph.calls))
-    first = calls[~np.isin(graph.call_start(calls), graph.edges.target)]
-    starts = graph.call_start(first)
-    time[starts] -= _own_affairs_ns(graph, first, np.full(len(first), time.min(initial=0)), time[starts])
-    pageable = np.flatnonzero(graph.of_memory(MemoryKind.PAGEABLE))  # copies that the host's memory bounds
-    own = np.isin(graph.edges.target, graph.work_end(pageable)) & graph.edges.of_kind(Because.RUN)
-    own[host] = True
-    lag[own] = np.rint(cost.pace * lag[own]).astype(np.int64)
-    return replace(graph.with_lags(lag), time_ns=time)
+
+    graph: Graph
+    gaps: Int64
+    events: Int64
+    host: Int64
+    affairs_ns: Int64
+    first: Int64
+    before_ns: Int64
+    own: Bool
+
+    @classmethod
+    def of(cls, graph: Graph) -> Profiled:
+        """Count."""
+        edges, time, calls = graph.edges, graph.time_ns, np.arange(len(graph.calls))
+        gaps = _gaps(graph)
+        host = np.flatnonzero(edges.of_kind(Because.GAP, Because.HANDOFF, Because.CALL))
+        begin, end = time[edges.source[host]], time[edges.target[host]]
+        affairs = _own_affairs_ns(graph, edges.target[host] // 2, begin, end)
+        alone = calls[~np.isin(graph.call_start(calls), edges.target)]
+        first = graph.call_start(alone)
+        before = _own_affairs_ns(graph, alone, np.full(len(first), time.min(initial=0)), time[first])
+        pageable = np.flatnonzero(graph.of_memory(MemoryKind.PAGEABLE))  # copies that the host's memory bounds
+        own = np.isin(edges.target, graph.work_end(pageable)) & edges.of_kind(Because.RUN)
+        own[host] = True
+        return cls(graph, gaps, _events_in(graph, gaps), host, affairs, first, before, own)
+
+    def without(self, cost: Cost) -> Graph:
+        """The graph with less host time for every event between two calls, and for each call, at its usual pace.
+
+        Events differ, and that is what they cost on average: where it is more than there is between two calls, the rest
+        is taken out before the thread's next ones. What the profiler recorded of its own affairs is gone too, also
+        before a thread's first call.
+        """
+        lag, time = self.graph.edges.lag_ns.copy(), self.graph.time_ns.copy()
+        lag[self.gaps] = _carried(self.graph, self.gaps, np.rint(cost.event_ns * self.events).astype(np.int64))
+        lag[self.host] = np.maximum(lag[self.host] - self.affairs_ns, 0)
+        time[self.first] -= self.before_ns
+        lag[self.own] = np.rint(cost.pace * lag[self.own]).astype(np.int64)
+        return replace(self.graph.with_lags(lag), time_ns=time)
 
 
 def _gaps(graph: Graph) -> Int64:

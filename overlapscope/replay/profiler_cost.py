@@ -25,20 +25,21 @@ from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ProfilerConfig
 from overlapscope.replay.engine import replay
 from overlapscope.replay.graph import Graph
-from overlapscope.replay.profiler import Cost, without_profiler
+from overlapscope.replay.profiler import Cost, Profiled
 
 
-def profiler_cost(graph: Graph, config: ProfilerConfig) -> Cost | None:
+def profiler_cost(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
     """What is known of what the profiler spent; None where nothing is, or it shows nowhere."""
-    calibrated = _calibrated(graph, config)
+    calibrated = _calibrated(profiled, config)
     if calibrated is not None:
         return calibrated
-    seen = _around_operators_ns(graph.trace, config)
-    return Cost(seen, calibrated=False) if seen or len(graph.trace.overheads) else None
+    trace = profiled.graph.trace
+    seen = _around_operators_ns(trace, config)
+    return Cost(seen, calibrated=False) if seen or len(trace.overheads) else None
 
 
-def _calibrated(graph: Graph, config: ProfilerConfig) -> Cost | None:
-    recording = graph.trace.metadata.recording
+def _calibrated(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
+    recording = profiled.graph.trace.metadata.recording
     if recording is None:
         return None
     least, factor = _issuing_ns(recording, config), recording.profiler_factor
@@ -46,7 +47,7 @@ def _calibrated(graph: Graph, config: ProfilerConfig) -> Cost | None:
     middle = Cost((least + most) / 2 if least else 0.0, calibrated=True)
     if factor is None:
         return middle if least else None
-    wanted = _length(graph) / factor
+    wanted = _length(profiled.graph) / factor
     scatter = wanted * max(recording.scatter, config.telling)
 
     def with_events(event_ns: float) -> Cost:
@@ -54,7 +55,7 @@ def _calibrated(graph: Graph, config: ProfilerConfig) -> Cost | None:
 
     @cache
     def length(cost: Cost) -> int:
-        return _length(without_profiler(graph, cost))
+        return _length(profiled.without(cost))
 
     longest, shortest = (length(with_events(event_ns)) for event_ns in (least, most))
     cost = middle  # where what is too long is not due to events

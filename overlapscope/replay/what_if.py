@@ -18,7 +18,7 @@ from overlapscope.replay.graph import Graph
 from overlapscope.replay.link import Link
 from overlapscope.replay.moved import moved
 from overlapscope.replay.prediction import Prediction, Without
-from overlapscope.replay.profiler import Cost, without_profiler
+from overlapscope.replay.profiler import Cost, Profiled
 from overlapscope.replay.profiler_cost import profiler_cost
 from overlapscope.words import share
 
@@ -66,9 +66,10 @@ class Base:
     def of(cls, trace: Trace, window: Window, config: ReplayConfig = DEFAULT) -> Base:
         """Make the graph and replay it as it is."""
         graph = graph_of(trace, config)
-        link, cost = Link.of(graph), profiler_cost(graph, config.profiler)
+        link, profiled = Link.of(graph), Profiled.of(graph)
         replayed_ns = length_ns(replay(graph), window)
-        bare = None if cost is None else without_profiler(graph, cost)
+        cost = profiler_cost(profiled, config.profiler)
+        bare = None if cost is None else profiled.without(cost)
         without_ns = None if bare is None else length_ns(link.replay(bare), window)
         if cost is not None and not cost.calibrated and without_ns == replayed_ns:
             cost = bare = without_ns = None  # nothing of what is known lies in the window

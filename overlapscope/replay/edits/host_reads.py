@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.measure.places import following
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.replay.edits.readers import issuing_operators
 from overlapscope.replay.graph import Because, Edges, Graph
@@ -44,24 +45,13 @@ def _before_reads(graph: Graph, copies: Int64) -> tuple[Edges, Bool]:
     read &= (operator != NO_ID) & np.isin(named, graph.trace.names.find(_COPY))
     reader = np.searchsorted(ops.start_ns, np.append(reads.op_start_ns, 0)[np.where(read, at, -1)])
     reader = np.minimum(reader, len(ops) - 1)
-    call = np.where(read, _next_call(graph, reader), NO_ID)
+    next_call = following(graph.calls, ops.process[reader], ops.thread[reader], ops.start_ns[reader])
+    call = np.where(read, next_call, NO_ID)
     end, start = graph.work_end(copies), graph.call_start(call)
     read &= (call != NO_ID) & (graph.time_ns[end] <= graph.time_ns[start])  # else it was read too early as it is
     since = np.append(graph.calls.start_ns, 0)[call] - ops.start_ns[reader]
     lag = np.clip(since, 0, _work_before(graph, call))
     return Edges.of(end[read], start[read], lag[read], Because.SYNC), read
-
-
-def _next_call(graph: Graph, operator: Int64) -> Int64:
-    """The first call of its thread after the start of each operator; `NO_ID` where there is none."""
-    calls, ops = graph.calls, graph.trace.cpu_ops
-    result = np.full(len(operator), NO_ID, np.int64)
-    for process, thread in set(zip(ops.process[operator].tolist(), ops.thread[operator].tolist(), strict=True)):
-        mine = np.flatnonzero((calls.process == process) & (calls.thread == thread))
-        here = (ops.process[operator] == process) & (ops.thread[operator] == thread)
-        following = np.searchsorted(calls.start_ns[mine], ops.start_ns[operator[here]])
-        result[here] = np.append(mine, NO_ID)[following]
-    return result
 
 
 def _work_before(graph: Graph, call: Int64) -> Int64:
