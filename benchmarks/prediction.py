@@ -167,7 +167,11 @@ def outcomes(suffix: str) -> Iterator[Outcome]:
     for pair in PAIRS:
         trace = open_trace(SAMPLES / f"{pair.faulty}.{suffix}")
         found = what_if(trace, pair.changes, pair.faulty.partition("-")[0])
-        yield _outcome(pair, found, walls[pair.faulty]["median_ms"], walls[pair.mended]["median_ms"])
+        in_turns = walls[pair.faulty].get("in_turns_ms", {})
+        before, after = (
+            in_turns.get(name.partition("-")[2], walls[name]["median_ms"]) for name in (pair.faulty, pair.mended)
+        )
+        yield _outcome(pair, found, before, after)
 
 
 def of_programs(pairs: tuple[Pair, ...], suffix: str = ".json.gz") -> Iterator[Outcome]:

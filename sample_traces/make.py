@@ -1,14 +1,15 @@
 """Make the sample traces again, on a machine with a GPU.
 
-    python sample_traces/make.py --out sample_traces --nsys-sqlite COMMAND
-    python sample_traces/make.py --out elsewhere --no-kineto               # times only, to compare with truth.json
-    python sample_traces/make.py --out elsewhere --only 'offload-*'        # some of them
+    python -m sample_traces.make --out sample_traces --nsys-sqlite COMMAND
+    python -m sample_traces.make --out elsewhere --no-kineto               # times only, to compare with truth.json
+    python -m sample_traces.make --out elsewhere --only 'offload-*'        # some of them
 
 Every variant of every workload is timed in two processes of its own, from its command line, because where a process
-gets its memory changes what its pageable copies take; the first of the two is recorded too. COMMAND is called as
-``COMMAND OUT.sqlite PROGRAM ARG ...`` and has to profile PROGRAM between its cudaProfilerStart and cudaProfilerStop and
-export SQLite; without it, no Nsight Systems traces are made. What an earlier run left in ``truth.json`` stays for the
-variants that are not made again.
+gets its memory changes what its pageable copies take; the first of the two is recorded too, and times the variants in
+which its fault is mended in turns with it, since processors are faster in one second than in the next. COMMAND is
+called as ``COMMAND OUT.sqlite PROGRAM ARG ...`` and has to profile PROGRAM between its cudaProfilerStart and
+cudaProfilerStop and export SQLite; without it, no Nsight Systems traces are made. What an earlier run left in
+``truth.json`` stays for the variants that are not made again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from benchmarks.prediction import PAIRS
 from overlapscope.capture.machine import devices, versions
 from overlapscope.scrub.kineto import scrub_kineto
 from overlapscope.scrub.nsys import scrub_nsys
@@ -50,10 +52,16 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return result
 
 
+def beside(name: str) -> list[str]:
+    """The options that have the variants of a workload timed beside one that the benchmark of predictions mends so."""
+    mended = {pair.mended.partition("-")[2]: None for pair in PAIRS if pair.faulty == name}
+    return ["--beside", *mended] if mended else []
+
+
 def run_it(name: str, command: list[str], out: Path, scratch: Path, *, trace: bool) -> dict[str, Any]:
     """Time a variant without a profiler and, in the same process after that, record it."""
     raw = scratch / f"{name}.json.gz"
-    options = ["--trace", str(raw)] if trace else []
+    options = ["--trace", str(raw), *beside(name)] if trace else []
     result = run([*command, *options])
     if trace:
         scrub_kineto(raw, out / raw.name)
@@ -65,6 +73,9 @@ def merged(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures of several processes as one: the median of their medians, the extremes of all, counts added up."""
     together: dict[str, Any] = {"process_medians_ms": [run["median_ms"] for run in runs]}
     for key, first in runs[0].items():
+        if key == "in_turns_ms":  # of the process that was recorded
+            together[key] = first
+            continue
         values = [run[key] for run in runs]
         if key in {"min_ms", "max_ms"}:
             together[key] = (min if key == "min_ms" else max)(values)

@@ -23,7 +23,8 @@ import torch
 
 from overlapscope.capture import calibrate, kineto_file, profilers
 from overlapscope.capture.annotate import annotate
-from overlapscope.capture.calibrate import GATHERED, gather_times
+from overlapscope.capture.calibrate import gathering, issuing
+from overlapscope.capture.calibrate.gathering import GATHERED, gather_times
 from overlapscope.capture.recorder import record
 from overlapscope.capture.touches import _arguments, host_reads, touches
 from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
@@ -535,7 +536,8 @@ def test_other_tools_than_nsight_systems_are_shown_no_calibration(
     measured: list[str] = []
     for name in profilers._TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    for name in ("link_speeds", "both_ways", "gather_times", "op_costs"):
+    monkeypatch.setattr("overlapscope.capture.calibrate.gather_times", lambda: measured.append("gather_times") or {})
+    for name in ("link_speeds", "both_ways", "op_costs"):
         monkeypatch.setattr(f"overlapscope.capture.calibrate.{name}", lambda *_, name=name: measured.append(name))
     monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
     monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
@@ -549,18 +551,20 @@ def test_other_tools_than_nsight_systems_are_shown_no_calibration(
 
 
 def test_gathering_is_timed_by_the_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("overlapscope.capture.calibrate.registered", nullcontext)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    rows = gather_times()
+    monkeypatch.setattr(gathering, "registered", nullcontext)
+    times = gather_times()
+    rows = times["gathers"]
     assert [row["size_bytes"] for row in rows] == list(GATHERED)
-    assert all(row["gather_ns"] > 0 for row in rows)
+    assert all(row["gather_ns"] > 0 and row["ragged_ns"] > 0 for row in rows)
     assert rows[-1]["gather_ns"] > rows[0]["gather_ns"]
+    assert times["gather_start_ns"] >= 0
+    assert times["view_ns"] > 0
 
 
 @pytest.mark.parametrize("version", [None, "0.0"])
 def test_without_the_runtime_library_no_call_is_timed(version: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", version)
-    assert calibrate._call_ns(torch.ones(4), torch.ones(4)) is None
+    assert issuing._call_ns(torch.ones(4), torch.ones(4)) is None
 
 
 def test_an_nsight_systems_trace_carries_what_its_program_noted() -> None:
@@ -574,7 +578,7 @@ def test_an_nsight_systems_trace_carries_what_its_program_noted() -> None:
     assert {(copy.direction, copy.host_memory) for copy in recording.copies} == {
         (direction, memory) for direction in ("HtoD", "DtoH") for memory in ("pageable", "pinned")
     }
-    assert [gather.size_bytes for gather in recording.gathers] == list(GATHERED)
+    assert [gather.size_bytes for gather in recording.gathers] == [1 << shift for shift in (10, 14, 16, 18, 22)]
     assert (metadata.devices[0].pcie_generation, metadata.devices[0].pcie_width) == (5, 16)
 
 

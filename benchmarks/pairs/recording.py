@@ -1,7 +1,7 @@
 """How a program is timed before and after it was mended, and recorded before.
 
     python -m benchmarks.pairs.programs NAME OUT.json.gz [--steps N]
-    python -m benchmarks.pairs.programs NAME OUT.json --plain        # as torch's profiler does by itself
+    python -m benchmarks.pairs.programs NAME OUT.json.gz --plain OUT.json    # and as torch's profiler does by itself
     nsys profile -c cudaProfilerApi python -m benchmarks.pairs.programs NAME --bracket
     python -m benchmarks.pairs.programs --list
 
@@ -16,13 +16,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
 from overlapscope import annotate, record
+from overlapscope.workloads.harness import in_turns_ns
 
 Step = Callable[[], None]
 Program = Callable[..., Step]
@@ -32,16 +32,9 @@ TURNS = 15
 
 def timed(faulty: Step, mended: Step) -> dict[str, float]:
     """What a step takes without a profiler before and after, in ms: medians of steps that take turns."""
-    walls: dict[str, list[float]] = {"before_ms": [], "after_ms": []}
-    for step in (faulty, mended):
-        _warm_up(step)
-    for _ in range(TURNS):
-        for step, wall in zip((faulty, mended), walls.values(), strict=True):
-            begin = time.perf_counter()
-            step()
-            torch.cuda.synchronize()
-            wall.append(1e3 * (time.perf_counter() - begin))
-    return {name: round(statistics.median(wall), 3) for name, wall in walls.items()}
+    walls = in_turns_ns([_with_its_work(faulty), _with_its_work(mended)], TURNS, warmup=3)
+    before, after = (round(statistics.median(each) / 1e6, 3) for each in walls)
+    return {"before_ms": before, "after_ms": after}
 
 
 def recorded(step: Step, path: Path, steps: int) -> None:
@@ -82,7 +75,7 @@ def main(those: Sequence[Program], doc: str) -> None:
     parser.add_argument("name", nargs="?", choices=programs, metavar="NAME")
     parser.add_argument("path", nargs="?", type=Path, metavar="OUT", help="the trace to write")
     parser.add_argument("--steps", type=int, default=1, help="how many to record")
-    parser.add_argument("--plain", action="store_true", help="profile it with torch.profiler alone")
+    parser.add_argument("--plain", type=Path, metavar="OUT", help="then profile a step with torch.profiler alone")
     parser.add_argument("--bracket", action="store_true", help="bracket it for nsys")
     parser.add_argument("--bare", action="store_true", help="with --bracket: without a calibration")
     parser.add_argument("--list", action="store_true", help="list the names and end")
@@ -95,11 +88,11 @@ def main(those: Sequence[Program], doc: str) -> None:
     faulty = _made(programs[options.name], mended=False)
     if options.bracket:
         bracketed(faulty, bare=options.bare)
-    elif options.plain:
-        plainly_profiled(faulty, options.path)
-    else:
-        _add_truth(options.path.with_name("truth.json"), options.name, timed(faulty, _made(programs[options.name])))
-        recorded(faulty, options.path, options.steps)
+        return
+    _add_truth(options.path.with_name("truth.json"), options.name, timed(faulty, _made(programs[options.name])))
+    recorded(faulty, options.path, options.steps)
+    if options.plain:
+        plainly_profiled(faulty, options.plain)
 
 
 def _made(program: Program, *, mended: bool = True) -> Step:
@@ -112,6 +105,14 @@ def _made(program: Program, *, mended: bool = True) -> Step:
 def _add_truth(path: Path, name: str, truth: dict[str, float]) -> None:
     known = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps(known | {name: truth}, indent=1, sort_keys=True) + "\n")
+
+
+def _with_its_work(step: Step) -> Step:
+    def until_done() -> None:
+        step()
+        torch.cuda.synchronize()
+
+    return until_done
 
 
 def _annotated(step: Step) -> Step:

@@ -38,10 +38,14 @@ class CopyTime:
 
 @dataclass(frozen=True)
 class GatherTime:
-    """What gathering a piece of this size, one of many, into a pinned buffer takes on that host: wall time a piece."""
+    """What gathering a piece of this size, one of many, into a pinned buffer takes on that host: wall time a piece.
+
+    ``gather_ns`` where all are of one size, ``ragged_ns`` where they are not.
+    """
 
     size_bytes: int
     gather_ns: int
+    ragged_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,15 @@ class BothWays:
     direction: str
     alone_ns: int
     beside_ns: int
+
+
+@dataclass(frozen=True)
+class AfterCopy:
+    """Host time to issue some tiny work right after a pageable copy of this size, and what it usually takes."""
+
+    size_bytes: int
+    issue_ns: int
+    usual_ns: int
 
 
 @dataclass(frozen=True)
@@ -91,12 +104,16 @@ class HostReads:
 class Recording:
     """The calibration that a trace carries; what was not measured is None or empty.
 
+    ``gather_start_ns`` is what a gather takes beside its pieces, ``view_ns`` what a view of a piece takes.
     ``recorded`` are the steps in the trace, ``unprofiled`` the same steps before, without a profiler.
     """
 
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     copies: tuple[CopyTime, ...] = ()
     gathers: tuple[GatherTime, ...] = ()
+    gather_start_ns: int | None = None
+    view_ns: int | None = None
+    after_copies: tuple[AfterCopy, ...] = ()
     both_ways: tuple[BothWays, ...] = ()
     touches: Touches | None = None
     reads: HostReads | None = None

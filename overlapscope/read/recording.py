@@ -12,6 +12,7 @@ import numpy as np
 
 from overlapscope.model.columns import Int64
 from overlapscope.model.recording import (
+    AfterCopy,
     BothWays,
     CopyTime,
     GatherTime,
@@ -37,8 +38,8 @@ def recording_of(about: Any) -> Recording | None:
     if not isinstance(about, dict) or about.get("schema") != SCHEMA:
         return None
     versions, issue, steps = (_object(about.get(key)) for key in ("versions", "issue", "steps"))
-    copies, gathers, both_ways = (
-        list(map(_object, _list(about.get(key)))) for key in ("copies", "gathers", "both_ways")
+    copies, gathers, both_ways, after_copies = (
+        list(map(_object, _list(about.get(key)))) for key in ("copies", "gathers", "both_ways", "after_copies")
     )
     touched = _columns(about.get("touches"), "op_start_ns", "tensor")
     read = _columns(about.get("reads"), "copy_start_ns", "op_start_ns")
@@ -46,6 +47,9 @@ def recording_of(about: Any) -> Recording | None:
         versions=MappingProxyType({str(name): str(version) for name, version in versions.items()}),
         copies=tuple(copy for row in copies if (copy := _copy(row)) is not None),
         gathers=tuple(gather for row in gathers if (gather := _gather(row)) is not None),
+        gather_start_ns=_count(about.get("gather_start_ns")),
+        view_ns=_count(about.get("view_ns")),
+        after_copies=tuple(held for row in after_copies if (held := _after_copy(row)) is not None),
         both_ways=tuple(each for row in both_ways if (each := _both_ways(row)) is not None),
         touches=None if touched is None else Touches(*touched),
         reads=None if read is None else HostReads(*read),
@@ -108,7 +112,12 @@ def _copy(row: dict[str, Any]) -> CopyTime | None:
 
 def _gather(row: dict[str, Any]) -> GatherTime | None:
     size, gather_ns = _count(row.get("size_bytes")), _count(row.get("gather_ns"))
-    return GatherTime(size, gather_ns) if size and gather_ns else None
+    return GatherTime(size, gather_ns, _count(row.get("ragged_ns"))) if size and gather_ns else None
+
+
+def _after_copy(row: dict[str, Any]) -> AfterCopy | None:
+    size, issue_ns, usual_ns = (_count(row.get(key)) for key in ("size_bytes", "issue_ns", "usual_ns"))
+    return AfterCopy(size, issue_ns, usual_ns) if size and issue_ns and usual_ns else None
 
 
 def _both_ways(row: dict[str, Any]) -> BothWays | None:

@@ -45,10 +45,9 @@ class ReplayConfig:
     were measured on an H200. ``near_ns``: work that ended this shortly before other work
     began may have kept it; no launch on an idle device takes longer. ``launch_gap_ns``: host work between two launches
     that a graph would save, or between two copies that are gathered; Python between two calls takes 10 to 60 us under a
-    profiler. ``node_gap_ns``: what passes between two nodes of a graph that follow each other, beyond their recorded
-    durations; five programs on an H200 took between 0 and 0.15 us a node without a profiler, and 0.2 to 0.3 us under
-    one. ``full_queue``: a launch that is held while this much work is pending on its stream waits for room; streams are
-    known to take about a thousand launches.
+    profiler. ``node_gap_ns``: what a node of a graph takes beyond the duration that a kernel has outside of it;
+    0.18 to 0.27 us on an H200 (`benchmarks/graph_nodes.py`). ``full_queue``: a launch that is held while this much work
+    is pending on its stream waits for room; streams are known to take about a thousand launches.
     """
 
     profiler: ProfilerConfig = ProfilerConfig()
@@ -57,7 +56,7 @@ class ReplayConfig:
     follow_ns: int = 2_000
     near_ns: int = 20_000
     launch_gap_ns: int = 200_000
-    node_gap_ns: int = 100
+    node_gap_ns: int = 240
     full_queue: int = 900
 
 

@@ -15,6 +15,7 @@ from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import MemoryKind
 from overlapscope.model.tables import Overheads
 from overlapscope.replay.graph import Because, Graph
+from overlapscope.replay.host_events import events_in
 
 _PROGRAMS_OWN = frozenset(
     {"Driver Compiler", "Runtime Triggered Module Loading", "Lazy Function Loading", "Command Buffer Full"}
@@ -67,7 +68,7 @@ class Profiled:
         pageable = np.flatnonzero(graph.of_memory(MemoryKind.PAGEABLE))  # copies that the host's memory bounds
         own = np.isin(edges.target, graph.work_end(pageable)) & edges.of_kind(Because.RUN)
         own[host] = True
-        return cls(graph, gaps, _events_in(graph, gaps), host, affairs, first, before, own)
+        return cls(graph, gaps, events_in(graph, gaps), host, affairs, first, before, own)
 
     def without(self, cost: Cost) -> Graph:
         """The graph with less host time for every event between two calls, and for each call, at its usual pace.
@@ -133,18 +134,3 @@ def _whose(graph: Graph, table: Overheads) -> tuple[Int64, Int64]:
     process: Int64 = np.where(told, table.process, calls.process[following])
     thread: Int64 = np.where(told, table.thread, calls.thread[following])
     return process, thread
-
-
-def _events_in(graph: Graph, gaps: Int64) -> Int64:
-    """How many host events each gap contains, with the call after it."""
-    trace, edges = graph.trace, graph.edges
-    begin, end = graph.time_ns[edges.source[gaps]], graph.time_ns[edges.target[gaps]]
-    call = edges.target[gaps] // 2
-    process, thread = graph.calls.process[call], graph.calls.thread[call]
-    count = np.ones(len(gaps), np.int64)
-    for table in (trace.cpu_ops, trace.ranges, trace.frames):
-        for owner in set(zip(process.tolist(), thread.tolist(), strict=True)):
-            starts = table.start_ns[(table.process == owner[0]) & (table.thread == owner[1])]
-            mine = (process == owner[0]) & (thread == owner[1])
-            count[mine] += np.searchsorted(starts, end[mine]) - np.searchsorted(starts, begin[mine])
-    return count

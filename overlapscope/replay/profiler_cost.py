@@ -7,7 +7,8 @@ caches; it is in the middle of that where the steps' time says nothing of it, si
 not known. What is too long or too short then, by more than steps differ, is the pace of the host, if that explains all.
 
 Without a calibration, what operators take around the operators in them is a part of the cost: the profiler writes down
-both between the two begins and between the two ends, while dispatching takes little.
+both between the two begins and between the two ends, while dispatching takes little. What it takes around the quickest
+of them is the least that an event costs, as in a calibration, and events cost up to three times that.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def profiler_cost(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
     if calibrated is not None:
         return calibrated
     trace = profiled.graph.trace
-    seen = _around_operators_ns(trace, config)
-    return Cost(seen, calibrated=False) if seen or len(trace.overheads) else None
+    seen = _middle(_around_operators_ns(trace, config), config)
+    return Cost(min(seen, config.most_event_ns), calibrated=False) if seen or len(trace.overheads) else None
 
 
 def _calibrated(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
@@ -44,7 +45,7 @@ def _calibrated(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
         return None
     least, factor = _issuing_ns(recording, config), recording.profiler_factor
     most = config.most_times * least or config.most_event_ns
-    middle = Cost((least + most) / 2 if least else 0.0, calibrated=True)
+    middle = Cost(_middle(least, config), calibrated=True)
     if factor is None:
         return middle if least else None
     wanted = _length(profiled.graph) / factor
@@ -105,6 +106,11 @@ def _crossing(
     return shorter
 
 
+def _middle(least_ns: float, config: ProfilerConfig) -> float:
+    """What an event costs where only the least is known: in the middle of what it may be."""
+    return (1 + config.most_times) / 2 * least_ns
+
+
 def _issuing_ns(recording: Recording, config: ProfilerConfig) -> float:
     """What an event cost where tiny kernels and copies were issued with and without the profiler; 0 if not known."""
     totals = [
@@ -116,7 +122,7 @@ def _issuing_ns(recording: Recording, config: ProfilerConfig) -> float:
 
 
 def _around_operators_ns(trace: Trace, config: ProfilerConfig) -> float:
-    """What most operators take at least before their first inner one begins and after their last one has ended."""
+    """What operators take at least before their first inner one begins and after their last one has ended."""
     ops = trace.cpu_ops
     outer = enclosing(ops)
     inner = np.flatnonzero(outer != NO_ID)
@@ -127,7 +133,7 @@ def _around_operators_ns(trace: Trace, config: ProfilerConfig) -> float:
     np.maximum.at(ended, outer[inner], ops.end_ns[inner])
     before = ops.start_ns[inner[first]] - ops.start_ns[around]
     after = np.maximum(ops.end_ns[around] - ended[around], 0)
-    return min(float(np.quantile(before, config.least) + np.quantile(after, config.least)), config.most_event_ns)
+    return float(np.quantile(before, config.least) + np.quantile(after, config.least))
 
 
 def _length(graph: Graph) -> int:

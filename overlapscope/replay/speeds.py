@@ -28,7 +28,6 @@ _LINKS = (
 Grace systems have another link; laptops have fewer lanes, as their makers please: neither is here.
 """
 _OTHER_LINK = re.compile(r"\b(GH200|GB200|GB300|GB10|MI300A)\b|Laptop|Max-Q", re.IGNORECASE)
-_TELLING_BYTES = 2**16  # smaller copies are all latency
 _LONGEST_NS = 7 * 24 * 3600 * 10**9
 _LATENCY_NS = 1_500  # of a tiny copy; measured on an H200
 
@@ -119,36 +118,3 @@ def _reached(generation: int, lanes: int) -> float:
 def _from_points(sizes: Float64, times: Float64, basis: str) -> Speed:
     """Larger copies take longer: what scatters the other way is smoothed."""
     return Speed(np.append(0.0, sizes), np.maximum.accumulate(np.append(min(times[0], _LATENCY_NS), times)), basis)
-
-
-def gathering(trace: Trace) -> Speed | None:
-    """How fast pieces are gathered on the host: from the calibration, else no faster than staging reaches here.
-
-    Staging copies on the host and sends at the same time, so that it is no faster than the host's part alone; what
-    each piece costs beside its bytes is not in it. None where nothing tells.
-    """
-    recording = trace.metadata.recording
-    measured = sorted((entry.size_bytes, entry.gather_ns) for entry in (recording.gathers if recording else ()))
-    if measured:
-        sizes, times = np.array(measured, float).T
-        times = np.maximum.accumulate(times)
-        return Speed(sizes, times, "gathering on the host: the calibration in this trace")
-    rate = _staging_gb_s(trace)
-    if rate is None:
-        return None
-    ends = np.array([0.0, 1e9])
-    return Speed(ends, ends / rate, f"gathering on the host: at {rate:.3g} GB/s, as staging; many pieces take longer")
-
-
-def _staging_gb_s(trace: Trace) -> float | None:
-    copies = trace.copies
-    rows = (copies.direction == Direction.HTOD) & (host_kind(copies) == MemoryKind.PAGEABLE) & (copies.duration_ns > 0)
-    rows &= copies.size_bytes >= _TELLING_BYTES
-    recording = trace.metadata.recording
-    measured = [
-        entry.size_bytes / entry.copy_ns
-        for entry in (recording.copies if recording is not None else ())
-        if entry.host_memory == "pageable" and entry.direction == Direction.HTOD.label and entry.copy_ns
-    ]
-    own = (copies.size_bytes[rows] / copies.duration_ns[rows]).tolist()
-    return max([*measured, *own], default=None)

@@ -133,6 +133,18 @@ def walls_ns(run: Callable[[], object], repeats: int, warmup: int) -> list[int]:
     return walls
 
 
+def in_turns_ns(runs: Sequence[Callable[[], object]], repeats: int, warmup: int) -> list[list[int]]:
+    """The wall time of each of ``repeats`` calls of several, which take turns, in ns.
+
+    Hosts are faster in one second than in the next, so that what is compared is timed in the same ones. Every turn
+    begins with a call that does not count, because of what the others left in the caches.
+    """
+    for run in runs:
+        walls_ns(run, 0, warmup)
+    turns = [[walls_ns(run, 1, 1)[0] for run in runs] for _ in range(repeats)]
+    return [list(walls) for walls in zip(*turns, strict=True)]
+
+
 def spread(walls: Sequence[int], unit: str, unit_ns: float) -> dict[str, float]:
     """``median_UNIT``, ``min_UNIT`` and ``max_UNIT``."""
     figures = {"median": statistics.median(walls), "min": min(walls), "max": max(walls)}
@@ -157,9 +169,14 @@ def main(workload: Workload[Any, Any], argv: Sequence[str] | None = None) -> Non
             recording = record(None, steps=1, device=options.device)
         if recording is not None:
             recording.check()
-        program = workload.build(choices, options.device, sizes)
+        program, *others = (workload.build(each, options.device, sizes) for each in (choices, *options.beside))
         result = {"workload": workload.name, "variant": name, "device": options.device}
-        print(json.dumps(result | measure(program.run, options.repeats) | program.facts()), flush=True)  # noqa: T201
+        figures = measure(program.run, options.repeats) | program.facts()
+        if others:
+            walls = in_turns_ns([each.run for each in (program, *others)], options.repeats, warmup=2)
+            medians = (spread(each, "ms", 1e6)["median_ms"] for each in walls)
+            figures["in_turns_ms"] = dict(zip((name, *options.beside), medians, strict=True))
+        print(json.dumps(result | figures), flush=True)  # noqa: T201
         if recording is not None:
             with recording:
                 recording.run(program.run)
@@ -175,6 +192,14 @@ def _parser(workload: Workload[Any, Any]) -> argparse.ArgumentParser:
     names = [variant.name for variant in workload.variants]
     parser.add_argument("--list", action="store_true", help="list the variants and end")
     parser.add_argument("--variant", choices=names, metavar="NAME", help=f"one of --list; {names[0]} otherwise")
+    parser.add_argument(
+        "--beside",
+        choices=names,
+        nargs="+",
+        default=(),
+        metavar="NAME",
+        help="time these too, in turns with it and in the same process",
+    )
     choices = parser.add_argument_group("a variant of your own", "changes to the named one")
     for name, kind in get_type_hints(type(workload.variants[0].choices)).items():
         _add_choice(choices, name, kind)

@@ -7,12 +7,15 @@ from dataclasses import replace
 import numpy as np
 
 from overlapscope.measure.issue import first_copy_of, synchronised_copy
+from overlapscope.measure.places import innermost
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, Direction
+from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, enqueue_ns, without_wait
+from overlapscope.replay.gathering import gathering
 from overlapscope.replay.graph import Because, Graph
-from overlapscope.replay.speeds import gathering, pinned_speed
+from overlapscope.replay.speeds import pinned_speed
 
 _DEVICES = 1 << 16  # more than one machine has
 _BESIDE = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.STREAM_SYNC)
@@ -86,14 +89,23 @@ def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[G
     gather = gathering(graph.trace)
     call = graph.into(graph.call_end(leaders), Because.CALL)
     if gather is not None:
-        pieces = gather.exact_ns(copies.size_bytes[copy[members]])
-        lag[call] += np.rint(np.bincount(group, pieces, len(leaders))).astype(np.int64)
-    told.append("gathering on the host is not counted" if gather is None else gather.basis)
+        made = _made_for(graph.trace, graph.calls.row[members])
+        lag[call] += np.rint(gather.host_ns(copies.size_bytes[copy[members]], group, made)).astype(np.int64)
+    told.append("gathering on the host is not counted" if gather is None else gather.equal.basis)
     issue = graph.into(graph.work_start(work_of_copy[copy[leaders]]), Because.ISSUE)
     known = issue != NO_ID
     source = graph.edges.source.copy()
     source[issue[known]], lag[issue[known]] = graph.call_end(leaders[known]), 0
     return replace(graph, edges=replace(graph.edges, source=source, lag_ns=lag)), tuple(told)
+
+
+def _made_for(trace: Trace, rows: Int64) -> Bool:
+    """Which copy calls are of an operator that makes a tensor for what it copies, as ``.to(device)`` does."""
+    ops, calls = trace.cpu_ops, trace.api_calls
+    names = [number for number, name in enumerate(trace.names.values) if name == "aten::_to_copy"]
+    makers = ops.take(np.isin(ops.name_id, names))
+    made: Bool = innermost(makers, calls.process[rows], calls.thread[rows], calls.start_ns[rows]) != NO_ID
+    return made
 
 
 def _leaders(graph: Graph, mine: Bool, beside: tuple[ApiKind, ...], place: Int64) -> Int64:

@@ -1,0 +1,12 @@
+"""What this machine's link, its host and its profiler cost: measured in a fraction of a second, before a recording.
+
+The figures let an analysis say what a copy *would* take from pinned memory, and how much of a recorded
+time is the profiler's. Figures are medians; what issuing something costs is the least of many, since whatever else the
+machine does can only add to it.
+"""
+
+from overlapscope.capture.calibrate.gathering import gather_times
+from overlapscope.capture.calibrate.issuing import after_copies, op_costs
+from overlapscope.capture.calibrate.link import both_ways, link_speeds
+
+__all__ = ["after_copies", "both_ways", "gather_times", "link_speeds", "op_costs"]

@@ -1,0 +1,82 @@
+"""What the host takes to gather many pieces in one pinned buffer: from the calibration, else as staging does here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.measure.copies import host_kind
+from overlapscope.model.columns import Bool, Float64, Int64
+from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.recording import GatherTime
+from overlapscope.model.trace import Trace
+from overlapscope.replay.speeds import Speed
+
+_TELLING_BYTES = 2**16  # smaller copies are all latency
+
+
+@dataclass(frozen=True, eq=False)
+class Gathering:
+    """What a piece takes where all are of one size and where they are not, a gather beside that, and a view of a piece.
+
+    torch gathers pieces of one size faster: with one loop over all, where others are copied one by one.
+    """
+
+    equal: Speed
+    ragged: Speed
+    start_ns: int
+    view_ns: int
+
+    def host_ns(self, size_bytes: Int64, group: Int64, made: Bool) -> Float64:
+        """What each group of pieces takes; those of the pieces that were ``made`` on the device become views."""
+        count = int(group.max(initial=-1)) + 1
+        least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+        np.minimum.at(least, group, size_bytes)
+        np.maximum.at(most, group, size_bytes)
+        pieces = np.where(
+            (least == most)[group], self.equal.exact_ns(size_bytes), self.ragged.exact_ns(size_bytes)
+        ) + np.where(made, self.view_ns, 0)
+        return np.asarray(self.start_ns + np.bincount(group, pieces, count), np.float64)
+
+
+def gathering(trace: Trace) -> Gathering | None:
+    """How fast pieces are gathered on the host: from the calibration, else no faster than staging reaches here.
+
+    Staging copies on the host and sends at the same time, so that it is no faster than the host's part alone; what
+    each piece costs beside its bytes is not in it. None where nothing tells.
+    """
+    recording = trace.metadata.recording
+    measured = sorted(recording.gathers if recording else (), key=lambda entry: entry.size_bytes)
+    if recording is not None and measured:
+        equal, ragged = (_calibrated(measured, ragged=each) for each in (False, True))
+        return Gathering(equal, ragged, recording.gather_start_ns or 0, recording.view_ns or 0)
+    rate = _staging_gb_s(trace)
+    if rate is None:
+        return None
+    ends = np.array([0.0, 1e9])
+    basis = f"gathering on the host: at {rate:.3g} GB/s, as staging; many pieces take longer"
+    staged = Speed(ends, ends / rate, basis)
+    return Gathering(staged, staged, 0, 0)
+
+
+def _calibrated(measured: list[GatherTime], *, ragged: bool) -> Speed:
+    times = [(ragged and entry.ragged_ns) or entry.gather_ns for entry in measured]
+    sizes = np.array([entry.size_bytes for entry in measured], float)
+    return Speed(
+        sizes, np.maximum.accumulate(np.array(times, float)), "gathering on the host: the calibration in this trace"
+    )
+
+
+def _staging_gb_s(trace: Trace) -> float | None:
+    copies = trace.copies
+    rows = (copies.direction == Direction.HTOD) & (host_kind(copies) == MemoryKind.PAGEABLE) & (copies.duration_ns > 0)
+    rows &= copies.size_bytes >= _TELLING_BYTES
+    recording = trace.metadata.recording
+    measured = [
+        entry.size_bytes / entry.copy_ns
+        for entry in (recording.copies if recording is not None else ())
+        if entry.host_memory == "pageable" and entry.direction == Direction.HTOD.label and entry.copy_ns
+    ]
+    own = (copies.size_bytes[rows] / copies.duration_ns[rows]).tolist()
+    return max([*measured, *own], default=None)
