@@ -2,9 +2,10 @@
 
     python benchmarks/graph_nodes.py        # needs a GPU
 
-Chains of kernels, each of which needs the one before it. In a graph: the time of a replay without a profiler, by CUDA
-events, over its nodes. Outside: the mean of the durations that torch.profiler records where the GPU waits for each
-launch. The replay's ``node_gap_ns`` is the median of what the chains differ by.
+Chains of kernels, each of which needs the one before it. In a graph: by how much a replay of a chain twice as long takes
+longer, by CUDA events and without a profiler, over the nodes that are more; what is left of the shorter one is what it
+takes to start. Outside: the mean of the durations that torch.profiler records where the GPU waits for each launch. The
+replay's ``node_gap_ns`` is the median of what the chains differ by.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def chains() -> dict[str, Callable[[], object]]:
     }
 
 
-def captured(work: Callable[[], object]) -> torch.cuda.CUDAGraph:
+def captured(work: Callable[[], object], calls: int) -> torch.cuda.CUDAGraph:
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -50,7 +51,7 @@ def captured(work: Callable[[], object]) -> torch.cuda.CUDAGraph:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph), torch.no_grad():
-        for _ in range(CALLS):
+        for _ in range(calls):
             work()
     return graph
 
@@ -74,21 +75,25 @@ def durations_ns(work: Callable[[], object]) -> list[int]:
             work()
             time.sleep(PAUSE_S)
         torch.cuda.synchronize()
-    kernels = (event for event in profiler.events() if event.device_type.name == "CUDA")
-    return [round(1e3 * kernel.time_range.elapsed_us()) for kernel in kernels]
+    events = profiler.profiler.kineto_results.events()
+    return [event.duration_ns() for event in events if event.device_type().name == "CUDA"]
 
 
 def main() -> None:
     works = chains()
-    with torch.no_grad():
-        replays = {name: replay_ns(captured(work)) for name, work in works.items()}  # before there is a profiler
+    with torch.no_grad():  # before there is a profiler
+        replays = {
+            name: [replay_ns(captured(work, calls)) for calls in (CALLS, 2 * CALLS)] for name, work in works.items()
+        }
     beyond = []
     for name, work in works.items():
         kernels = durations_ns(work)
-        in_graph, outside = replays[name] / len(kernels), statistics.mean(kernels)
-        beyond.append(in_graph - outside)
-        print(f"{name:32} {outside / 1e3:7.3f} us a kernel, {in_graph / 1e3:7.3f} us a node: {beyond[-1]:+5.0f} ns")
-    print(f"median: {statistics.median(beyond):.0f} ns")
+        once, twice = replays[name]
+        node, outside = (twice - once) / len(kernels), statistics.mean(kernels)
+        start = once - node * len(kernels)
+        beyond.append(node - outside)
+        print(f"{name:32} {outside:6.0f} ns a kernel, {node:6.0f} a node: {beyond[-1]:+5.0f}; {start:6.0f} to start")
+    print(f"median: {statistics.median(beyond):.0f} ns a node")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import torch
 
-from overlapscope.capture import calibrate, kineto_file, profilers
+from overlapscope.capture import kineto_file, profilers
 from overlapscope.capture.annotate import annotate
 from overlapscope.capture.calibrate import gathering, issuing
 from overlapscope.capture.calibrate.gathering import GATHERED, gather_times

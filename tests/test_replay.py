@@ -845,7 +845,7 @@ def test_affairs_of_the_profiler_outside_of_the_window_are_not_spoken_of(tmp_pat
 
 
 def test_what_operators_take_around_others_is_a_part_of_the_profiler_s_cost(tmp_path: Path) -> None:
-    """2 us before the inner one begins and 1 after it ends, at least; host-bound, so that each event costs twice that."""
+    """2 us before the inner one begins and 1 after it ends, at least; host-bound: each event costs twice that."""
     events = []
     for index in range(30):
         begin = 100 * index

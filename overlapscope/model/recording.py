@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from overlapscope.model.columns import Int64
+
+_MIDDLE_HALF = 1.35
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,11 @@ class Recording:
         return self.recorded.step_ns / self.unprofiled.step_ns
 
     @property
-    def scatter(self) -> float:
-        """How far steps without a profiler are from each other, as a share of one; 0 where that is not known."""
-        return self.unprofiled.scatter if self.unprofiled is not None else 0.0
+    def unsure(self) -> float:
+        """How far the mean of the steps without a profiler may be off, as a share of it; 0 where that is not known.
+
+        The standard error of the mean, from the middle half of the steps, which is 1.35 standard deviations wide where
+        they scatter normally.
+        """
+        steps = self.unprofiled
+        return 0.0 if steps is None else steps.scatter / (_MIDDLE_HALF * math.sqrt(steps.count))

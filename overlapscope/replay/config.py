@@ -18,21 +18,19 @@ class ProfilerConfig:
     whether its stream is being captured. ``most_times``: an event costs up to so much more than in the calibration,
     which has everything in the processor's caches. ``telling``: less than this share of the time says nothing of the
     host, also where steps seem to differ by less. ``most_event_ns``: at most that, where issuing was not measured.
-    ``paces``: between half and twice its usual time the host may have taken while the trace was recorded, which shows
-    where ``least_hosts`` of the time goes with it. ``steps`` to find what fits, ``near`` enough as a share of the time,
-    each at least ``least_share`` of what is left. ``telling_operators``: so many that have others in them tell what is
-    around those; ``least`` of them may take less, since some are no more than that.
+    ``spread``: by how much, as a share, the host's pace differs between two stretches of one process; on hosts of H200s
+    the same steps did so by a tenth, some by far more. ``rounds`` to find what is likeliest, no guess being off by more
+    than ``most_off`` of its spreads. ``telling_operators``: so many that have others in them tell what is around those;
+    ``least`` of them may take less, since some are no more than that.
     """
 
     events_issued: int = 5
     most_times: float = 3.0
     telling: float = 0.01
     most_event_ns: float = 10_000.0
-    paces: tuple[float, float] = (2.0, 0.5)
-    least_hosts: float = 0.1
-    steps: int = 12
-    near: float = 1e-3
-    least_share: float = 0.05
+    spread: float = 0.1
+    rounds: int = 3
+    most_off: float = 6.0
     telling_operators: int = 20
     least: float = 0.25
 

@@ -27,13 +27,14 @@ _PROGRAMS_OWN = frozenset(
 class Cost:
     """What the profiler spent for an event, in ns, and whether a calibration says so; else it is a part of it.
 
-    ``pace`` is how long the host's own work and its pageable copies usually take, as a share of what they took while
-    the trace was recorded: a processor is faster in one second than in the next.
+    ``pace`` is how long the host's own work usually takes, as a share of what it took while the trace was recorded, and
+    ``staging`` how long its pageable copies do: a processor is faster in one second than in the next.
     """
 
     event_ns: float
     calibrated: bool
     pace: float = 1.0
+    staging: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +42,8 @@ class Profiled:
     """A graph, and what the profiler recorded on its host threads, counted once for all costs.
 
     ``gaps`` are edges of host work, with ``events`` in each; ``affairs_ns`` is how long the profiler was busy with
-    itself in each of the ``host`` edges, ``before_ns`` the same before the ``first`` moments of threads; ``own`` are
-    the edges that go at the host's pace.
+    itself in each of the ``host`` edges, ``before_ns`` the same before the ``first`` moments of threads; ``staged`` are
+    the edges of pageable copies, which the host's memory bounds.
     """
 
     graph: Graph
@@ -52,7 +53,7 @@ class Profiled:
     affairs_ns: Int64
     first: Int64
     before_ns: Int64
-    own: Bool
+    staged: Bool
 
     @classmethod
     def of(cls, graph: Graph) -> Profiled:
@@ -65,10 +66,9 @@ class Profiled:
         alone = calls[~np.isin(graph.call_start(calls), edges.target)]
         first = graph.call_start(alone)
         before = _own_affairs_ns(graph, alone, np.full(len(first), time.min(initial=0)), time[first])
-        pageable = np.flatnonzero(graph.of_memory(MemoryKind.PAGEABLE))  # copies that the host's memory bounds
-        own = np.isin(edges.target, graph.work_end(pageable)) & edges.of_kind(Because.RUN)
-        own[host] = True
-        return cls(graph, gaps, events_in(graph, gaps), host, affairs, first, before, own)
+        pageable = np.flatnonzero(graph.of_memory(MemoryKind.PAGEABLE))
+        staged = np.isin(edges.target, graph.work_end(pageable)) & edges.of_kind(Because.RUN)
+        return cls(graph, gaps, events_in(graph, gaps), host, affairs, first, before, staged)
 
     def without(self, cost: Cost) -> Graph:
         """The graph with less host time for every event between two calls, and for each call, at its usual pace.
@@ -81,7 +81,8 @@ class Profiled:
         lag[self.gaps] = _carried(self.graph, self.gaps, np.rint(cost.event_ns * self.events).astype(np.int64))
         lag[self.host] = np.maximum(lag[self.host] - self.affairs_ns, 0)
         time[self.first] -= self.before_ns
-        lag[self.own] = np.rint(cost.pace * lag[self.own]).astype(np.int64)
+        for those, pace in ((self.host, cost.pace), (self.staged, cost.staging)):
+            lag[those] = np.rint(pace * lag[those]).astype(np.int64)
         return replace(self.graph.with_lags(lag), time_ns=time)
 
 

@@ -1,10 +1,11 @@
 """What the profiler spent for each event: from a calibration, or in part from the trace itself.
 
-Where a trace knows what its steps took without the profiler (`overlapscope.record`), the cost of an event is what makes
-the replayed trace take that long. It is no less than what issuing a tiny kernel and a tiny copy cost more under the
-profiler, by the events that these are, and no more than three times that, since those had everything in the processor's
-caches; it is in the middle of that where the steps' time says nothing of it, since it hardly depends on the host or is
-not known. What is too long or too short then, by more than steps differ, is the pace of the host, if that explains all.
+Where a trace knows what its steps took without the profiler (`overlapscope.record`), three things may explain the
+difference: what an event costs; the pace of the host, and that of its pageable copies, while the trace was recorded and
+while the steps were timed. An event costs no less than what issuing a tiny kernel and a tiny copy cost more under the
+profiler, by the events that these are, and up to three times that, since those had everything in the processor's
+caches: twice that is the first guess. Paces differ by a tenth. The likeliest explanation is taken, which moves most
+what matters most and is known least (least squares).
 
 Without a calibration, what operators take around the operators in them is a part of the cost: the profiler writes down
 both between the two begins and between the two ends, while dispatching takes little. What it takes around the quickest
@@ -14,8 +15,9 @@ of them is the least that an event costs, as in a calibration, and events cost u
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
+from math import exp
 
 import numpy as np
 
@@ -27,6 +29,26 @@ from overlapscope.replay.config import ProfilerConfig
 from overlapscope.replay.engine import replay
 from overlapscope.replay.graph import Graph
 from overlapscope.replay.profiler import Cost, Profiled
+
+Off = tuple[float, ...]
+"""By how many of their spreads what an event costs, the host's pace and that of its staging are off their guesses."""
+NOT_OFF: Off = (0.0, 0.0, 0.0)
+_LONGER = np.array([-1.0, 1.0, 1.0])  # which way makes what a program takes longer
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What a cost is thought to be at first; how far off events may be, in ns, and paces, as a share."""
+
+    usual: Cost
+    event_ns: float
+    spread: float
+
+    def cost(self, off: Off) -> Cost:
+        """What it is where these are off."""
+        event_ns = max(self.usual.event_ns + off[0] * self.event_ns, 0.0)
+        pace, staging = (exp(self.spread * each) for each in off[1:])
+        return replace(self.usual, event_ns=event_ns, pace=pace, staging=staging)
 
 
 def profiler_cost(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
@@ -44,66 +66,37 @@ def _calibrated(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
     if recording is None:
         return None
     least, factor = _issuing_ns(recording, config), recording.profiler_factor
-    most = config.most_times * least or config.most_event_ns
-    middle = Cost(_middle(least, config), calibrated=True)
+    usual = Cost(_middle(least, config), calibrated=True)
     if factor is None:
-        return middle if least else None
+        return usual if least else None
     wanted = _length(profiled.graph) / factor
-    scatter = wanted * max(recording.scatter, config.telling)
-
-    def with_events(event_ns: float) -> Cost:
-        return replace(middle, event_ns=event_ns)
+    event_ns = (config.most_times - 1) / 4 * least or config.most_event_ns / 4
+    guess = Guess(usual, event_ns, config.spread)
 
     @cache
-    def length(cost: Cost) -> int:
-        return _length(profiled.without(cost))
+    def length(off: Off) -> int:
+        return _length(profiled.without(guess.cost(off)))
 
-    longest, shortest = (length(with_events(event_ns)) for event_ns in (least, most))
-    cost = middle  # where what is too long is not due to events
-    if longest - shortest > max(scatter, (longest - wanted) / 2):
-        cost = with_events(_crossing((least, most), lambda event_ns: length(with_events(event_ns)), wanted, config))
-    if not least:
-        return cost  # under another tool, which slows what is called unprofiled too
-    return _at_usual_pace(cost, length, wanted, scatter, config)
+    noise = wanted * max(recording.unsure, config.telling)
+    return guess.cost(_likeliest(length, wanted, noise, config))
 
 
-def _at_usual_pace(
-    cost: Cost, length: Callable[[Cost], int], wanted: float, scatter: float, config: ProfilerConfig
-) -> Cost:
-    """With the pace of the host that explains what is still too long or too short, if there is one."""
+def _likeliest(length: Callable[[Off], int], wanted: float, noise: float, config: ProfilerConfig) -> Off:
+    """How far off each guess is, where lengths are what is wanted but for some noise.
 
-    def at(pace: float) -> Cost:
-        return replace(cost, pace=pace)
-
-    off = abs(length(cost) - wanted)
-    if off <= scatter:
-        return cost
-    slow, fast = config.paces
-    hosts = (length(at(slow)) - length(at(fast))) / (slow - fast)  # of the time, what goes with the host
-    paced = at(_crossing(config.paces, lambda pace: length(at(pace)), wanted, config))
-    explains = abs(length(paced) - wanted) <= min(scatter, off / 2)
-    return paced if explains and hosts >= config.least_hosts * wanted else cost
-
-
-def _crossing(
-    ends: tuple[float, float], length: Callable[[float], int], wanted: float, config: ProfilerConfig
-) -> float:
-    """Where between two values, that of the longer length first, a length is what is wanted; the nearer end else.
-
-    Lengths fall, and nearly on a line: regula falsi.
+    Least squares by Gauss-Newton. Lengths bend: how they change is looked at on the way to what is wanted.
     """
-    longer, shorter = ends
-    above, below = length(longer), length(shorter)
-    for _ in range(config.steps):
-        if above <= wanted * (1 + config.near):
-            return longer
-        if below >= wanted * (1 - config.near):
-            return shorter
-        share = (wanted - below) / (above - below)
-        middle = shorter + min(max(share, config.least_share), 1 - config.least_share) * (longer - shorter)
-        at = length(middle)
-        longer, above, shorter, below = (longer, above, middle, at) if at <= wanted else (middle, at, shorter, below)
-    return shorter
+    off, passed = NOT_OFF, [NOT_OFF]
+    for _ in range(config.rounds):
+        here, towards = np.array(off), _LONGER if length(off) < wanted else -_LONGER
+        ahead = [tuple(each) for each in (here + np.diag(towards)).tolist()]
+        slope = towards * np.array([length(each) - length(off) for each in ahead], float)
+        rest = wanted - length(off) + slope @ here
+        off = tuple(np.clip(slope * rest / (slope @ slope + noise**2), -config.most_off, config.most_off).tolist())
+        passed.append(off)
+        if abs(length(off) - wanted) <= noise / 2:
+            break
+    return min(passed, key=lambda each: ((wanted - length(each)) / noise) ** 2 + float(np.square(each).sum()))
 
 
 def _middle(least_ns: float, config: ProfilerConfig) -> float:
