@@ -21,14 +21,14 @@ from typing import Any
 import pytest
 import torch
 
-from overlapscope.capture import kineto_file, profilers
+from overlapscope.capture import calibrate, kineto_file, profilers
 from overlapscope.capture.annotate import annotate
 from overlapscope.capture.calibrate import gathering, issuing
 from overlapscope.capture.calibrate.gathering import GATHERED, gather_times
 from overlapscope.capture.recorder import record
 from overlapscope.capture.touches import _arguments, host_reads, touches
 from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
-from overlapscope.model.recording import BothWays, CopyTime, GatherTime, IssueCost
+from overlapscope.model.recording import AfterCopy, BothWays, CopyTime, GatherTime, IssueCost
 from overlapscope.read.opening import open_trace
 from tests import kineto_maker as make
 
@@ -550,6 +550,19 @@ def test_other_tools_than_nsight_systems_are_shown_no_calibration(
     assert measured == ["link_speeds", "both_ways", "gather_times", "op_costs"]
 
 
+def test_of_two_times_to_issue_work_the_least_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once while something else had the processor, before the steps or after them."""
+    costs = iter([{"kernel_ns": 9, "copy_ns": 3, "call_ns": 2}, {"kernel_ns": 6, "copy_ns": 4}])
+    monkeypatch.setattr("overlapscope.capture.calibrate.op_costs", lambda: next(costs))
+    recording = record(tmp_path / "t.json", device="cpu")
+    recording._about = {"issue": {"unprofiled": calibrate.op_costs()}}
+    recording._issue_again()
+    assert recording._about["issue"]["unprofiled"] == {"kernel_ns": 6, "copy_ns": 3, "call_ns": 2}
+    recording._about = {}
+    recording._issue_again()
+    assert recording._about == {}, "nothing is timed where nothing was"
+
+
 def test_gathering_is_timed_by_the_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "registered", nullcontext)
     times = gather_times()
@@ -597,7 +610,10 @@ def test_the_calibration_of_a_trace_is_read(tmp_path: Path) -> None:
             {"direction": "HtoD", "host_memory": "pinned", "size_bytes": 1024, "copy_ns": 900},
             {"size_bytes": -1},
         ],
-        "gathers": [{"size_bytes": 4096, "gather_ns": 700}, {"size_bytes": 0, "gather_ns": 1}, None],
+        "gathers": [{"size_bytes": 4096, "gather_ns": 700, "ragged_ns": 900}, {"size_bytes": 0, "gather_ns": 1}, None],
+        "gather_start_ns": 5000,
+        "view_ns": -1,
+        "after_copies": [{"size_bytes": 1024, "issue_ns": 30, "usual_ns": 20}, {"size_bytes": 1024, "issue_ns": 3}],
         "both_ways": [{"direction": "HtoD", "alone_ns": 600, "beside_ns": 640}, {"direction": "DtoH", "alone_ns": 0}],
         "issue": {"unprofiled": {"kernel_ns": 6000, "copy_ns": 4000}, "profiled": {"call_ns": 1500}},
         "steps": {"recorded": {"steps": 2, "wall_ns": 300}, "unprofiled": {"steps": 4, "wall_ns": 400}},
@@ -610,7 +626,9 @@ def test_the_calibration_of_a_trace_is_read(tmp_path: Path) -> None:
     recording = metadata.recording
     assert recording is not None
     assert recording.copies == (CopyTime("HtoD", "pinned", 1024, 900),)
-    assert recording.gathers == (GatherTime(4096, 700),)
+    assert recording.gathers == (GatherTime(4096, 700, 900),)
+    assert (recording.gather_start_ns, recording.view_ns) == (5000, None)
+    assert recording.after_copies == (AfterCopy(1024, 30, 20),)
     assert recording.both_ways == (BothWays("HtoD", 600, 640),)
     assert recording.issue_unprofiled == IssueCost(6000, 4000)
     assert recording.issue_profiled == IssueCost(None, None, 1500)

@@ -19,9 +19,10 @@ from benchmarks.prediction import BLIND, PAIRS, PROGRAMS, Outcome, of_programs, 
 from overlapscope import diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.errors import ChangeNotUnderstood, RangeNotFound
-from overlapscope.measure.windows import of_range
+from overlapscope.measure.windows import of_range, whole
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind
+from overlapscope.model.recording import Recording, TimedSteps
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.catalogue import EDITS, changed
@@ -29,6 +30,7 @@ from overlapscope.replay.changes import NAMES, Change
 from overlapscope.replay.engine import replay
 from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.moved import moved
+from overlapscope.replay.what_if import Base
 from overlapscope.report.findings import findings
 from tests import kineto_maker as make
 from tests import nsys_maker as nsys
@@ -860,7 +862,7 @@ def test_what_operators_take_around_others_is_a_part_of_the_profiler_s_cost(tmp_
     assert found.unprofiled is None
     assert found.partly_unprofiled is not None
     assert found.partly_unprofiled.event_ns == pytest.approx(6_000)
-    assert found.replayed_ns - found.partly_unprofiled.replayed_ns == pytest.approx(29 * 3 * 3_000, rel=0.02)
+    assert found.replayed_ns - found.partly_unprofiled.replayed_ns == pytest.approx(29 * 3 * 6_000, rel=0.02)
     few = small(tmp_path, *events[:40])
     assert what_if(few, []).partly_unprofiled is None, "ten tell nothing"
 
@@ -922,14 +924,87 @@ def test_steps_that_differ_by_more_say_nothing_of_what_an_event_costs(tmp_path: 
     assert not any("the host works" in text for text in found.basis)
 
 
-def test_what_the_device_bounds_says_nothing_of_the_host_s_pace(tmp_path: Path) -> None:
+def test_what_the_device_bounds_says_little_of_the_host_s_pace(tmp_path: Path) -> None:
     """A kernel of 1.9 ms after 60 us of the host's work, half of which is what steps took less."""
     about = recorded_in(2_000, [1_970] * 5, event_us=1)
     events = [make.call(0, 4, correlation=1), make.call(64, 4, correlation=2), make.kernel(74, 1_926, correlation=2)]
-    found = what_if(small(tmp_path, *events, overlapscope=about), [])
-    assert not any("the host works" in text for text in found.basis)
-    assert found.unprofiled is not None
-    assert found.unprofiled.replayed_ns > 1_990_000
+    found = base_of(small(tmp_path, *events, overlapscope=about))
+    assert found.profiler is not None
+    assert found.profiler.pace == pytest.approx(1, abs=0.05)
+    assert found.unprofiled_ns is not None
+    assert found.unprofiled_ns > 1_990_000
+
+
+def base_of(trace: Trace) -> Base:
+    return Base.of(trace, whole(trace))
+
+
+@pytest.mark.parametrize("slower", [1.25, 0.8])
+def test_where_copies_are_staged_most_of_the_time_their_pace_is_the_likeliest_to_differ(
+    slower: float, tmp_path: Path
+) -> None:
+    """Ten staged copies of 1 ms, 20 us apart; steps took a quarter longer, or a fifth less, without the profiler."""
+    events = []
+    for index in range(10):
+        begin = 1_020 * index
+        events += [
+            make.call(begin, 1_000, name="cudaMemcpyAsync", correlation=index + 1),
+            make.copy(begin + 4, 994, correlation=index + 1, size=10_000_000),
+        ]
+    about = recorded_in(10_200, [10_200 * slower] * 5, event_us=1)
+    found = base_of(small(tmp_path, *events, overlapscope=about))
+    assert found.profiler is not None
+    assert found.profiler.staging == pytest.approx(slower, abs=0.03)
+    assert found.profiler.pace == pytest.approx(1, abs=0.01)
+    assert found.profiler.event_ns == pytest.approx(2_000, rel=0.05)
+    assert found.unprofiled_ns == pytest.approx(10_200_000 * slower, rel=0.02)
+
+
+def test_steps_that_scatter_are_surer_the_more_there_are() -> None:
+    few, many = (TimedSteps(count, 1_000, scatter=0.27) for count in (4, 16))
+    assert Recording(unprofiled=few).unsure == pytest.approx(0.1)
+    assert Recording(unprofiled=many).unsure == pytest.approx(0.05)
+    assert Recording().unsure == 0
+
+
+AFTER_COPIES = [
+    {"size_bytes": 1 << 20, "issue_ns": 20_000, "usual_ns": 20_000},
+    {"size_bytes": 1 << 24, "issue_ns": 40_000, "usual_ns": 20_000},
+]
+BETWEEN = (1 << 20) + 15 * (1 << 19)
+
+
+@pytest.mark.parametrize(
+    ("size", "gap", "less"),
+    [(1 << 24, 100, 4), (1 << 24, 6, 3), ((1 << 20) + 15 * (1 << 19), 100, 2), (1 << 18, 100, 0)],
+)
+def test_what_follows_a_copy_that_is_staged_no_more_is_as_fast_as_usual(
+    size: int, gap: float, less: float, tmp_path: Path
+) -> None:
+    """After 16 MiB five events took 20 us more, twice as long as usual; so one, as a call, takes 4 us less, or half."""
+    events = [
+        make.call(0, 1_000, name="cudaMemcpyAsync", correlation=1),
+        make.copy(4, 990, correlation=1, size=size),
+        make.call(1_000 + gap, 4, correlation=2),
+        make.kernel(1_010 + gap, 50, correlation=2),
+    ]
+    trace = small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES})
+    calls = what_if(trace, ["pin"]).after.api_calls
+    assert (calls.start_ns[1] - calls.end_ns[0]) / 1e3 == pytest.approx(gap - less, abs=0.01)
+
+
+def test_a_copy_s_own_synchronisation_is_part_of_what_it_holds(tmp_path: Path) -> None:
+    events = [
+        make.call(0, 1_000, name="cudaMemcpyAsync", correlation=1),
+        make.copy(4, 990, correlation=1, size=1 << 24, stream=13),
+        make.call(1_001, 4, name="cudaStreamSynchronize", correlation=2),
+        make.sync("Stream Sync", 1_001, 4, stream=13, correlation=2),
+        make.call(1_105, 4, correlation=3),
+        make.kernel(1_115, 50, correlation=3),
+    ]
+    trace = small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES})
+    calls = what_if(trace, ["pin"]).after.api_calls
+    assert (calls.start_ns[2] - calls.end_ns[1]) / 1e3 == pytest.approx(100 - 4, abs=0.01)
 
 
 def test_what_a_short_gap_cannot_pay_the_next_one_pays(tmp_path: Path) -> None:
@@ -1186,6 +1261,34 @@ def test_gathering_takes_what_the_calibration_says(tmp_path: Path) -> None:
     assert any("gathering on the host: the calibration" in text for text in found.basis)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "made", "takes"),
+    [([2048] * 8, False, 3 + 8 * 2), ([2048, 2044] * 4, False, 3 + 8 * 6), ([2048] * 8, True, 3 + 8 * (2 + 1))],
+    ids=["of one size", "ragged", "whose tensors become views"],
+)
+def test_pieces_of_several_sizes_take_longer_to_gather(
+    sizes: list[int], made: bool, takes: float, tmp_path: Path
+) -> None:
+    gathers = [{"size_bytes": size, "gather_ns": 2_000, "ragged_ns": 6_000} for size in (1024, 4096)]
+    about = ABOUT | {
+        "copies": [{"direction": "HtoD", "host_memory": "pinned", "size_bytes": 1 << 20, "copy_ns": 20_000}],
+        "gathers": gathers,
+        "gather_start_ns": 3_000,
+        "view_ns": 1_000,
+    }
+    events = []
+    for index, size in enumerate(sizes):
+        events += [
+            make.cpu_op("aten::_to_copy" if made else "aten::copy_", 20 * index - 2, 12),
+            make.call(20 * index, 8, name="cudaMemcpyAsync", correlation=index + 1),
+            make.copy(20 * index + 10, 2, correlation=index + 1, size=size),
+        ]
+    played = what_if(small(tmp_path, *events, overlapscope=about), ["coalesce"]).played.graph
+    without = what_if(small(tmp_path, *events, overlapscope=about | {"gathers": []}), ["coalesce"]).played.graph
+    longest, plain = (int(edges_of(graph, Because.CALL).lag_ns.max()) for graph in (played, without))
+    assert (longest - plain) / 1e3 == pytest.approx(takes, abs=0.01)
+
+
 # Against what was really mended
 
 
@@ -1205,7 +1308,7 @@ SLOW_LOADER = {"dataloader_train-pageable-non-blocking"}
 def test_a_prediction_is_near_what_really_came_of_it(pair: Any) -> None:
     row = predicted("json.gz")[pair.faulty, pair.mended]
     wide = pair.faulty.startswith(HOST_BOUND) or pair.faulty in HOST_AFTER_HOLD | SLOW_LOADER
-    assert row.predicted == pytest.approx(row.real, rel=0.5 if wide else 0.08)
+    assert row.predicted == pytest.approx(row.real, rel=0.2 if wide else 0.08)
     if row.real < row.before:
         assert row.predicted < row.before * 1.02
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, UserDict, namedtuple
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -321,6 +322,32 @@ def test_the_command_times_a_variant_and_records_it(tmp_path: Path, capsys: pyte
     names = [trace.names[number] for number in trace.ranges.name_id]
     assert [names.count(name) for name in ("gemm_copy", "round", "copy", "matmul")] == [1, 2, 2, 2]
     assert trace.metadata.recording is not None
+
+
+def test_what_is_compared_is_timed_in_turns_each_after_a_call_that_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock that passes move: the first of one after the other takes ten times as long."""
+    now, told, before = 0, [], ""
+
+    def run(name: str, takes: int) -> None:
+        nonlocal now, before
+        now += takes if before == name else 10 * takes
+        before = name
+        told.append(name)
+
+    monkeypatch.setattr(harness.time, "perf_counter_ns", lambda: now)
+    runs = [partial(run, "a", 1), partial(run, "b", 2)]
+    assert harness.in_turns_ns(runs, repeats=3, warmup=1) == [[1, 1, 1], [2, 2, 2]]
+    assert "".join(told) == "ab" + 3 * "aabb"
+
+
+def test_the_command_times_other_variants_beside_one(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = by_name("pinning_guide")
+    found = run_main(guide, capsys, "--variant", "list-to", "--beside", "coalesced", "list-pinned-ahead")
+    assert list(found["in_turns_ms"]) == ["list-to", "coalesced", "list-pinned-ahead"]
+    assert all(value > 0 for value in found["in_turns_ms"].values())
+    assert "in_turns_ms" not in run_main(guide, capsys, "--variant", "list-to")
 
 
 def test_choices_make_a_variant(capsys: pytest.CaptureFixture[str]) -> None:

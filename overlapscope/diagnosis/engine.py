@@ -10,7 +10,7 @@ import numpy as np
 from overlapscope.diagnosis.case import Case, unique
 from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
-from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis, Finding, Place, Severity, Share
+from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis, Finding, Place, Plan, Severity, Share
 from overlapscope.diagnosis.places import shares
 from overlapscope.diagnosis.plan import worth
 from overlapscope.diagnosis.reasons import CODES, reason_of, reason_of_copies
@@ -60,7 +60,7 @@ def diagnose_window(trace: Trace, window: Window, config: DiagnosisConfig = DEFA
             DeviceDiagnosis(case.activity.key, case.losses, reason, CODES)
             for case, reason in zip(cases, reasons, strict=True)
         ),
-        findings=_ranked(findings),
+        findings=_ranked(findings, plan),
         plan=plan,
         copy_reasons=_by_copy(trace, cases, reasons),
         hidden_ns=sum(case.activity.overlap.total_ns for case in cases),
@@ -158,17 +158,21 @@ def _device_only(case: Case) -> Place:
     return Place(None, None, None, None, case.activity.key.process, None, case.activity.key.device, None)
 
 
-def _ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Hazards first, asides last, in between what wins most first: what its change saves, at most what was lost for it.
+def _ranked(findings: Iterable[Finding], plan: Plan | None = None) -> tuple[Finding, ...]:
+    """Hazards first, asides last, in between what the plan mends, in its order, then what wins most.
 
-    Where nothing was replayed that is what was lost; where there is nothing to hide behind, nothing is to be won.
+    That is what its change saves, at most what was lost for it. Where nothing was replayed it is what was lost; where
+    there is nothing to hide behind, nothing is to be won.
     """
     order = {Severity.HAZARD: 0, Severity.INFO: 2}
+    steps = plan.steps if plan is not None else ()
+    turn = {code: number for number, step in reversed(list(enumerate(steps))) for code in step.mends}
 
-    def key(finding: Finding) -> tuple[int, int, int, str]:
+    def key(finding: Finding) -> tuple[int, int, int, int, str]:
         saving = 0 if finding.code == _NOTHING_TO_WIN else finding.saving_ns
         gain = finding.lost_ns if saving is None else min(saving, finding.lost_ns)
-        return order.get(finding.severity, 1), -gain, -finding.lost_ns, finding.code
+        planned = turn.get(finding.code, len(steps))
+        return order.get(finding.severity, 1), planned, -gain, -finding.lost_ns, finding.code
 
     ranked = sorted(findings, key=key)
     return tuple(replace(finding, rank=number) for number, finding in enumerate(ranked, 1))

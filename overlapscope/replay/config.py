@@ -43,9 +43,10 @@ class ReplayConfig:
     were measured on an H200. ``near_ns``: work that ended this shortly before other work
     began may have kept it; no launch on an idle device takes longer. ``launch_gap_ns``: host work between two launches
     that a graph would save, or between two copies that are gathered; Python between two calls takes 10 to 60 us under a
-    profiler. ``node_gap_ns``: what a node of a graph takes beyond the duration that a kernel has outside of it;
-    0.18 to 0.27 us on an H200 (`benchmarks/graph_nodes.py`). ``full_queue``: a launch that is held while this much work
-    is pending on its stream waits for room; streams are known to take about a thousand launches.
+    profiler. ``node_gap_ns``: what a node of a graph takes beyond the duration that a kernel has outside of it; between
+    0.02 and 0.28 us in five chains of kernels on an H200 (`benchmarks/graph_nodes.py`). ``full_queue``: a launch that
+    is held while this much work is pending on its stream waits for room; streams are known to take about a thousand
+    launches.
     """
 
     profiler: ProfilerConfig = ProfilerConfig()
@@ -54,7 +55,7 @@ class ReplayConfig:
     follow_ns: int = 2_000
     near_ns: int = 20_000
     launch_gap_ns: int = 200_000
-    node_gap_ns: int = 240
+    node_gap_ns: int = 150
     full_queue: int = 900
 
 

@@ -28,15 +28,15 @@ class Gathering:
     start_ns: int
     view_ns: int
 
-    def host_ns(self, size_bytes: Int64, group: Int64, made: Bool) -> Float64:
-        """What each group of pieces takes; those of the pieces that were ``made`` on the device become views."""
+    def host_ns(self, size_bytes: Int64, group: Int64, views: Bool) -> Float64:
+        """What each group of pieces takes, where some of them need ``views`` of what arrived."""
         count = int(group.max(initial=-1)) + 1
         least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
         np.minimum.at(least, group, size_bytes)
         np.maximum.at(most, group, size_bytes)
         pieces = np.where(
             (least == most)[group], self.equal.exact_ns(size_bytes), self.ragged.exact_ns(size_bytes)
-        ) + np.where(made, self.view_ns, 0)
+        ) + np.where(views, self.view_ns, 0)
         return np.asarray(self.start_ns + np.bincount(group, pieces, count), np.float64)
 
 

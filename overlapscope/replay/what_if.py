@@ -145,10 +145,14 @@ class Base:
 
     @property
     def _about_pace(self) -> tuple[str, ...]:
-        if self.profiler is None or self.profiler.pace == 1:
+        if self.profiler is None:
             return ()
-        usual = share(abs(1 - self.profiler.pace), 1)
-        return (f"the host works {usual} {'less' if self.profiler.pace < 1 else 'more'} than while it was recorded",)
+        paces = {"the host works": self.profiler.pace, "pageable copies take": self.profiler.staging}
+        return tuple(
+            f"{what} {share(abs(1 - pace), 1)} {'less' if pace < 1 else 'more'} than while it was recorded"
+            for what, pace in paces.items()
+            if abs(1 - pace) >= self.config.profiler.telling
+        )
 
 
 def length_ns(played: Replay, window: Window) -> int:

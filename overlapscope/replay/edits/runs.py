@@ -89,8 +89,8 @@ def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[G
     gather = gathering(graph.trace)
     call = graph.into(graph.call_end(leaders), Because.CALL)
     if gather is not None:
-        made = _made_for(graph.trace, graph.calls.row[members])
-        lag[call] += np.rint(gather.host_ns(copies.size_bytes[copy[members]], group, made)).astype(np.int64)
+        views = _made_for(graph.trace, graph.calls.row[members])
+        lag[call] += np.rint(gather.host_ns(copies.size_bytes[copy[members]], group, views)).astype(np.int64)
     told.append("gathering on the host is not counted" if gather is None else gather.equal.basis)
     issue = graph.into(graph.work_start(work_of_copy[copy[leaders]]), Because.ISSUE)
     known = issue != NO_ID
