@@ -21,6 +21,7 @@ from overlapscope import open_trace, what_if
 from overlapscope.replay.prediction import Prediction
 
 WITHIN = 0.06
+KINETO, NSYS = "json.gz", "sqlite.gz"
 RECORDED = Path(__file__).resolve().parent / "pairs"
 SAMPLES = RECORDED.parent.parent / "sample_traces"
 
@@ -167,14 +168,14 @@ def outcomes(suffix: str) -> Iterator[Outcome]:
     for pair in PAIRS:
         trace = open_trace(SAMPLES / f"{pair.faulty}.{suffix}")
         found = what_if(trace, pair.changes, pair.faulty.partition("-")[0])
-        in_turns = walls[pair.faulty].get("in_turns_ms", {})
+        in_turns = walls[pair.faulty].get("in_turns_ms", {}) if suffix == KINETO else {}  # in the process that it shows
         before, after = (
             in_turns.get(name.partition("-")[2], walls[name]["median_ms"]) for name in (pair.faulty, pair.mended)
         )
         yield _outcome(pair, found, before, after)
 
 
-def of_programs(pairs: tuple[Pair, ...], suffix: str = ".json.gz") -> Iterator[Outcome]:
+def of_programs(pairs: tuple[Pair, ...], suffix: str = f".{KINETO}") -> Iterator[Outcome]:
     """Programs with traces of their own."""
     truth = json.loads((RECORDED / "truth.json").read_text())
     for pair in pairs:
@@ -226,8 +227,8 @@ def summary(rows: list[Outcome]) -> str:
 
 
 TABLES: dict[str, Callable[[], list[Outcome]]] = {
-    "recorded": lambda: [*outcomes("json.gz"), *of_programs(PROGRAMS), *of_programs(BLIND), *of_programs(UNSEEN)],
-    "nsys": lambda: [*outcomes("sqlite.gz"), *of_programs(BLIND, ".sqlite.gz"), *of_programs(UNSEEN, ".sqlite.gz")],
+    "recorded": lambda: [*outcomes(KINETO), *of_programs(PROGRAMS), *of_programs(BLIND), *of_programs(UNSEEN)],
+    "nsys": lambda: [*outcomes(NSYS), *of_programs(BLIND, f".{NSYS}"), *of_programs(UNSEEN, f".{NSYS}")],
     "plain": lambda: [*of_programs(BLIND, "-plain.json.gz"), *of_programs(UNSEEN, "-plain.json.gz")],
 }
 """Kineto traces with a calibration, Nsight Systems traces, and what torch's profiler makes by itself."""
