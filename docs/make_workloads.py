@@ -20,7 +20,7 @@ from overlapscope.workloads.harness import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 TRUTH = ROOT / "sample_traces" / "truth.json"
-TIMES = {"median_ms", "min_ms", "max_ms", "repeats", "process_medians_ms"}
+TIMES = {"in_turns_ms", "median_ms", "min_ms", "max_ms", "repeats", "process_medians_ms"}
 
 
 def heading(truth: dict[str, Any]) -> str:
