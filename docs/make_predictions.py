@@ -23,14 +23,14 @@ from the trace or its calibration; what passes between two nodes of a CUDA graph
 these traces. *Low to high* is given where a trace leaves the order of work open.
 
 **What the times are worth.** The processors of these machines are shared: what works on the host or copies pageable
-memory is 10 to 20 % slower in one second than in the next, now and then by half or twice. So the faulty and the mended
-programs were timed in turns, in one process, which then recorded the faulty one, having timed it once more. Where its two
-times were more than 3 % apart, it was recorded again, up to three times, and of all recordings the one whose two times were
-nearest to each other is here, whatever was predicted from it. For `gemm_copy`, `offload`, `prefetcher`, `scalar_reads` and
-four variants of the others that is a recording from before, when each variant had processes of its own: two to six, on up to
-three machines. Traces of `benchmarks/pairs` have three steps (one where something is prefetched, or made by other tools),
-those of the workloads one. No prediction can be nearer than two times of the same program are to each other, which the line
-below the first table gives.
+memory is 10 to 20 % slower in one second than in the next, now and then by half or twice. So the faulty and the
+mended programs were timed in turns, in one process, which then recorded the faulty one, having timed it once more.
+Where its two times were more than 3 % apart, it was recorded again, up to three times, and of all recordings the one
+whose two times were nearest to each other is here, whatever was predicted from it. For `gemm_copy`, `offload`,
+`prefetcher`, `scalar_reads` and four variants of the others that is a recording from before, when each variant had
+processes of its own: two to six, on up to three machines. Traces of `benchmarks/pairs` have three steps (one where
+something is prefetched, or made by other tools), those of the workloads one. No prediction can be nearer than two
+times of the same program are to each other, which the line below the first table gives.
 
 **What was aimed at.** The unchanged replay within 1 % of the program's own time at the median; predictions within 2 %
 at the median and 6 % at worst, those of launch-bound programs within 10 %. From recorded traces the median is reached,
@@ -50,15 +50,15 @@ to the program's own time as another measurement of it is. From other traces nei
   an event costs has a bound; a value that the host reads is waited for in any case; graphs have smaller gaps.
 
 They were timed and recorded again since, and recordings know more: the operators of all threads, what a copy's call
-takes, how much slower copies of both directions at once are, when the host reads what came to it, what it takes to gather
-pieces that are in no cache, and how much slower the host is right after it staged a copy.
+takes, how much slower copies of both directions at once are, when the host reads what came to it, what it takes to
+gather pieces that are in no cache, and how much slower the host is right after it staged a copy.
 
 ## From recorded Kineto traces
 
-`overlapscope record` puts a calibration into them, so the predictions are for the program without the profiler, at the
-pace at which it worked then; and says which operators were given what a copy brings, so that only these wait for it
-where it moves to a stream of its own or the host waits for it no more. What the profiler cost and how fast the host was are
-found together, as what most likely makes the replay as long as the steps were without the profiler.
+`overlapscope record` puts a calibration into them, so the predictions are for the program without the profiler, at
+the pace at which it worked then; and says which operators were given what a copy brings, so that only these wait for
+it where it moves to a stream of its own or the host waits for it no more. What the profiler cost and how fast the
+host was are found together, as what most likely makes the replay as long as the steps were without the profiler.
 
 """
 NSYS = """
@@ -84,12 +84,12 @@ TAIL = """
 
 From recorded traces:
 
-- `small_copies`: what is gathered has to be made views of, it is thought, but the mended program uses none of its three
-  hundred pieces. What gathering itself takes scatters between processes by a third.
-- `list-to`, `list-to-non-blocking`, `tensordict-to`: six hundred small copies, each staged on the host in one program and
-  only issued in the other; which of the two a slow processor slows more differs from second to second.
-- `moe_prefetch-pageable`: what the host does right after it was held takes longer than where it was not; this recording,
-  one from before, does not know by how much.
+- `small_copies`: what is gathered has to be made views of, it is thought, but the mended program uses none of its
+  three hundred pieces. What gathering itself takes scatters between processes by a third.
+- `list-to`, `list-to-non-blocking`, `tensordict-to`: six hundred small copies, each staged on the host in one program
+  and only issued in the other; which of the two a slow processor slows more differs from second to second.
+- `moe_prefetch-pageable`: what the host does right after it was held takes longer than where it was not; this
+  recording, one from before, does not know by how much.
 - `activation_offload`: the GPU's clock seems to be lower where it never pauses; kernels took 5 % longer in traces of
   the mended program, beside copies or not.
 - `rollout`: a slow second of the processor, for which the whole of it is taken to be slow.
@@ -100,13 +100,13 @@ From other traces also:
   does not read the copy before it. The prediction keeps the kernel waiting; the lower bound that comes with it does
   not, and is within 20 % of what came.
 - `list-*`, `tensordict-*`, `coalesced`, `ragged_tokens`, `moe_prefetch`, `diffusion_sampling`, `layer_metrics`,
-  `loss_each_batch`, `audio_features`: hundreds or thousands of small calls, of which a profiler makes two to three times as
-  much as they are. Without a calibration that is only estimated, and under Nsight Systems, which slows a program before it
-  records too, nothing is known that can be relied on.
+  `loss_each_batch`, `audio_features`: hundreds or thousands of small calls, of which a profiler makes two to three
+  times as much as they are. Without a calibration that is only estimated, and under Nsight Systems, which slows a
+  program before it records too, nothing is known that can be relied on.
 - `kv_round_trip`: how much longer copies of both directions at once take is known from a calibration only.
 - `embedding_rows`, `evaluation_results`, `dataloader_train`, `video_upscaling`, `point_clouds`, `growing_history`,
-  `rollout`: host or pageable copies were slower, or faster, in the one step recorded than they usually are. A recording
-  knows what is usual.
+  `rollout`: host or pageable copies were slower, or faster, in the one step recorded than they usually are. A
+  recording knows what is usual.
 - `kv_offload`: its copies are pinned in the prediction, at the usual speed of the link.
 
 A replay with nothing changed gives the trace back exactly, because the graph is made so; that says nothing of the

@@ -1111,6 +1111,8 @@ DAMAGED = {
     "sizes": {"copies": [{"direction": "DtoH", "host_memory": "pinned", "size_bytes": HUGE, "copy_ns": 1}]},
     "times": {"copies": [{"direction": "DtoH", "host_memory": "pinned", "size_bytes": 1, "copy_ns": 10**18}]},
     "pieces": {"gathers": [{"size_bytes": 1, "gather_ns": HUGE}]},
+    "gathers": {"gathers": [{"size_bytes": 1, "gather_ns": 1}], "gather_start_ns": 2**63 - 1, "view_ns": 2**63 - 1},
+    "held": {"after_copies": [{"size_bytes": 1, "issue_ns": 2**63 - 1, "usual_ns": 1}]},
     "issue": {"issue": {"unprofiled": {"kernel_ns": HUGE, "copy_ns": 1}, "profiled": {"kernel_ns": 2, "copy_ns": 2}}},
     "steps": {"steps": {name: {"steps": HUGE, "wall_ns": HUGE} for name in ("recorded", "unprofiled")}},
     "host": {"steps": {"unprofiled": {"steps": 5, "wall_ns": 5, "host_ns": [HUGE] * 5}}},

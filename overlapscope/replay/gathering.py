@@ -11,7 +11,7 @@ from overlapscope.model.columns import Bool, Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.recording import GatherTime
 from overlapscope.model.trace import Trace
-from overlapscope.replay.speeds import Speed
+from overlapscope.replay.speeds import LONGEST_NS, Speed
 
 _TELLING_BYTES = 2**16  # smaller copies are all latency
 
@@ -29,7 +29,7 @@ class Gathering:
     view_ns: int
 
     def host_ns(self, size_bytes: Int64, group: Int64, views: Bool) -> Float64:
-        """What each group of pieces takes, where some of them need ``views`` of what arrived."""
+        """What each group of pieces takes, where some need ``views`` of what arrived; a week at most."""
         count = int(group.max(initial=-1)) + 1
         least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
         np.minimum.at(least, group, size_bytes)
@@ -37,7 +37,7 @@ class Gathering:
         pieces = np.where(
             (least == most)[group], self.equal.exact_ns(size_bytes), self.ragged.exact_ns(size_bytes)
         ) + np.where(views, self.view_ns, 0)
-        return np.asarray(self.start_ns + np.bincount(group, pieces, count), np.float64)
+        return np.minimum(self.start_ns + np.bincount(group, pieces, count), float(LONGEST_NS))
 
 
 def gathering(trace: Trace) -> Gathering | None:

@@ -70,6 +70,8 @@ def _calibrated(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
     if factor is None:
         return usual if least else None
     wanted = _length(profiled.graph) / factor
+    if not wanted:
+        return usual
     event_ns = (config.most_times - 1) / 4 * least or config.most_event_ns / 4
     guess = Guess(usual, event_ns, config.spread)
 

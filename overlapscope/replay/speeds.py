@@ -28,7 +28,7 @@ _LINKS = (
 Grace systems have another link; laptops have fewer lanes, as their makers please: neither is here.
 """
 _OTHER_LINK = re.compile(r"\b(GH200|GB200|GB300|GB10|MI300A)\b|Laptop|Max-Q", re.IGNORECASE)
-_LONGEST_NS = 7 * 24 * 3600 * 10**9
+LONGEST_NS = 7 * 24 * 3600 * 10**9
 _LATENCY_NS = 1_500  # of a tiny copy; measured on an H200
 
 
@@ -48,7 +48,7 @@ class Speed:
 
     def copy_time_ns(self, size_bytes: Int64) -> Int64:
         """The same in whole ns, a week at most: what a damaged calibration says cannot be added up."""
-        rounded: Int64 = np.rint(np.minimum(self.exact_ns(size_bytes), _LONGEST_NS)).astype(np.int64)
+        rounded: Int64 = np.rint(np.minimum(self.exact_ns(size_bytes), LONGEST_NS)).astype(np.int64)
         return rounded
 
 
