@@ -939,17 +939,20 @@ def base_of(trace: Trace) -> Base:
     return Base.of(trace, whole(trace))
 
 
+@pytest.mark.parametrize("longer", [-6, 6], ids=["held to the end", "returned before"])
 @pytest.mark.parametrize("slower", [1.25, 0.8])
 def test_where_copies_are_staged_most_of_the_time_their_pace_is_the_likeliest_to_differ(
-    slower: float, tmp_path: Path
+    slower: float, longer: float, tmp_path: Path
 ) -> None:
-    """Ten staged copies of 1 ms, 20 us apart; steps took a quarter longer, or a fifth less, without the profiler."""
+    """Ten staged copies of 1 ms, each with a launch after it; steps took a quarter longer or a fifth less."""
     events = []
     for index in range(10):
         begin = 1_020 * index
         events += [
-            make.call(begin, 1_000, name="cudaMemcpyAsync", correlation=index + 1),
-            make.copy(begin + 4, 994, correlation=index + 1, size=10_000_000),
+            make.call(begin, 1_000, name="cudaMemcpyAsync", correlation=2 * index + 1),
+            make.copy(begin + 4, 996 + longer, correlation=2 * index + 1, size=10_000_000),
+            make.call(begin + 1_010, 4, correlation=2 * index + 2),
+            make.kernel(begin + 1_016, 1, correlation=2 * index + 2),
         ]
     about = recorded_in(10_200, [10_200 * slower] * 5, event_us=1)
     found = base_of(small(tmp_path, *events, overlapscope=about))
@@ -961,7 +964,8 @@ def test_where_copies_are_staged_most_of_the_time_their_pace_is_the_likeliest_to
 
 
 def test_steps_that_scatter_are_surer_the_more_there_are() -> None:
-    few, many = (TimedSteps(count, 1_000, scatter=0.27) for count in (4, 16))
+    """Pairs of steps, that is."""
+    few, many = (TimedSteps(count, 1_000, scatter=0.27) for count in (8, 32))
     assert Recording(unprofiled=few).unsure == pytest.approx(0.1)
     assert Recording(unprofiled=many).unsure == pytest.approx(0.05)
     assert Recording().unsure == 0
@@ -991,6 +995,69 @@ def test_what_follows_a_copy_that_is_staged_no_more_is_as_fast_as_usual(
     trace = small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES})
     calls = what_if(trace, ["pin"]).after.api_calls
     assert (calls.start_ns[1] - calls.end_ns[0]) / 1e3 == pytest.approx(gap - less, abs=0.01)
+
+
+def test_what_comes_again_after_a_staged_copy_is_in_the_caches(tmp_path: Path) -> None:
+    """Three thousand operators of one name: 30 ms of the host's own work, of which two events are slow once."""
+    events = [
+        make.call(0, 1_000, name="cudaMemcpyAsync", correlation=1),
+        make.copy(4, 990, correlation=1, size=1 << 24),
+        *(make.cpu_op("aten::add", 1_010 + 10 * index, 9) for index in range(3_000)),
+        make.call(31_010, 4, correlation=2),
+        make.kernel(31_020, 50, correlation=2),
+    ]
+    about = ABOUT | {"after_copies": [{"size_bytes": 1 << 24, "issue_ns": 60_000, "usual_ns": 20_000}]}
+    calls = what_if(small(tmp_path, *events, overlapscope=about), ["pin"]).after.api_calls
+    assert (calls.start_ns[1] - calls.end_ns[0]) / 1e3 == pytest.approx(30_010 - 2 * 8, abs=0.01)
+
+
+def test_a_host_that_runs_ahead_in_every_other_step_is_not_unsure(tmp_path: Path) -> None:
+    ticks = [400_000, 2_600_000] * 5
+    about = recorded_in(2_000, [1_500] * 10, event_us=1)
+    about["steps"]["unprofiled"]["host_ns"] = ticks
+    trace = small(tmp_path, *launches(100, gap=20), overlapscope=about)
+    assert trace.metadata.recording is not None
+    assert trace.metadata.recording.unsure == 0
+    assert base_of(trace).unprofiled_ns == pytest.approx(1_500_000, rel=0.02)
+
+
+def test_what_the_profiler_does_for_itself_pays_for_no_event(tmp_path: Path) -> None:
+    """The same program, and 400 us of a full buffer in the middle of it."""
+
+    def lasting(pause: float) -> int | None:
+        events = [*launches(50, gap=20), *(each | {"ts": each["ts"] + pause} for each in launches(100, gap=20)[150:])]
+        if pause:
+            events.append(overhead(998, pause))
+        issue = recorded_in(1, [], event_us=8)["issue"]
+        return base_of(small(tmp_path, *events, overlapscope=ABOUT | {"issue": issue})).unprofiled_ns
+
+    assert lasting(400) == pytest.approx(lasting(0), abs=2_000)
+
+
+def test_a_device_that_bounds_at_first_sight_does_not_end_the_search(tmp_path: Path) -> None:
+    """Kernels of 20 us every 20: a slower host shows only where it takes longer than they do."""
+    events = []
+    for index in range(100):
+        events += [
+            make.cpu_op("aten::add_", 20 * index, 18),
+            make.call(20 * index + 3, 4, correlation=index + 1),
+            make.kernel(20 * index + 9, 20, correlation=index + 1),
+        ]
+    found = base_of(small(tmp_path, *events, overlapscope=recorded_in(2_010, [2_610] * 8, event_us=1)))
+    assert found.unprofiled_ns == pytest.approx(2_610_000, rel=0.05)
+
+
+def test_what_is_not_explained_is_said(tmp_path: Path) -> None:
+    """A kernel takes all of the time, and steps took half of it."""
+    events = [make.call(0, 4, correlation=1), make.kernel(9, 2_000, correlation=1)]
+    found = what_if(small(tmp_path, *events, overlapscope=recorded_in(2_009, [1_000] * 5, event_us=1)), [])
+    assert any("longer than the steps were without the profiler" in text for text in found.basis)
+
+
+def test_nothing_to_replay_is_no_reason_to_fail(tmp_path: Path) -> None:
+    trace = small(tmp_path, make.cpu_op("aten::add", 0, 50), overlapscope=recorded_in(50, [40] * 5, event_us=1))
+    found = what_if(trace, ["pin"])
+    assert found.predicted_ns == found.replayed_ns
 
 
 def test_a_copy_s_own_synchronisation_is_part_of_what_it_holds(tmp_path: Path) -> None:
@@ -1107,11 +1174,14 @@ PAGEABLE_RESULT = [
     make.kernel(2_057, 10, correlation=2),
 ]
 HUGE = 10**400
+COSTLY = (("unprofiled", 1), ("profiled", 10**17))
 DAMAGED = {
     "sizes": {"copies": [{"direction": "DtoH", "host_memory": "pinned", "size_bytes": HUGE, "copy_ns": 1}]},
     "times": {"copies": [{"direction": "DtoH", "host_memory": "pinned", "size_bytes": 1, "copy_ns": 10**18}]},
     "pieces": {"gathers": [{"size_bytes": 1, "gather_ns": HUGE}]},
     "gathers": {"gathers": [{"size_bytes": 1, "gather_ns": 1}], "gather_start_ns": 2**63 - 1, "view_ns": 2**63 - 1},
+    "slow pieces": {"gathers": [{"size_bytes": 1, "gather_ns": 2**63 - 1}]},
+    "costly events": {"issue": {name: {"kernel_ns": at, "copy_ns": at} for name, at in COSTLY}},
     "held": {"after_copies": [{"size_bytes": 1, "issue_ns": 2**63 - 1, "usual_ns": 1}]},
     "issue": {"issue": {"unprofiled": {"kernel_ns": HUGE, "copy_ns": 1}, "profiled": {"kernel_ns": 2, "copy_ns": 2}}},
     "steps": {"steps": {name: {"steps": HUGE, "wall_ns": HUGE} for name in ("recorded", "unprofiled")}},
@@ -1265,12 +1335,13 @@ def test_gathering_takes_what_the_calibration_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "made", "takes"),
-    [([2048] * 8, False, 3 + 8 * 2), ([2048, 2044] * 4, False, 3 + 8 * 6), ([2048] * 8, True, 3 + 8 * (2 + 1))],
-    ids=["of one size", "ragged", "whose tensors become views"],
+    [([2048] * 8, False, 3 + 8 * 2), ([2048, 2044] * 4, False, 3 + 8 * 6), ([2048] * 8, True, 3 + 8 * 2)],
+    ids=["of one size", "ragged", "that were tensors"],
 )
 def test_pieces_of_several_sizes_take_longer_to_gather(
     sizes: list[int], made: bool, takes: float, tmp_path: Path
 ) -> None:
+    """Those that were tensors of their own may have to be views then, which comes to it, or not."""
     gathers = [{"size_bytes": size, "gather_ns": 2_000, "ragged_ns": 6_000} for size in (1024, 4096)]
     about = ABOUT | {
         "copies": [{"direction": "HtoD", "host_memory": "pinned", "size_bytes": 1 << 20, "copy_ns": 20_000}],
@@ -1285,10 +1356,102 @@ def test_pieces_of_several_sizes_take_longer_to_gather(
             make.call(20 * index, 8, name="cudaMemcpyAsync", correlation=index + 1),
             make.copy(20 * index + 10, 2, correlation=index + 1, size=size),
         ]
-    played = what_if(small(tmp_path, *events, overlapscope=about), ["coalesce"]).played.graph
+    found = what_if(small(tmp_path, *events, overlapscope=about), ["coalesce"])
+    assert found.high_ns - found.predicted_ns == pytest.approx(8_000 if made else 0)
+    assert any("views" in text for text in found.basis) == made
+    played = found.played.graph
     without = what_if(small(tmp_path, *events, overlapscope=about | {"gathers": []}), ["coalesce"]).played.graph
     longest, plain = (int(edges_of(graph, Because.CALL).lag_ns.max()) for graph in (played, without))
     assert (longest - plain) / 1e3 == pytest.approx(takes, abs=0.01)
+
+
+# Changes together, and what they are about
+
+
+OTHERS = {
+    "a worker of a loader": [make.annotation("load", 300 * index, 280, pid=77, tid=77) for index in range(8)],
+    "the profiler": [make._event("overhead", "Activity Buffer Request", -1, 0, 2_400, 5, {})],
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_processes_without_calls_go_with_the_others(other: str, tmp_path: Path) -> None:
+    """Two milliseconds of staging; what another process does meanwhile makes a shorter program no longer."""
+    events = [
+        make.annotation("step", 0, 2_400),
+        make.call(10, 2_000, name="cudaMemcpyAsync", correlation=1),
+        make.copy(14, 1_990, correlation=1, size=20_000_000),
+        make.call(2_030, 4, correlation=2),
+        make.kernel(2_040, 300, correlation=2),
+        make.call(2_050, 300, name="cudaDeviceSynchronize", correlation=3),
+    ]
+    about = ABOUT | {"copies": [{"direction": "HtoD", "host_memory": "pinned", "size_bytes": 20_000_000, "copy_ns": 1}]}
+    trace = small(tmp_path, *events, *OTHERS[other], overlapscope=about)
+    found, within = what_if(trace, ["pin"]), what_if(trace, ["pin"], "step")
+    assert found.predicted_ns == pytest.approx(within.predicted_ns, abs=20_000)
+    assert found.after.end_ns - found.after.start_ns == pytest.approx(found.predicted_ns, abs=20_000)
+
+
+def test_a_change_made_to_one_half_and_then_the_other_is_made_to_all() -> None:
+    trace = open_trace(SAMPLES / "offload-pinned-same.json.gz")
+    halves = [f"side-stream:range={name}" for name in ("offload to host", "bring back")]
+    both = [what_if(trace, some, "offload").predicted_ns for some in (["side-stream"], halves, halves[::-1])]
+    assert both == [both[0]] * 3
+    assert both[0] < min(what_if(trace, half, "offload").predicted_ns for half in halves)
+
+
+def test_prefetching_leaves_what_has_a_stream_of_its_own_there() -> None:
+    """Its copies are pageable, which prefetching lets be."""
+    trace = open_trace(SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-same.json.gz")
+    aside, ahead = (what_if(trace, some, "gemm_copy") for some in (["side-stream"], ["side-stream", "prefetch"]))
+    assert ahead.predicted_ns == aside.predicted_ns < aside.replayed_ns
+
+
+def test_copies_with_a_short_one_between_them_stay_one_after_the_other(tmp_path: Path) -> None:
+    issued = {"name": "cudaMemcpyAsync"}
+    trace = small(
+        tmp_path,
+        make.call(5, 4, correlation=1, **issued),
+        make.copy(8, 3.3, correlation=1, size=65_536, **UP),
+        make.call(9.5, 4, correlation=2, **issued),
+        make.copy(12.5, 1.5, correlation=2, size=2_048, stream=20),
+        make.call(16.5, 4, correlation=3, **issued),
+        make.copy(19.5, 52, correlation=3, size=1 << 20, **UP),
+    )
+    copies = what_if(trace, ["prefetch=1"]).after.copies
+    first, last = np.flatnonzero(copies.size_bytes > 2_048)
+    assert copies.end_ns[first] <= copies.start_ns[last]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("pin:stream=99", "nothing in the trace is meant"),
+        ("coalesce", "no small copies to the device are in a row"),
+        ("faster-link=1", "no pinned copy is slower"),
+        ("side-stream", "does not say what reads a copy"),
+    ],
+)
+def test_what_a_change_finds_nothing_to_do_for_is_said(change: str, says: str, tmp_path: Path) -> None:
+    events = [
+        make.call(0, 4, name="cudaMemcpyAsync", correlation=1),
+        make.copy(6, 1_000, correlation=1, size=10_000_000, **UP),
+        make.call(10, 4, correlation=2),
+        make.kernel(1_008, 10, correlation=2, stream=7),
+    ]
+    found = what_if(small(tmp_path, *events), [change])
+    assert any(says in text for text in found.basis)
+
+
+def test_a_fix_that_may_win_is_not_said_to_win_nothing() -> None:
+    """Torch's profiler by itself does not know which kernel reads which copy."""
+    found = diagnose(open_trace(CASES.parent.parent / "benchmarks/pairs/producer_thread-faulty-plain.json.gz"), "step")
+    (finding,) = [each for each in found.findings if each.code == "OVL002"]
+    assert finding.saving_ns is not None
+    assert finding.saving_ns < 100_000
+    assert finding.saving_most_ns is not None
+    assert finding.saving_most_ns > 5_000_000
+    assert finding.rank == 1
 
 
 # Against what was really mended
@@ -1322,9 +1485,8 @@ def predicted_of_programs() -> dict[str, Outcome]:
 
 @pytest.mark.parametrize("pair", PROGRAMS, ids=lambda pair: pair.faulty)
 def test_a_prediction_for_another_program_is_near_what_came_of_it(pair: Any) -> None:
-    """Gathering many small tensors on the host takes longer than is predicted."""
     row = predicted_of_programs()[pair.faulty]
-    assert row.predicted == pytest.approx(row.real, rel=0.5 if pair.changes == ("coalesce",) else 0.1)
+    assert row.predicted == pytest.approx(row.real, rel=0.1)
 
 
 SHARED = {"producer_thread-faulty"}

@@ -78,7 +78,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
         stacks: record Python call stacks too. Findings can then name source lines; the trace grows, names the
             paths of source files, and the program slows down.
         device: ``"cuda"``, or ``"cpu"`` to try a program without a GPU: the trace then has host events only.
-        calibrate: measure the link first (a fraction of a second, 64 MiB on the GPU).
+        calibrate: measure the link, and what the host takes to gather and to issue work, first and between the steps
+            that are timed and those that are recorded (about a second, up to 128 MiB of the GPU and 256 of the host).
 
     Raises:
         CaptureError: no GPU, no torch, another profiler is recording, or the block ended before

@@ -161,15 +161,15 @@ def _device_only(case: Case) -> Place:
 def _ranked(findings: Iterable[Finding], plan: Plan | None = None) -> tuple[Finding, ...]:
     """Hazards first, asides last, in between what the plan mends, in its order, then what wins most.
 
-    That is what its change saves, at most what was lost for it. Where nothing was replayed it is what was lost; where
-    there is nothing to hide behind, nothing is to be won.
+    That is what its change may save, at most what was lost for it. Where nothing was replayed it is what was lost;
+    where there is nothing to hide behind, nothing is to be won.
     """
     order = {Severity.HAZARD: 0, Severity.INFO: 2}
     steps = plan.steps if plan is not None else ()
     turn = {code: number for number, step in reversed(list(enumerate(steps))) for code in step.mends}
 
     def key(finding: Finding) -> tuple[int, int, int, int, str]:
-        saving = 0 if finding.code == _NOTHING_TO_WIN else finding.saving_ns
+        saving = 0 if finding.code == _NOTHING_TO_WIN else finding.saving_most_ns or finding.saving_ns
         gain = finding.lost_ns if saving is None else min(saving, finding.lost_ns)
         planned = turn.get(finding.code, len(steps))
         return order.get(finding.severity, 1), planned, -gain, -finding.lost_ns, finding.code

@@ -89,7 +89,10 @@ class Finding:
         change: the change that would mend it, for a prediction; None where no change of the program would.
         lost_ns: device time lost.
         held_ns: host time that the calls held.
-        saving_ns: what its change alone would win, replayed; None where it has none, or nothing was replayed.
+        saving_ns: what its change alone would win, replayed, made to its own copies only (a plan's changes are made to
+            all); without what is known of the profiler. None where it has none, or nothing was replayed.
+        saving_most_ns: what it may win at most, where that is next to nothing because the trace leaves open what waits
+            for what; None elsewhere.
     """
 
     code: str
@@ -109,6 +112,7 @@ class Finding:
     lost_ns: int
     held_ns: int
     saving_ns: int | None = None
+    saving_most_ns: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON-ready data: an entry of ``findings``."""
@@ -124,7 +128,7 @@ class Step:
         changes: all of them, the newest last.
         mends: codes of the findings whose change the newest is; none where it becomes possible by the others.
         predicted_ns: time of the window, the profiler's own cost included.
-        saving_ns: against the trace.
+        saving_ns: against the replay with nothing changed, the profiler's own cost included in both.
         low_ns: least it may be, as far as order of work goes.
         high_ns: most it may be.
         unprofiled_ns: without the profiler's own cost; None where the trace does not know that.
@@ -175,8 +179,9 @@ class DeviceDiagnosis:
 class Diagnosis:
     """Why copies of a trace were not hidden, over a window.
 
-    ``findings`` are ranked: hazards first, then by lost device time, those last whose change would win nothing.
-    ``plan`` says what to mend in which order; it is None where there is nothing to mend, or too much to replay.
+    ``findings`` are ranked: hazards first, then those that the plan mends, in its order, then by what their change
+    saves of the device time lost for them. ``plan`` says what to mend in which order; it is None where there is nothing
+    to mend, or too much to replay.
     ``copy_reasons`` gives for each row of ``trace.copies`` the code of what it cost most by, None where it cost
     nothing. ``noise_ns`` is the lost time below which nothing is said of a reason.
     """

@@ -29,17 +29,23 @@ def worth(
     if moments > config.most_moments or not mendable:
         return findings, None
     base = Base.of(trace, window)
-    valued = tuple(_valued(base, finding) for finding in findings)
+    valued = tuple(_valued(base, finding, config) for finding in findings)
     return valued, Plan(tuple(_greedy(base, mendable, config)), base.replayed_ns, base.unprofiled_ns, base.error)
 
 
-def _valued(base: Base, finding: Finding) -> Finding:
-    """The finding with what its change wins, made to its own copies only: nothing where it would lose."""
+def _valued(base: Base, finding: Finding, config: DiagnosisConfig) -> Finding:
+    """The finding with what its change wins, made to its own copies only: nothing where it would lose.
+
+    Where it wins next to nothing, with the most that it may win: what reads a copy may not be in the trace.
+    """
     if finding.change is None:
         return finding
     change = replace(Change.parse(finding.change), copies=finding.copies or None)
-    saving = base.own_ns - base.predict((change,), bounds=False).own_ns
-    return replace(finding, saving_ns=max(saving, 0))
+    least = config.worth_saying * base.own_ns
+    saving, most = max(base.own_ns - base.predict((change,), bounds=False).own_ns, 0), 0
+    if saving < least:
+        most = base.own_ns - base.predict((change,)).own_low_ns
+    return replace(finding, saving_ns=saving, saving_most_ns=most if most >= least and most > saving else None)
 
 
 def _step(found: Prediction, findings: Iterable[Finding]) -> Step:

@@ -16,7 +16,7 @@ _MIDDLE_HALF = 1.35
 class TimedSteps:
     """Steps of the program in a row, from an idle device to an idle device.
 
-    ``scatter`` is by how much the middle half of them differ, as a share; 0 where there are too few to tell.
+    ``scatter`` is by how much the middle half of two steps each differ, as a share; 0 where there are too few to tell.
     """
 
     count: int
@@ -136,8 +136,8 @@ class Recording:
     def unsure(self) -> float:
         """How far the mean of the steps without a profiler may be off, as a share of it; 0 where that is not known.
 
-        The standard error of the mean, from the middle half of the steps, which is 1.35 standard deviations wide where
-        they scatter normally.
+        The standard error of the mean, from the middle half of pairs of steps, which is 1.35 standard deviations wide
+        where they scatter normally.
         """
         steps = self.unprofiled
-        return 0.0 if steps is None else steps.scatter / (_MIDDLE_HALF * math.sqrt(steps.count))
+        return 0.0 if steps is None else steps.scatter / (_MIDDLE_HALF * math.sqrt(max(steps.count / 2, 1)))

@@ -37,8 +37,10 @@ def changed(graph: Graph, changes: Iterable[Change], config: ReplayConfig = DEFA
     order = list(EDITS)
     for change in sorted(changes, key=lambda change: order.index(change.name)):
         copies, calls = change.concerns(graph.trace)
-        if not (copies.any() or calls.any()):
+        meant = copies.any() if change.stream is not None else copies.any() or calls.any()
+        if not meant:
             basis.append(f"{change}: nothing in the trace is meant by that")
+            continue
         edited = EDITS[change.name](graph, Where(copies, calls, change.value), config)
         graph = edited.graph
         doubtful.append(edited.doubtful)

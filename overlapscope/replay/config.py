@@ -20,7 +20,8 @@ class ProfilerConfig:
     host, also where steps seem to differ by less. ``most_event_ns``: at most that, where issuing was not measured.
     ``spread``: by how much, as a share, the host's pace differs between two stretches of one process; on hosts of H200s
     the same steps did so by a tenth, some by far more. ``rounds`` to find what is likeliest, no guess being off by more
-    than ``most_off`` of its spreads. ``telling_operators``: so many that have others in them tell what is around those;
+    than ``most_off`` of its spreads; what is left unexplained is said from ``worth_saying`` on.
+    ``telling_operators``: so many that have others in them tell what is around those;
     ``least`` of them may take less, since some are no more than that.
     """
 
@@ -29,7 +30,8 @@ class ProfilerConfig:
     telling: float = 0.01
     most_event_ns: float = 10_000.0
     spread: float = 0.1
-    rounds: int = 3
+    rounds: int = 4
+    worth_saying: float = 0.03
     most_off: float = 6.0
     telling_operators: int = 20
     least: float = 0.25

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from overlapscope.measure.copies import host_kind
-from overlapscope.model.columns import Bool, Float64, Int64
+from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.recording import GatherTime
 from overlapscope.model.trace import Trace
@@ -28,16 +29,19 @@ class Gathering:
     start_ns: int
     view_ns: int
 
-    def host_ns(self, size_bytes: Int64, group: Int64, views: Bool) -> Float64:
-        """What each group of pieces takes, where some need ``views`` of what arrived; a week at most."""
+    def host_ns(self, size_bytes: Int64, group: Int64) -> Int64:
+        """What each group of pieces takes, without views of them; a week at most."""
         count = int(group.max(initial=-1)) + 1
         least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
         np.minimum.at(least, group, size_bytes)
         np.maximum.at(most, group, size_bytes)
-        pieces = np.where(
-            (least == most)[group], self.equal.exact_ns(size_bytes), self.ragged.exact_ns(size_bytes)
-        ) + np.where(views, self.view_ns, 0)
-        return np.minimum(self.start_ns + np.bincount(group, pieces, count), float(LONGEST_NS))
+        one_size = (least == most)[group]
+        pieces = np.where(one_size, self.equal.exact_ns(size_bytes), self.ragged.exact_ns(size_bytes))
+        return _whole_ns(float(self.start_ns) + np.bincount(group, pieces, count))
+
+    def views_ns(self, made: Bool, group: Int64) -> Int64:
+        """What views take of those pieces of each group that were ``made`` tensors on the device; a week at most."""
+        return _whole_ns(float(self.view_ns) * np.bincount(group, made))
 
 
 def gathering(trace: Trace) -> Gathering | None:
@@ -58,6 +62,11 @@ def gathering(trace: Trace) -> Gathering | None:
     basis = f"gathering on the host: at {rate:.3g} GB/s, as staging; many pieces take longer"
     staged = Speed(ends, ends / rate, basis)
     return Gathering(staged, staged, 0, 0)
+
+
+def _whole_ns(time_ns: Any) -> Int64:
+    whole: Int64 = np.rint(np.minimum(time_ns, LONGEST_NS)).astype(np.int64)
+    return whole
 
 
 def _calibrated(measured: list[GatherTime], *, ragged: bool) -> Speed:

@@ -70,10 +70,15 @@ def _sorted(table: _T) -> _T:
 
 
 class _Host:
-    """Where the moments of host threads go: they keep their distance from the call before them."""
+    """Where the moments of host threads go: they keep their distance from the call before them.
+
+    Those of a process without calls, such as a loader's worker, keep their place among all that was replayed.
+    """
 
     def __init__(self, played: Replay) -> None:
         calls, graph = played.graph.calls, played.graph
+        order = np.argsort(graph.time_ns, kind="stable")
+        self._old, self._new = graph.time_ns[order], np.maximum.accumulate(played.time_ns[order])
         self._calls = calls
         self._start = played.time_ns[graph.call_start(np.arange(len(calls)))]
         self._end = played.time_ns[graph.call_end(np.arange(len(calls)))]
@@ -94,9 +99,18 @@ class _Host:
         for owner in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
             mine = np.flatnonzero((process == owner[0]) & (thread == owner[1]))
             calls = self._of(*owner)
-            if len(calls):
-                result[mine] = self._shifted(calls, moment_ns[mine])
+            result[mine] = self._shifted(calls, moment_ns[mine]) if len(calls) else self._among_all(moment_ns[mine])
         return result
+
+    def _among_all(self, moment: Int64) -> Int64:
+        """Between two of what was replayed, as far along as before; outside of it, at the same distance."""
+        if not len(self._old):
+            return moment
+        within = np.clip(moment, self._old[0], self._old[-1])
+        # From the first on, since nanoseconds since 1970 are more than a float holds.
+        along = np.interp(within - self._old[0], self._old - self._old[0], self._new - self._new[0])
+        placed: Int64 = self._new[0] + np.rint(along).astype(np.int64) + (moment - within)
+        return placed
 
     def _of(self, process: int, thread: int) -> Int64:
         calls = self._calls

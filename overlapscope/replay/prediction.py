@@ -72,8 +72,15 @@ class Prediction:
 
     @property
     def own_ns(self) -> int:
-        """The predicted time of the program itself: without the profiler, where the trace knows that."""
-        return self.predicted_ns if self.unprofiled is None else self.unprofiled.predicted_ns
+        """The predicted time of the program itself: without what is known of the profiler."""
+        without = self.unprofiled or self.partly_unprofiled
+        return self.predicted_ns if without is None else without.predicted_ns
+
+    @property
+    def own_low_ns(self) -> int:
+        """The least of it."""
+        without = self.unprofiled or self.partly_unprofiled
+        return self.low_ns if without is None else without.low_ns
 
     @property
     def error(self) -> float:
@@ -87,7 +94,7 @@ class Prediction:
 
     @cached_property
     def made_of(self) -> dict[str, int]:
-        """What the predicted run is made of along its critical path, in ns, the longest first."""
+        """What the predicted run, with the profiler, is made of along its critical path, in ns, the longest first."""
         graph = self.played.graph
         inside = np.flatnonzero((graph.time_ns >= self.window.first_ns) & (graph.time_ns <= self.window.last_ns))
         if not len(inside):

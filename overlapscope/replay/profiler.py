@@ -7,6 +7,7 @@ then for its own affairs, such as a full buffer, which it records too. What an e
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import MemoryKind
 from overlapscope.model.tables import Overheads
+from overlapscope.model.trace import Trace
 from overlapscope.replay.graph import Because, Graph
 from overlapscope.replay.host_events import events_in
 
@@ -28,13 +30,15 @@ class Cost:
     """What the profiler spent for an event, in ns, and whether a calibration says so; else it is a part of it.
 
     ``pace`` is how long the host's own work usually takes, as a share of what it took while the trace was recorded, and
-    ``staging`` how long its pageable copies do: a processor is faster in one second than in the next.
+    ``staging`` how long its pageable copies do: a processor is faster in one second than in the next. ``unexplained``
+    is by how much, as a share, the replay without the profiler is still longer than the steps without it were.
     """
 
     event_ns: float
     calibrated: bool
     pace: float = 1.0
     staging: float = 1.0
+    unexplained: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +47,7 @@ class Profiled:
 
     ``gaps`` are edges of host work, with ``events`` in each; ``affairs_ns`` is how long the profiler was busy with
     itself in each of the ``host`` edges, ``before_ns`` the same before the ``first`` moments of threads; ``staged`` are
-    the edges of pageable copies, which the host's memory bounds.
+    the edges of pageable copies and of calls that end before theirs, which the host's memory bounds.
     """
 
     graph: Graph
@@ -68,6 +72,7 @@ class Profiled:
         before = _own_affairs_ns(graph, alone, np.full(len(first), time.min(initial=0)), time[first])
         pageable = np.flatnonzero(graph.of_memory(MemoryKind.PAGEABLE))
         staged = np.isin(edges.target, graph.work_end(pageable)) & edges.of_kind(Because.RUN)
+        staged |= np.isin(edges.source, graph.work_start(pageable)) & edges.of_kind(Because.STAGING)
         return cls(graph, gaps, events_in(graph, gaps), host, affairs, first, before, staged)
 
     def without(self, cost: Cost) -> Graph:
@@ -78,12 +83,19 @@ class Profiled:
         before a thread's first call.
         """
         lag, time = self.graph.edges.lag_ns.copy(), self.graph.time_ns.copy()
-        lag[self.gaps] = _carried(self.graph, self.gaps, np.rint(cost.event_ns * self.events).astype(np.int64))
         lag[self.host] = np.maximum(lag[self.host] - self.affairs_ns, 0)
+        owed = np.rint(cost.event_ns * self.events).astype(np.int64)
+        lag[self.gaps] = _carried(self.graph, self.gaps, lag[self.gaps], owed)
         time[self.first] -= self.before_ns
         for those, pace in ((self.host, cost.pace), (self.staged, cost.staging)):
             lag[those] = np.rint(pace * lag[those]).astype(np.int64)
-        return replace(self.graph.with_lags(lag), time_ns=time)
+        return replace(self.graph.with_lags(lag), time_ns=time, trace=self.without_affairs)
+
+    @cached_property
+    def without_affairs(self) -> Trace:
+        """The trace without what the profiler recorded of its own affairs; what programs have too stays."""
+        trace = self.graph.trace
+        return replace(trace, overheads=trace.overheads.take(~_own_affairs(trace)))
 
 
 def _gaps(graph: Graph) -> Int64:
@@ -93,14 +105,14 @@ def _gaps(graph: Graph) -> Int64:
     return np.flatnonzero(handed | own)
 
 
-def _carried(graph: Graph, gaps: Int64, cost_ns: Int64) -> Int64:
-    """What is left of some gaps without their cost, or with as much of it as was left over on their thread.
+def _carried(graph: Graph, gaps: Int64, lag_ns: Int64, cost_ns: Int64) -> Int64:
+    """What is left of some gaps of this length without their cost, or as much of it as was left over on their thread.
 
     What is still owed after each is the sum of all that was too much, since it was last nothing.
     """
     call = graph.edges.target[gaps] // 2
     order = np.argsort(call, kind="stable")
-    call, owes = call[order], (cost_ns - graph.edges.lag_ns[gaps])[order]
+    call, owes = call[order], (cost_ns - lag_ns)[order]
     thread = np.append(False, (np.diff(graph.calls.thread[call]) != 0) | (np.diff(graph.calls.process[call]) != 0))
     left = np.empty(len(gaps), np.int64)
     for mine in np.split(np.arange(len(gaps)), np.flatnonzero(thread)):
@@ -110,11 +122,17 @@ def _carried(graph: Graph, gaps: Int64, cost_ns: Int64) -> Int64:
     return left
 
 
+def _own_affairs(trace: Trace) -> Bool:
+    """Which overheads are the profiler's only."""
+    names = [number for number, name in enumerate(trace.names.values) if name in _PROGRAMS_OWN]
+    own: Bool = ~np.isin(trace.overheads.name_id, names)
+    return own
+
+
 def _own_affairs_ns(graph: Graph, call: Int64, begin_ns: Int64, end_ns: Int64) -> Int64:
     """How long the profiler was busy with itself in some intervals, on the threads of some calls."""
     table = graph.trace.overheads
-    names = [number for number, name in enumerate(graph.trace.names.values) if name in _PROGRAMS_OWN]
-    table = table.take(~np.isin(table.name_id, names))
+    table = table.take(_own_affairs(graph.trace))
     process_of, thread_of = _whose(graph, table)
     result = np.zeros(len(call), np.int64)
     for process, thread in set(zip(process_of.tolist(), thread_of.tolist(), strict=True)):

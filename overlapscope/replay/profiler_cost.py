@@ -72,33 +72,44 @@ def _calibrated(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
     wanted = _length(profiled.graph) / factor
     if not wanted:
         return usual
-    event_ns = (config.most_times - 1) / 4 * least or config.most_event_ns / 4
+    event_ns = (config.most_times - 1) / 4 * least
+    if not least:  # it was not measured: some of what it may be
+        event_ns = config.most_event_ns / 4
+        usual = replace(usual, event_ns=event_ns)
     guess = Guess(usual, event_ns, config.spread)
 
     @cache
     def length(off: Off) -> int:
         return _length(profiled.without(guess.cost(off)))
 
-    noise = wanted * max(recording.unsure, config.telling)
-    return guess.cost(_likeliest(length, wanted, noise, config))
+    off = _likeliest(length, wanted, wanted * max(recording.unsure, config.telling), config)
+    return replace(guess.cost(off), unexplained=length(off) / wanted - 1)
 
 
 def _likeliest(length: Callable[[Off], int], wanted: float, noise: float, config: ProfilerConfig) -> Off:
     """How far off each guess is, where lengths are what is wanted but for some noise.
 
-    Least squares by Gauss-Newton. Lengths bend: how they change is looked at on the way to what is wanted.
+    Least squares by Gauss-Newton. Lengths bend: how they change is looked at on the way to what is wanted, and further
+    ahead where a round has won nothing.
     """
-    off, passed = NOT_OFF, [NOT_OFF]
+
+    def unlikely(off: Off) -> float:
+        return ((wanted - length(off)) / noise) ** 2 + float(np.square(off).sum())
+
+    best, reach = NOT_OFF, 1.0
     for _ in range(config.rounds):
-        here, towards = np.array(off), _LONGER if length(off) < wanted else -_LONGER
+        here, towards = np.array(best), reach * (_LONGER if length(best) < wanted else -_LONGER)
         ahead = [tuple(each) for each in (here + np.diag(towards)).tolist()]
-        slope = towards * np.array([length(each) - length(off) for each in ahead], float)
-        rest = wanted - length(off) + slope @ here
+        slope = np.array([length(each) - length(best) for each in ahead], float) / towards
+        rest = wanted - length(best) + slope @ here
         off = tuple(np.clip(slope * rest / (slope @ slope + noise**2), -config.most_off, config.most_off).tolist())
-        passed.append(off)
-        if abs(length(off) - wanted) <= noise / 2:
+        if unlikely(off) < unlikely(best):
+            best = off
+        else:
+            reach *= 2
+        if abs(length(best) - wanted) <= noise / 2:
             break
-    return min(passed, key=lambda each: ((wanted - length(each)) / noise) ** 2 + float(np.square(each).sum()))
+    return best
 
 
 def _middle(least_ns: float, config: ProfilerConfig) -> float:
@@ -113,7 +124,8 @@ def _issuing_ns(recording: Recording, config: ProfilerConfig) -> float:
         for cost in (recording.issue_profiled, recording.issue_unprofiled)
         if cost is not None and cost.kernel_ns and cost.copy_ns
     ]
-    return max(totals[0] - totals[1], 0) / config.events_issued if len(totals) > 1 else 0.0
+    event_ns = max(totals[0] - totals[1], 0) / config.events_issued if len(totals) > 1 else 0.0
+    return event_ns if event_ns <= config.most_event_ns else 0.0  # what no profiler costs was not measured
 
 
 def _around_operators_ns(trace: Trace, config: ProfilerConfig) -> float:

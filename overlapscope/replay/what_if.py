@@ -33,10 +33,14 @@ def what_if(
 
     Args:
         trace: an opened trace.
-        changes: what would be different: `Change` objects or their text, such as ``"pin"`` or
-            ``"non-blocking:range=copy"``.
-        range: predict for the host ranges of this name.
+        changes: what would be different: `Change` objects or their text, such as ``"pin"``, ``"prefetch=2"`` or
+            ``"non-blocking:range=copy,stream=7"`` (also ``source=TEXT``, of Python frames).
+        range: predict for the host ranges of this name; the whole trace otherwise.
         config: what the replay takes for granted.
+
+    Returns:
+        A `Prediction`: times of the window in ns, as the profiler makes them and, where the trace tells what that cost,
+        without it; ``low`` and ``high`` where the trace leaves open what waits for what.
 
     Raises:
         ChangeNotUnderstood: a change is none that we know.
@@ -82,8 +86,8 @@ class Base:
 
     @property
     def own_ns(self) -> int:
-        """The time of the program itself: without the profiler, where the trace knows that."""
-        return self.replayed_ns if self.unprofiled_ns is None else self.unprofiled_ns
+        """The time of the program itself: without what is known of the profiler."""
+        return self.replayed_ns if self.without_ns is None else self.without_ns
 
     @property
     def error(self) -> float:
@@ -135,13 +139,23 @@ class Base:
     @property
     def _about_profiler(self) -> tuple[str, ...]:
         cost = self.profiler
+        if not len(self.graph.calls):
+            return ("there are no API calls in the trace, so all work begins when it did",)
         if cost is None:
             return ("the profiler's own cost is not known, and stays in",)
         less = f"{cost.event_ns / 1e3:.1f} us less for each event that it recorded"
         if cost.calibrated:
-            return (f"without the profiler: {less}", *self._about_pace)
+            return (f"without the profiler: {less}", *self._about_pace, *self._about_the_rest)
         seen = f"what it recorded of itself, and {less}" if cost.event_ns else "what it recorded of itself"
         return (f"of the profiler's cost only a part is known: {seen}",)
+
+    @property
+    def _about_the_rest(self) -> tuple[str, ...]:
+        rest = self.profiler.unexplained if self.profiler is not None else 0.0
+        if abs(rest) < self.config.profiler.worth_saying:
+            return ()
+        longer = "longer" if rest > 0 else "shorter"
+        return (f"that makes it {share(abs(rest), 1)} {longer} than the steps were without the profiler",)
 
     @property
     def _about_pace(self) -> tuple[str, ...]:

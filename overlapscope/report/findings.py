@@ -76,7 +76,8 @@ def facts(finding: Finding, wall_ns: int, *, held: bool = False) -> list[str]:
     if held and finding.held_ns:
         told.append(f"host held for {time(finding.held_ns)}")
     if finding.saving_ns is not None:
-        told.append(f"{finding.change} saves {time(finding.saving_ns)}")
+        most = f" to {time(finding.saving_most_ns)}" if finding.saving_most_ns is not None else ""
+        told.append(f"{finding.change} saves {time(finding.saving_ns)}{most}")
     if finding.confidence is not Confidence.HIGH:
         told.append(f"confidence {finding.confidence}")
     return told

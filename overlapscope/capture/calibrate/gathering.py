@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from overlapscope.capture.calibrate.timing import host_ns, registered
-
-if TYPE_CHECKING:
-    pass
 
 GATHERED = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 22)
 """Bytes of the pieces whose gathering is timed."""

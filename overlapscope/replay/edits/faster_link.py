@@ -20,5 +20,8 @@ def faster_link(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     run = graph.into(graph.work_end(some), Because.RUN)
     lag = graph.edges.lag_ns.copy()
     wanted = np.rint(copies.size_bytes[graph.work.row[some]] / (where.value or np.inf)).astype(np.int64)
-    lag[run] = np.minimum(lag[run], wanted)
+    faster = lag[run] > wanted
+    if not faster.any():
+        return Edited(graph, (f"no pinned copy is slower than {where.value:g} GB/s",))
+    lag[run[faster]] = wanted[faster]
     return Edited(graph.with_lags(lag), (f"a link of {where.value:g} GB/s, as asked for",))

@@ -31,7 +31,8 @@ def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     basis = [f"{int(pageable.sum())} pageable copies stay where they are: pin them first"] if pageable.any() else []
     up = Where(wanted & ~pageable, where.calls)
     unblocked = non_blocking(graph, up, config)
-    graph = side_stream(unblocked.graph, up, config).graph
+    aside = side_stream(unblocked.graph, up, config)
+    graph = aside.graph
     some = up.work(graph)
     some = some[graph.work.call[some] != NO_ID]
     steps = round(where.value or 1)
@@ -51,7 +52,7 @@ def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     moved = graph.with_edges(kept, waits)
     synced_too = graph.with_edges(kept, waits, host)  # in a trace out of order, a copy may wait for what follows that
     graph = synced_too if len(host) and not has_circle(synced_too) else moved
-    return Edited(replace(graph, trace=trace), (*basis, *unblocked.basis), unblocked.doubtful)
+    return Edited(replace(graph, trace=trace), (*basis, *unblocked.basis, *aside.basis), unblocked.doubtful)
 
 
 def _next_device_sync(graph: Graph, call: Int64) -> Int64:

@@ -14,9 +14,10 @@ from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, enqueue_ns, without_wait
 from overlapscope.replay.gathering import gathering
-from overlapscope.replay.graph import Because, Graph
+from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.speeds import pinned_speed
 
+_VIEWS = "views of the pieces are not counted: they may come to it"
 _DEVICES = 1 << 16  # more than one machine has
 _BESIDE = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.STREAM_SYNC)
 """Calls that may stand between those of a run."""
@@ -48,7 +49,10 @@ def graph_launch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
 
 
 def coalesce(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
-    """Small copies to the device in a row are gathered in one pinned buffer and sent as one."""
+    """Small copies to the device in a row are gathered in one pinned buffer and sent as one.
+
+    Pieces that were tensors of their own become views of what arrives, if the program needs them: that may come to it.
+    """
     copies, calls = graph.trace.copies, graph.calls
     copy = first_copy_of(graph.trace)[calls.row]
     wanted = where.copies & (copies.direction == Direction.HTOD) & (copies.duration_ns <= config.host.most_enqueue_ns)
@@ -60,12 +64,16 @@ def coalesce(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     leader[~(mine | waits | (leader != NO_ID))] = NO_ID
     inside = np.flatnonzero((leader != NO_ID) & (leader != np.arange(len(calls))))
     graph = without_wait(graph, np.flatnonzero(leader != NO_ID), enqueue_ns(graph, config))
-    graph, basis = _as_one(graph, np.flatnonzero(mine & (leader != NO_ID)), leader, copy)
+    members = np.flatnonzero(mine & (leader != NO_ID))
+    if not len(members):
+        return Edited(graph, ("no small copies to the device are in a row",))
+    graph, basis = _as_one(graph, members, leader, copy)
     lag, edges = graph.edges.lag_ns.copy(), graph.edges
     into = np.isin(edges.target, np.concatenate([graph.call_start(inside), graph.call_end(inside)]))
     short = lag <= config.launch_gap_ns  # a longer gap is other work, which stays
     lag[into & (edges.of_kind(Because.CALL) | (edges.of_kind(Because.GAP) & short))] = 0
-    return Edited(graph.with_lags(lag), basis)
+    views = _views(graph, members, leader)
+    return Edited(graph.with_lags(lag), (*basis, *([_VIEWS] if len(views) else [])), views)
 
 
 def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[Graph, tuple[str, ...]]:
@@ -89,14 +97,25 @@ def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[G
     gather = gathering(graph.trace)
     call = graph.into(graph.call_end(leaders), Because.CALL)
     if gather is not None:
-        views = _made_for(graph.trace, graph.calls.row[members])
-        lag[call] += np.rint(gather.host_ns(copies.size_bytes[copy[members]], group, views)).astype(np.int64)
+        lag[call] += gather.host_ns(copies.size_bytes[copy[members]], group)
     told.append("gathering on the host is not counted" if gather is None else gather.equal.basis)
     issue = graph.into(graph.work_start(work_of_copy[copy[leaders]]), Because.ISSUE)
     known = issue != NO_ID
     source = graph.edges.source.copy()
     source[issue[known]], lag[issue[known]] = graph.call_end(leaders[known]), 0
     return replace(graph, edges=replace(graph.edges, source=source, lag_ns=lag)), tuple(told)
+
+
+def _views(graph: Graph, members: Int64, leader: Int64) -> Edges:
+    """The leaders' calls with what views of their pieces take, where pieces were tensors and that is known."""
+    gather = gathering(graph.trace)
+    leaders, group = np.unique(leader[members], return_inverse=True)
+    views_ns = np.zeros(len(leaders), np.int64)
+    if gather is not None:
+        views_ns = gather.views_ns(_made_for(graph.trace, graph.calls.row[members]), group)
+    some = leaders[views_ns > 0]
+    taken = graph.edges.lag_ns[graph.into(graph.call_end(some), Because.CALL)] + views_ns[views_ns > 0]
+    return Edges.of(graph.call_start(some), graph.call_end(some), taken, Because.CALL)
 
 
 def _made_for(trace: Trace, rows: Int64) -> Bool:

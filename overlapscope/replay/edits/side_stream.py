@@ -20,15 +20,18 @@ from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.device import before
 from overlapscope.replay.edits.common import Edited, Streams, Where, by_stream, codes
-from overlapscope.replay.edits.readers import first_readers
+from overlapscope.replay.edits.readers import first_readers, tensors_known
 from overlapscope.replay.edits.sent_back import sent_back
 from overlapscope.replay.graph import Because, Edges, Graph
 
+_UNKNOWN = "the trace does not say what reads a copy, so the next work of its old stream waits for it"
+
 
 def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
-    """Only copies over a link are moved."""
+    """Only copies over a link are moved; what was moved before stays so."""
     work, edges = graph.work, graph.edges
-    moved = np.zeros(len(work), np.bool_)
+    moved = np.append(graph.trace.copies.stream, NO_ID)[work.copy] != work.stream
+    moved &= work.table == 1
     moved[where.work(graph)] = True
     moved &= work.engine > 0
     index = np.arange(len(work))
@@ -40,8 +43,7 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     streams = by_stream(graph)
     reads = _reads(graph, streams, moved, config)
     gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & ~down])) & ~_among(edges, reads)
-    out_of_order, engines = _engines(graph, moved, config)
-    gone |= out_of_order
+    gone, engines = _engines(graph, moved, gone, config)
     new = reads.take(~_among(reads, edges.take(~gone)))
     order = (
         *_still_waited(graph, streams, moved),
@@ -49,7 +51,8 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
         sent_back(graph, moved & ~down, config, inputs=False),
     )
     changed = graph.with_edges(edges.take(~gone), engines, new, *order)
-    return Edited(replace(changed, trace=_on_new_streams(graph, streams, moved)))
+    unknown = moved & (work.engine == Direction.HTOD) & ~tensors_known(graph)
+    return Edited(replace(changed, trace=_on_new_streams(graph, streams, moved)), (_UNKNOWN,) * bool(unknown.any()))
 
 
 def _implicit(graph: Graph, moved: Bool) -> Bool:
@@ -118,14 +121,14 @@ def _still_waited(graph: Graph, streams: Streams, moved: Bool) -> Iterator[Edges
         yield replace(some, source=graph.work_end(copy[same]))
 
 
-def _engines(graph: Graph, moved: Bool, config: ReplayConfig) -> tuple[Bool, Edges]:
-    """A copy engine's order without short copies that stay, which find their place: what goes, and what comes."""
+def _engines(graph: Graph, moved: Bool, gone: Bool, config: ReplayConfig) -> tuple[Bool, Edges]:
+    """A copy engine's order without short copies that stay, which find their place: what goes too, and what comes."""
     edges, work = graph.edges, graph.work
     rows = np.flatnonzero(edges.of_kind(Because.ENGINE))
     source, target = graph.work_of(edges.source[rows]), graph.work_of(edges.target[rows])
     short = ~moved & (work.end_ns - work.start_ns < config.near_ns)
-    gone = np.zeros(len(edges), np.bool_)
-    gone[rows] = (moved[source] & short[target]) | (short[source] & moved[target])
+    gone = gone.copy()
+    gone[rows] |= (moved[source] & short[target]) | (short[source] & moved[target])
     earlier = before(work, work.engine, np.flatnonzero((work.engine > 0) & ~short))
     again = moved & (earlier != NO_ID) & (work.end_ns[earlier] <= work.start_ns)
     index = np.flatnonzero(again)
