@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from benchmarks.prediction import BLIND, PAIRS, PROGRAMS, Outcome, of_programs, outcomes
-from overlapscope import diagnose, open_trace, what_if
+from overlapscope import audit, diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.errors import ChangeNotUnderstood, RangeNotFound
 from overlapscope.measure.windows import of_range, whole
@@ -1533,6 +1533,12 @@ def test_a_diagnosis_plans_what_was_really_done() -> None:
     assert first.unprofiled is not None
     assert found.plan.steps[0].unprofiled_ns == first.unprofiled.predicted_ns < found.plan.steps[0].predicted_ns
     assert found.plan.unprofiled_ns == first.unprofiled.replayed_ns
+    said = audit(found.trace, "moe_prefetch").to_dict()["replay"]
+    assert said == {
+        "replayed_ns": found.plan.replayed_ns,
+        "unprofiled_ns": first.unprofiled.replayed_ns,
+        "error": found.plan.error,
+    }
 
 
 def test_what_is_too_large_for_a_plan_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -1605,4 +1611,4 @@ def test_json_has_what_is_promised() -> None:
     assert found["window"]["range"] == "gemm_copy"
     assert found["changes"] == ["pin"]
     assert found["low_ns"] <= found["predicted_ns"] <= found["high_ns"] < found["replayed_ns"]
-    assert found["unprofiled"].keys() == {"replayed_ns", "predicted_ns"}
+    assert found["unprofiled"].keys() == {"replayed_ns", "predicted_ns", "low_ns", "high_ns"}

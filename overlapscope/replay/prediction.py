@@ -147,7 +147,9 @@ class Prediction:
 
 
 def _to_dict(without: Without | None) -> dict[str, int] | None:
-    return None if without is None else {"replayed_ns": without.replayed_ns, "predicted_ns": without.predicted_ns}
+    if without is None:
+        return None
+    return {key: getattr(without, key) for key in ("replayed_ns", "predicted_ns", "low_ns", "high_ns")}
 
 
 def _bounds(low_ns: int, high_ns: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from overlapscope.diagnosis.finding import Diagnosis
+from overlapscope.diagnosis.finding import Diagnosis, Plan
 from overlapscope.measure.devices import Activity, DeviceKey, device_keys
 from overlapscope.measure.gaps import GapCauses
 from overlapscope.measure.groups import CopyGroup
@@ -171,10 +171,18 @@ class Audit:
                 "lost_ns": self.diagnosis.lost_ns,
                 "copy_reasons": list(self.diagnosis.copy_reasons),
             },
+            "replay": _replay(self.diagnosis.plan),
             "plan": _plan(self.diagnosis),
             "findings": [finding.to_dict() for finding in self.diagnosis.findings],
             "verdict": self.verdict,
         }
+
+
+def _replay(plan: Plan | None) -> dict[str, Any] | None:
+    """What the plan starts from; None where nothing was replayed."""
+    if plan is None:
+        return None
+    return {"replayed_ns": plan.replayed_ns, "unprofiled_ns": plan.unprofiled_ns, "error": plan.error}
 
 
 def _plan(found: Diagnosis) -> list[dict[str, Any]] | None:
