@@ -187,7 +187,7 @@ def of_programs(pairs: tuple[Pair, ...], suffix: str = f".{KINETO}") -> Iterator
 def _outcome(pair: Pair, found: Prediction, before_ms: float, real_ms: float) -> Outcome:
     """What came of a pair, per step."""
     steps = len(found.window.start_ns)
-    said = found.unprofiled or found.partly_unprofiled or found
+    said = found.own
     figures = (found.measured_ns, said.replayed_ns, said.predicted_ns, said.low_ns, said.high_ns)
     measured, unchanged, predicted, low, high = (ns / 1e6 / steps for ns in figures)
     recording = found.trace.metadata.recording

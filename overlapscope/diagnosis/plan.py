@@ -42,9 +42,9 @@ def _valued(base: Base, finding: Finding, config: DiagnosisConfig) -> Finding:
         return finding
     change = replace(Change.parse(finding.change), copies=finding.copies or None)
     least = config.worth_saying * base.own_ns
-    saving, most = max(base.own_ns - base.predict((change,), bounds=False).own_ns, 0), 0
+    saving, most = max(base.own_ns - base.predict((change,), bounds=False).own.predicted_ns, 0), 0
     if saving < least:
-        most = base.own_ns - base.predict((change,)).own_low_ns
+        most = base.own_ns - base.predict((change,)).own.low_ns
     return replace(finding, saving_ns=saving, saving_most_ns=most if most >= least and most > saving else None)
 
 
@@ -62,10 +62,10 @@ def _greedy(base: Base, findings: list[Finding], config: DiagnosisConfig) -> Ite
     reached = begin = base.own_ns
     while open_changes:
         tries = [base.predict((*chosen, Change.parse(name)), bounds=False) for name in dict.fromkeys(open_changes)]
-        best = min(tries, key=lambda found: found.own_ns)
-        if reached - best.own_ns < config.worth_saying * begin:
+        best = min(tries, key=lambda found: found.own.predicted_ns)
+        if reached - best.own.predicted_ns < config.worth_saying * begin:
             return
         yield _step(base.predict(best.changes), findings)
-        chosen, reached = best.changes, best.own_ns
+        chosen, reached = best.changes, best.own.predicted_ns
         done = [str(change) for change in chosen]
         open_changes = [name for name in (*open_changes, *_FOLLOWS.get(done[-1], ())) if name not in done]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ SCHEMA = "overlapscope.recording/1"
 MARK = "overlapscope.recording"
 """What marks begin with that carry a calibration; then come their number, how many there are and a piece of JSON."""
 
+_Row = TypeVar("_Row")
 _TELLING_STEPS = 4
 _LARGEST = np.iinfo(np.int64).max
 
@@ -38,19 +39,16 @@ def recording_of(about: Any) -> Recording | None:
     if not isinstance(about, dict) or about.get("schema") != SCHEMA:
         return None
     versions, issue, steps = (_object(about.get(key)) for key in ("versions", "issue", "steps"))
-    copies, gathers, both_ways, after_copies = (
-        list(map(_object, _list(about.get(key)))) for key in ("copies", "gathers", "both_ways", "after_copies")
-    )
     touched = _columns(about.get("touches"), "op_start_ns", "tensor")
     read = _columns(about.get("reads"), "copy_start_ns", "op_start_ns")
     return Recording(
         versions=MappingProxyType({str(name): str(version) for name, version in versions.items()}),
-        copies=tuple(copy for row in copies if (copy := _copy(row)) is not None),
-        gathers=tuple(gather for row in gathers if (gather := _gather(row)) is not None),
+        copies=_rows(about.get("copies"), _copy),
+        gathers=_rows(about.get("gathers"), _gather),
         gather_start_ns=_count(about.get("gather_start_ns")),
         view_ns=_count(about.get("view_ns")),
-        after_copies=tuple(held for row in after_copies if (held := _after_copy(row)) is not None),
-        both_ways=tuple(each for row in both_ways if (each := _both_ways(row)) is not None),
+        after_copies=_rows(about.get("after_copies"), _after_copy),
+        both_ways=_rows(about.get("both_ways"), _both_ways),
         touches=None if touched is None else Touches(*touched),
         reads=None if read is None else HostReads(*read),
         issue_unprofiled=_issue(issue.get("unprofiled")),
@@ -96,6 +94,11 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def _rows(value: Any, understood: Callable[[dict[str, Any]], _Row | None]) -> tuple[_Row, ...]:
+    """Those rows of a list that are understood."""
+    return tuple(found for row in _list(value) if (found := understood(_object(row))) is not None)
 
 
 def _count(value: Any) -> int | None:

@@ -71,16 +71,9 @@ class Prediction:
         return self.replayed_ns - self.predicted_ns
 
     @property
-    def own_ns(self) -> int:
-        """The predicted time of the program itself: without what is known of the profiler."""
-        without = self.unprofiled or self.partly_unprofiled
-        return self.predicted_ns if without is None else without.predicted_ns
-
-    @property
-    def own_low_ns(self) -> int:
-        """The least of it."""
-        without = self.unprofiled or self.partly_unprofiled
-        return self.low_ns if without is None else without.low_ns
+    def own(self) -> Prediction | Without:
+        """Whose times are those of the program itself: without what is known of the profiler."""
+        return self.unprofiled or self.partly_unprofiled or self
 
     @property
     def error(self) -> float:

@@ -124,7 +124,7 @@ def _carried(graph: Graph, gaps: Int64, lag_ns: Int64, cost_ns: Int64) -> Int64:
 
 def _own_affairs(trace: Trace) -> Bool:
     """Which overheads are the profiler's only."""
-    names = [number for number, name in enumerate(trace.names.values) if name in _PROGRAMS_OWN]
+    names = trace.names.find(*_PROGRAMS_OWN)
     own: Bool = ~np.isin(trace.overheads.name_id, names)
     return own
 

@@ -13,7 +13,7 @@ from overlapscope.model.enums import ApiKind, Direction
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, enqueue_ns, without_wait
-from overlapscope.replay.gathering import gathering
+from overlapscope.replay.gathering import Gathering, gathering
 from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.speeds import pinned_speed
 
@@ -67,16 +67,19 @@ def coalesce(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     members = np.flatnonzero(mine & (leader != NO_ID))
     if not len(members):
         return Edited(graph, ("no small copies to the device are in a row",))
-    graph, basis = _as_one(graph, members, leader, copy)
+    gather = gathering(graph.trace)
+    graph, basis = _as_one(graph, members, leader, copy, gather)
     lag, edges = graph.edges.lag_ns.copy(), graph.edges
     into = np.isin(edges.target, np.concatenate([graph.call_start(inside), graph.call_end(inside)]))
     short = lag <= config.launch_gap_ns  # a longer gap is other work, which stays
     lag[into & (edges.of_kind(Because.CALL) | (edges.of_kind(Because.GAP) & short))] = 0
-    views = _views(graph, members, leader)
+    views = _views(graph, members, leader, gather)
     return Edited(graph.with_lags(lag), (*basis, *([_VIEWS] if len(views) else [])), views)
 
 
-def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[Graph, tuple[str, ...]]:
+def _as_one(
+    graph: Graph, members: Int64, leader: Int64, copy: Int64, gather: Gathering | None
+) -> tuple[Graph, tuple[str, ...]]:
     """The first copy of each run takes the time of all bytes, its call that of gathering them; the others take none."""
     copies = graph.trace.copies
     leaders, group = np.unique(leader[members], return_inverse=True)
@@ -94,7 +97,6 @@ def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[G
     durations = np.bincount(group, copies.duration_ns[copy[members]], len(leaders)).astype(np.int64)
     lag[first] = durations if speed is None else speed.copy_time_ns(total)
     told = [] if speed is None else [f"one copy of all bytes: {speed.basis}"]
-    gather = gathering(graph.trace)
     call = graph.into(graph.call_end(leaders), Because.CALL)
     if gather is not None:
         lag[call] += gather.host_ns(copies.size_bytes[copy[members]], group)
@@ -106,13 +108,12 @@ def _as_one(graph: Graph, members: Int64, leader: Int64, copy: Int64) -> tuple[G
     return replace(graph, edges=replace(graph.edges, source=source, lag_ns=lag)), tuple(told)
 
 
-def _views(graph: Graph, members: Int64, leader: Int64) -> Edges:
+def _views(graph: Graph, members: Int64, leader: Int64, gather: Gathering | None) -> Edges:
     """The leaders' calls with what views of their pieces take, where pieces were tensors and that is known."""
-    gather = gathering(graph.trace)
+    if gather is None:
+        return Edges.none()
     leaders, group = np.unique(leader[members], return_inverse=True)
-    views_ns = np.zeros(len(leaders), np.int64)
-    if gather is not None:
-        views_ns = gather.views_ns(_made_for(graph.trace, graph.calls.row[members]), group)
+    views_ns = gather.views_ns(_made_for(graph.trace, graph.calls.row[members]), group)
     some = leaders[views_ns > 0]
     taken = graph.edges.lag_ns[graph.into(graph.call_end(some), Because.CALL)] + views_ns[views_ns > 0]
     return Edges.of(graph.call_start(some), graph.call_end(some), taken, Because.CALL)
@@ -121,8 +122,7 @@ def _views(graph: Graph, members: Int64, leader: Int64) -> Edges:
 def _made_for(trace: Trace, rows: Int64) -> Bool:
     """Which copy calls are of an operator that makes a tensor for what it copies, as ``.to(device)`` does."""
     ops, calls = trace.cpu_ops, trace.api_calls
-    names = [number for number, name in enumerate(trace.names.values) if name == "aten::_to_copy"]
-    makers = ops.take(np.isin(ops.name_id, names))
+    makers = ops.take(np.isin(ops.name_id, trace.names.find("aten::_to_copy")))
     made: Bool = innermost(makers, calls.process[rows], calls.thread[rows], calls.start_ns[rows]) != NO_ID
     return made
 
