@@ -138,6 +138,26 @@ UNSEEN = _named(
         "growing_history": ("preallocate",),
     }
 )
+THIRD = _named(
+    {
+        "graph_sampling": (PIN,),
+        "offloaded_blocks": (ASYNC, SIDE, "prefetch=1"),
+        "scan_denoising": (SIDE,),
+        "wave_snapshots": (PIN, ASYNC, SIDE),
+        "pressure_solver": (READ, "graph"),
+        "molecular_dynamics": ("graph",),
+        "multi_agent_replay": ("coalesce", "graph"),
+        "detected_crops": ("coalesce",),
+        "scene_tiles": ("preallocate",),
+        "speech_chunks": (ASYNC,),
+        "distillation": (PIN, ASYNC),
+        "parameter_server": (ASYNC, SIDE),
+        "clustering": (READ,),
+        "paged_serving": (READ, "coalesce"),
+        "weather_forcing": (PIN, ASYNC, SIDE, "prefetch=2"),
+        "template_matching": (READ, "preallocate"),
+    }
+)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ class ReplayConfig:
     profiler. ``node_gap_ns``: what a node of a graph takes beyond the duration that a kernel has outside of it; between
     0.02 and 0.28 us in five chains of kernels on an H200 (`benchmarks/graph_nodes.py`). ``full_queue``: a launch that
     is held while this much work is pending on its stream waits for room; streams are known to take about a thousand
-    launches.
+    launches. ``telling_times``: a thread that goes on so many times after another tells that it waits for it, where
+    that it did so by chance is no likelier than ``chance``.
     """
 
     profiler: ProfilerConfig = ProfilerConfig()
@@ -59,6 +60,8 @@ class ReplayConfig:
     launch_gap_ns: int = 200_000
     node_gap_ns: int = 150
     full_queue: int = 900
+    telling_times: int = 4
+    chance: float = 0.001
 
 
 DEFAULT = ReplayConfig()

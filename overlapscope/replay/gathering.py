@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from overlapscope.measure.copies import host_kind
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.enums import Direction
 from overlapscope.model.recording import GatherTime
 from overlapscope.model.trace import Trace
-from overlapscope.replay.speeds import LONGEST_NS, Speed
-
-_TELLING_BYTES = 2**16  # smaller copies are all latency
+from overlapscope.replay.speeds import LONGEST_NS, Speed, staged_speed
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,22 +42,19 @@ class Gathering:
 
 
 def gathering(trace: Trace) -> Gathering | None:
-    """How fast pieces are gathered on the host: from the calibration, else no faster than staging reaches here.
+    """How fast pieces are gathered on the host: from the calibration, else as fast as pageable copies of their size.
 
-    Staging copies on the host and sends at the same time, so that it is no faster than the host's part alone; what
-    each piece costs beside its bytes is not in it. None where nothing tells.
+    Those are copied on the host too, before they are sent. None where nothing tells.
     """
     recording = trace.metadata.recording
     measured = sorted(recording.gathers if recording else (), key=lambda entry: entry.size_bytes)
     if recording is not None and measured:
         equal, ragged = (_calibrated(measured, ragged=each) for each in (False, True))
         return Gathering(equal, ragged, recording.gather_start_ns or 0, recording.view_ns or 0)
-    rate = _staging_gb_s(trace)
-    if rate is None:
+    staged = staged_speed(trace, Direction.HTOD)
+    if staged is None:
         return None
-    ends = np.array([0.0, 1e9])
-    basis = f"gathering on the host: at {rate:.3g} GB/s, as staging; many pieces take longer"
-    staged = Speed(ends, ends / rate, basis)
+    staged = replace(staged, basis=f"gathering on the host: as long as staging, {staged.basis}")
     return Gathering(staged, staged, 0, 0)
 
 
@@ -75,17 +69,3 @@ def _calibrated(measured: list[GatherTime], *, ragged: bool) -> Speed:
     return Speed(
         sizes, np.maximum.accumulate(np.array(times, float)), "gathering on the host: the calibration in this trace"
     )
-
-
-def _staging_gb_s(trace: Trace) -> float | None:
-    copies = trace.copies
-    rows = (copies.direction == Direction.HTOD) & (host_kind(copies) == MemoryKind.PAGEABLE) & (copies.duration_ns > 0)
-    rows &= copies.size_bytes >= _TELLING_BYTES
-    recording = trace.metadata.recording
-    measured = [
-        entry.size_bytes / entry.copy_ns
-        for entry in (recording.copies if recording is not None else ())
-        if entry.host_memory == "pageable" and entry.direction == Direction.HTOD.label and entry.copy_ns
-    ]
-    own = (copies.size_bytes[rows] / copies.duration_ns[rows]).tolist()
-    return max([*measured, *own], default=None)

@@ -8,6 +8,7 @@ at most what is usual. So the graph gives the trace's own times back, and a wait
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -98,6 +99,12 @@ class Calls:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    @cached_property
+    def owner(self) -> Int64:
+        """A number for each one's thread."""
+        other = (self.thread[1:] != self.thread[:-1]) | (self.process[1:] != self.process[:-1])
+        return np.append(0, np.cumsum(other))[: len(self)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.measure.host import held_from_ns, plain_enqueue_ns
-from overlapscope.measure.places import following
-from overlapscope.measure.spans import covered, union
-from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int64
+from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.fed import fed
 from overlapscope.replay.graph import Because, Edges, Graph, bound
+from overlapscope.replay.turns import turns
 
 
 def host_edges(graph: Graph, config: ReplayConfig) -> Edges:
@@ -24,10 +24,10 @@ def host_edges(graph: Graph, config: ReplayConfig) -> Edges:
     plain = plain_enqueue_ns(graph.trace, config.host)
     held = np.isin(own.target, waits.target)
     own = Edges(own.source, own.target, np.where(held, np.minimum(own.lag_ns, plain), own.lag_ns), own.because)
-    return Edges.together(bound(graph.time_ns, Edges.together(own, waits)), _threads(graph))
+    return Edges.together(bound(graph.time_ns, Edges.together(own, waits)), _threads(graph, config))
 
 
-def _threads(graph: Graph) -> Edges:
+def _threads(graph: Graph, config: ReplayConfig) -> Edges:
     """Each call after the one before it on its thread, or after those of another that had the work meanwhile."""
     calls, index = graph.calls, np.arange(len(graph.calls))
     same = (calls.process[1:] == calls.process[:-1]) & (calls.thread[1:] == calls.thread[:-1])
@@ -36,87 +36,12 @@ def _threads(graph: Graph) -> Edges:
     beside = gap < 0  # calls of one thread that overlap, in a trace that is not sound
     source = np.where(beside, graph.call_start(before), graph.call_end(before))
     gap = np.where(beside, calls.start_ns[after] - calls.start_ns[before], gap)
-    handed = _handoffs(graph, before, after)
-    resumed = np.isin(after, handed.target // 2)
-    gap = np.where(resumed, 0, gap)
-    return Edges.together(Edges.of(source, graph.call_start(after), gap, Because.GAP), handed)
-
-
-def _handoffs(graph: Graph, before: Int64, following: Int64) -> Edges:
-    """Work that goes from a silent thread to another and back, as a backward pass does.
-
-    A thread makes no call between ``before`` and ``following``; if another one's calls lie wholly within and it was
-    silent on both sides, the first of these follows ``before``, and ``following`` follows the last. Any two threads
-    take turns like that, though; those that wait for each other answer promptly, see `_prompt`. Of several that a call
-    may answer it is the latest.
-    """
-    calls = graph.calls
-    idle = ~_at_work(graph, before, following)
-    parts = [np.empty((4, 0), np.int64)]
-    threads = sorted(set(zip(calls.process.tolist(), calls.thread.tolist(), strict=True)))
-    for process, thread in threads:
-        theirs = np.flatnonzero((calls.process == process) & (calls.thread == thread))
-        gaps = (calls.process[before] == process) & (calls.thread[before] != thread)
-        one, two = before[gaps], following[gaps]
-        if not len(one) or not len(theirs):
-            continue
-        first = np.searchsorted(calls.start_ns[theirs], calls.end_ns[one])
-        last = np.searchsorted(calls.end_ns[theirs], calls.start_ns[two], "right") - 1
-        alone = (last >= first) & (first < len(theirs))
-        begun = np.append(calls.start_ns[theirs], np.iinfo(np.int64).max)
-        alone &= begun[last + 1] >= calls.start_ns[two]
-        alone &= idle[gaps]
-        parts.append(np.stack([one[alone], two[alone], theirs[first[alone]], theirs[last[alone]]]))
-    one, two, first, last = np.concatenate(parts, axis=1)
-    source, target = np.concatenate([one, last]), np.concatenate([first, two])
-    prompt = _prompt(graph, source, target)
-    source, target = source[prompt], target[prompt]
-    lag = calls.start_ns[target] - calls.end_ns[source]
-    latest = np.lexsort((lag, target))
-    latest = latest[np.diff(target[latest], prepend=NO_ID) > 0]
-    source, target, lag = source[latest], target[latest], lag[latest]
-    return Edges.of(graph.call_end(source), graph.call_start(target), lag, Because.HANDOFF)
-
-
-def _prompt(graph: Graph, asked: Int64, answer: Int64) -> Bool:
-    """Which of the turns that threads take are those of a thread that waits for the one that it answers.
-
-    Threads that have nothing to do with each other go on at any moment of their silence, so that half of the answers
-    come in the second half of it; where these are more than a quarter, by the time of the silence, the two count as
-    such. Threads that wait for each other meet by chance too, when both are busy, but that is in short silences.
-    An answer begins with the thread's first operator, where these are known.
-    """
-    calls = graph.calls
-    new_thread = (calls.thread[1:] != calls.thread[:-1]) | (calls.process[1:] != calls.process[:-1])
-    owner = np.concatenate([[0], np.cumsum(new_thread)])
-    before = answer - 1
-    own = (answer > 0) & (owner[before] == owner[answer])
-    silent = np.where(own, calls.start_ns[answer] - calls.end_ns[before], 0)
-    late = 2 * (_active_from(graph, asked, answer) - calls.end_ns[asked]) > silent
-    which = np.unique(owner[asked] * (owner[-1] + 1) + owner[answer], return_inverse=True)[1]
-    turns, random = (np.bincount(which, time) for time in (silent, silent * late))
-    prompt: Bool = (4 * random <= turns)[which]
-    return prompt
-
-
-def _active_from(graph: Graph, asked: Int64, answer: Int64) -> Int64:
-    """When threads begin to do something between a call of another thread and their own answer to it."""
-    calls, ops = graph.calls, graph.trace.cpu_ops
-    first = following(ops, calls.process[answer], calls.thread[answer], calls.end_ns[asked])
-    begins = np.append(ops.start_ns, NO_TIME)[first]
-    return np.where(first == NO_ID, calls.start_ns[answer], np.minimum(begins, calls.start_ns[answer]))
-
-
-def _at_work(graph: Graph, before: Int64, following: Int64) -> Bool:
-    """Whether a thread ran operators for most of the time between two of its calls: then it waited for no other."""
-    calls, ops = graph.calls, graph.trace.cpu_ops
-    result = np.zeros(len(before), np.bool_)
-    for process, thread in set(zip(calls.process[before].tolist(), calls.thread[before].tolist(), strict=True)):
-        mine = (calls.process[before] == process) & (calls.thread[before] == thread)
-        own = (ops.process == process) & (ops.thread == thread)
-        begin, end = calls.end_ns[before[mine]], calls.start_ns[following[mine]]
-        result[mine] = 2 * covered(begin, end, union(ops.start_ns[own], ops.end_ns[own])) > end - begin
-    return result
+    turned = turns(graph, before, after, config)
+    resumed = np.isin(after, turned.target // 2)
+    given, own_ns = fed(graph, before[~resumed], after[~resumed], config)
+    gap[resumed] = 0
+    gap[~resumed] = np.minimum(gap[~resumed], own_ns)
+    return Edges.together(Edges.of(source, graph.call_start(after), gap, Because.GAP), turned, given)
 
 
 def _synchronisations(graph: Graph) -> Edges:

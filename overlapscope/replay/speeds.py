@@ -58,29 +58,35 @@ def pinned_speed(trace: Trace, direction: Direction, sizes: Int64) -> Speed | No
     The trace's own pinned copies go first, if they are as large as half of the largest asked for; then the calibration,
     then the link, then smaller copies of its own.
     """
-    own = _own(trace, direction)
+    own = _own(trace, direction, MemoryKind.PINNED)
     largest = float(sizes.max(initial=0))
     if own is not None and own.size_bytes[-1] >= largest / 2:
         return own
-    return _calibrated(trace, direction) or _link(trace) or own
+    return _calibrated(trace, direction, MemoryKind.PINNED) or _link(trace) or own
 
 
-def _own(trace: Trace, direction: Direction) -> Speed | None:
+def staged_speed(trace: Trace, direction: Direction) -> Speed | None:
+    """The speed of pageable copies in a direction: the trace's own, else the calibration; None where nothing tells."""
+    own = _own(trace, direction, MemoryKind.PAGEABLE)
+    return own or _calibrated(trace, direction, MemoryKind.PAGEABLE)
+
+
+def _own(trace: Trace, direction: Direction, kind: MemoryKind) -> Speed | None:
     copies = trace.copies
-    rows = (copies.direction == direction) & (host_kind(copies) == MemoryKind.PINNED) & (copies.size_bytes > 0)
+    rows = (copies.direction == direction) & (host_kind(copies) == kind) & (copies.size_bytes > 0)
     if not rows.any():
         return None
     sizes, member = np.unique(copies.size_bytes[rows], return_inverse=True)
     times = np.array([np.median(copies.duration_ns[rows][member == index]) for index in range(len(sizes))])
-    return _from_points(sizes.astype(float), times, "pinned copies of this trace")
+    return _from_points(sizes.astype(float), times, f"{kind.label} copies of this trace")
 
 
-def _calibrated(trace: Trace, direction: Direction) -> Speed | None:
+def _calibrated(trace: Trace, direction: Direction, kind: MemoryKind) -> Speed | None:
     recording = trace.metadata.recording
     entries = [
         (entry.size_bytes, entry.copy_ns)
         for entry in (recording.copies if recording is not None else ())
-        if entry.direction == direction.label and entry.host_memory == "pinned"
+        if entry.direction == direction.label and entry.host_memory == kind.label
     ]
     if not entries:
         return None

@@ -11,6 +11,7 @@ from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, blocking_calls, enqueue_ns, index_of_calls, without_wait
 from overlapscope.replay.edits.host_reads import UNREAD, read_later, waits_gone
+from overlapscope.replay.edits.unread import without_operators
 from overlapscope.replay.graph import Because, Edges, Graph
 
 _OWN = "a synchronisation of the device or an event after a copy is taken to be there for the copy"
@@ -53,7 +54,8 @@ def _of_the_program(graph: Graph, waits: Edges) -> Bool:
 def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     """Copies to the host are not waited for, neither in their own calls nor right after.
 
-    A single value that is not read is not copied either: its copy and both calls take no time.
+    A single value that is not read is not copied either: its copy, both calls and the operators around them take no
+    time.
     """
     copies = graph.trace.copies
     down = where.copies & (copies.direction == Direction.DTOH)
@@ -62,7 +64,7 @@ def no_host_read(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     graph = _without_wait_after(graph, down, of_events=down)
     calls = index_of_calls(graph)[copies.call[down]]
     graph = without_wait(graph, calls[calls != NO_ID], enqueue_ns(graph, config))
-    graph = without_wait(graph, np.concatenate([reads, waits]))
+    graph = without_wait(without_operators(graph, reads), np.concatenate([reads, waits]))
     edges, lag = graph.edges, graph.edges.lag_ns.copy()
     gone = edges.of_kind(Because.RUN) & np.isin(edges.target, graph.work_end(Where(value, where.calls).work(graph)))
     gone |= edges.of_kind(Because.GAP) & np.isin(edges.target, graph.call_start(waits))

@@ -11,6 +11,7 @@ from overlapscope.measure.places import innermost
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, Direction
 from overlapscope.model.trace import Trace
+from overlapscope.replay.autograd import by_autograd
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, enqueue_ns, without_wait
 from overlapscope.replay.gathering import Gathering, gathering
@@ -26,7 +27,8 @@ _BESIDE = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.STREAM_SY
 def graph_launch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     """Launches in a row cost the host as much as one, with what the thread did between them.
 
-    Copies and fills within a device are launches too: a graph takes them.
+    Copies and fills within a device are launches too: a graph takes them; and a backward pass, whose launches another
+    thread makes.
     """
     calls, copies = graph.calls, graph.trace.copies
     within = np.append(copies.direction == Direction.DTOD, False)[first_copy_of(graph.trace)[calls.row]]
@@ -41,11 +43,21 @@ def graph_launch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     into = np.isin(edges.target, np.concatenate([graph.call_start(inside), graph.call_end(inside)]))
     short = lag <= config.launch_gap_ns  # a longer gap is other work, which a graph does not do
     lag[into & edges.of_kind(Because.GAP, Because.CALL, Because.LOCK) & short] = 0
+    lag[_passed_on(graph, leader != NO_ID)] = 0
     nodes = np.flatnonzero(np.isin(graph.work.call, inside))
     within = np.isin(edges.target, graph.work_start(nodes)) & edges.of_kind(Because.STREAM)
     within &= edges.source % 2 == 1  # not those that follow a start, which they overlap as they are
     lag[within] = np.minimum(lag[within], config.node_gap_ns)
     return Edited(graph.with_lags(lag), ("launches in a row as one graph launch",))
+
+
+def _passed_on(graph: Graph, launching: Bool) -> Int64:
+    """Edges by which a backward pass goes from its thread to autograd's and back, between launches."""
+    handed = np.flatnonzero(graph.edges.of_kind(Because.HANDOFF))
+    one, other = graph.edges.source[handed] // 2, graph.edges.target[handed] // 2
+    engine = by_autograd(graph)
+    passed: Int64 = handed[launching[one] & launching[other] & (engine[one] | engine[other])]
+    return passed
 
 
 def coalesce(graph: Graph, where: Where, config: ReplayConfig) -> Edited:

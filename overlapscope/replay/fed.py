@@ -1,0 +1,99 @@
+"""Host threads that others feed: they are idle until another has got so far, which then goes on, as with a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.measure.spans import union
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.replay.autograd import by_autograd
+from overlapscope.replay.chance import steady, unlikely
+from overlapscope.replay.config import ReplayConfig
+from overlapscope.replay.graph import Because, Edges, Graph
+
+
+@dataclass(frozen=True, eq=False)
+class _Idle:
+    """The longest stretch of each gap of a thread in which it ran no operator: which gap, and from when to when."""
+
+    gap: Int64
+    start_ns: Int64
+    end_ns: Int64
+
+
+def fed(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> tuple[Edges, Int64]:
+    """What some gaps between two calls of a thread wait for, and for how long the thread works by itself in each.
+
+    A thread is idle, and goes on shortly after another one's call of some name. That it does so by chance, each time,
+    must be all but impossible; and it answers steadily, see `chance`.
+    """
+    calls = graph.calls
+    own_ns = calls.start_ns[after] - calls.end_ns[before]
+    engine = by_autograd(graph)
+    parts = [(np.empty((2, 0), np.int64), np.empty(0, np.int64))]
+    for owner, idle in _idle(graph, before, after, config):
+        if engine[owner]:
+            continue
+        for other in np.unique(calls.owner[(calls.process == calls.process[owner]) & ~engine]).tolist():
+            if other != calls.owner[owner]:
+                parts += _caused(graph, np.flatnonzero(calls.owner == other), idle, after, config)
+    found = np.concatenate([pair for pair, _ in parts], axis=1)
+    waited = np.concatenate([each for _, each in parts])
+    latest = np.lexsort((-calls.end_ns[found[0]], found[1]))
+    latest = latest[np.diff(found[1][latest], prepend=NO_ID) > 0]
+    source, gap = found[:, latest]
+    lag = calls.start_ns[after[gap]] - calls.end_ns[source]
+    own_ns[gap] -= waited[latest]
+    return Edges.of(graph.call_end(source), graph.call_start(after[gap]), lag, Because.HANDOFF), own_ns
+
+
+def _idle(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> Iterator[tuple[int, _Idle]]:
+    """Threads with silences that are longer than Python between two calls: one of their calls, and where each idles."""
+    calls, ops = graph.calls, graph.trace.cpu_ops
+    long = calls.start_ns[after] - calls.end_ns[before] > config.launch_gap_ns
+    for owner in np.unique(calls.owner[after[long]]).tolist():
+        mine = np.flatnonzero(long & (calls.owner[after] == owner))
+        if len(mine) < config.telling_times:
+            continue
+        first = int(after[mine[0]])
+        own = (ops.process == calls.process[first]) & (ops.thread == calls.thread[first])
+        theirs = calls.owner == owner
+        busy = union(
+            np.concatenate([calls.start_ns[theirs], ops.start_ns[own]]),
+            np.concatenate([calls.end_ns[theirs], ops.end_ns[own]]),
+        )
+        start, end = busy.end_ns[:-1], busy.start_ns[1:]
+        gap = np.searchsorted(calls.end_ns[before[mine]], start, "right") - 1
+        inside = (gap >= 0) & (end <= calls.start_ns[after[mine]][gap]) & (end - start > config.launch_gap_ns)
+        gap, start, end = gap[inside], start[inside], end[inside]
+        longest = np.lexsort((start - end, gap))
+        longest = longest[np.diff(gap[longest], prepend=NO_ID) > 0]
+        yield first, _Idle(mine[gap[longest]], start[longest], end[longest])
+
+
+def _caused(
+    graph: Graph, theirs: Int64, idle: _Idle, after: Int64, config: ReplayConfig
+) -> Iterator[tuple[Int64, Int64]]:
+    """Calls of another thread, each with the gap that it ended; and how long was waited for each.
+
+    Calls and answers are told apart by their names.
+    """
+    calls = graph.calls
+    names = graph.trace.api_calls.name_id[calls.row]
+    waited = idle.end_ns - idle.start_ns
+    cause = np.searchsorted(calls.end_ns[theirs], idle.end_ns, "right") - 1
+    lag = idle.end_ns - calls.end_ns[theirs[cause]]
+    within = (cause >= 0) & (lag <= waited)
+    answers = names[after[idle.gap]].astype(np.int64)
+    kinds = answers * len(graph.trace.names) + names[theirs[cause]]
+    for kind in np.unique(kinds[within]).tolist():
+        some = np.flatnonzero(within & (kinds == kind))
+        if len(some) < config.telling_times or 2 * len(some) < int((answers == answers[some[0]]).sum()):
+            continue
+        causes = calls.end_ns[theirs[names[theirs] == names[theirs[cause[some[0]]]]]]
+        by_design = unlikely(idle.start_ns, idle.end_ns, lag[some], causes, config)
+        if by_design and steady(lag[some], waited[some]):
+            yield np.stack([theirs[cause[some]], idle.gap[some]]), waited[some]
