@@ -32,7 +32,7 @@ class ProfilerConfig:
     spread: float = 0.1
     rounds: int = 4
     worth_saying: float = 0.03
-    most_off: float = 6.0
+    most_off: float = 3.0
     telling_operators: int = 20
     least: float = 0.25
 

@@ -137,12 +137,29 @@ def _engines(graph: Graph, moved: Bool, gone: Bool, config: ReplayConfig) -> tup
 
 
 def _reads(graph: Graph, streams: Streams, moved: Bool, config: ReplayConfig) -> Edges:
-    """Of what stays on its stream, what may read a copy waits for it."""
+    """Of what stays on its stream, what may read a copy waits for it, and for those that its thread issued with it."""
     copies = np.flatnonzero(moved & (graph.work.engine != Direction.DTOH))
-    readers = first_readers(graph, streams, copies, ~moved)
+    readers = _of_any(graph, first_readers(graph, streams, copies, ~moved), copies, streams, moved)
     apart = graph.work.end_ns[copies] <= graph.work.start_ns[readers]
     source, target = graph.work_end(copies), graph.work_start(np.where(apart, readers, NO_ID))
     return Edges.of(source, target, config.follow_ns, Because.STREAM)
+
+
+def _of_any(graph: Graph, readers: Int64, copies: Int64, streams: Streams, moved: Bool) -> Int64:
+    """The first reader of any of the copies that follow each other on a stream, where their own thread issued it.
+
+    Such a thread records an event when it has issued all of them; another one may hear of each by itself.
+    """
+    order, place, stream = streams
+    began = ~moved[order]
+    began[1:] |= stream[order[1:]] != stream[order[:-1]]
+    group = np.cumsum(began)[place[copies]]
+    owner = np.append(graph.calls.owner, NO_ID)[graph.work.call]
+    own = (readers != NO_ID) & (owner[readers] == owner[copies])
+    first = np.full(len(order) + 1, len(order))
+    np.minimum.at(first, group[own], place[readers[own]])
+    found: Int64 = np.where(own, np.append(order, NO_ID)[first[group]], readers)
+    return found
 
 
 def _among(some: Edges, others: Edges) -> Bool:
