@@ -46,7 +46,7 @@ def recorded(step: Step, path: Path, steps: int) -> None:
 def bracketed(step: Step, *, bare: bool) -> None:
     """One step for Nsight Systems: with its calibration, or ``bare`` as a program that does not know of us."""
     if not bare:
-        with record(None, steps=1, warmup=3, unprofiled=3) as recording:
+        with record(None, steps=1, warmup=3, unprofiled=TURNS) as recording:
             recording.run(_annotated(step))
         return
     _warm_up(step)

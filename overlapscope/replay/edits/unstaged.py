@@ -18,9 +18,9 @@ from overlapscope.replay.host_events import kinds_in
 def without_staging(graph: Graph, copies: Int64, config: ReplayConfig) -> Graph:
     """The graph in which the calls of some ``copies``, as work, stage nothing: what follows them is as fast as usual.
 
-    Each event takes less by as much as those of the calibration do, once for each name, since then it is in the caches
-    again; and what is between two calls no less than their share of the usual. A call's own synchronisation counts as
-    part of it.
+    What Python and torch do between two calls takes the calibration's share of it. Where it is longer, other work is in
+    it, and each event takes less by as much as those of the calibration do, once for each name, since then it is in the
+    caches again; but no less than that share. A call's own synchronisation counts as part of it.
     """
     recording = graph.trace.metadata.recording
     measured = sorted(recording.after_copies if recording else (), key=lambda entry: entry.size_bytes)
@@ -35,7 +35,9 @@ def without_staging(graph: Graph, copies: Int64, config: ReplayConfig) -> Graph:
     extra = np.interp(staged, sizes, np.maximum(issue - usual, 0) / config.profiler.events_issued)
     share = np.interp(staged, sizes, np.minimum(usual / issue, 1))
     lag = edges.lag_ns.copy()
-    lag[gaps] = np.maximum(share * lag[gaps], lag[gaps] - extra * kinds_in(graph, gaps)).astype(np.int64)
+    usual = share * lag[gaps]
+    less = np.maximum(usual, lag[gaps] - extra * kinds_in(graph, gaps))
+    lag[gaps] = np.where(usual <= config.launch_gap_ns, usual, less).astype(np.int64)
     return graph.with_lags(lag)
 
 
