@@ -247,9 +247,24 @@ def summary(rows: list[Outcome]) -> str:
 
 
 TABLES: dict[str, Callable[[], list[Outcome]]] = {
-    "recorded": lambda: [*outcomes(KINETO), *of_programs(PROGRAMS), *of_programs(BLIND), *of_programs(UNSEEN)],
-    "nsys": lambda: [*outcomes(NSYS), *of_programs(BLIND, f".{NSYS}"), *of_programs(UNSEEN, f".{NSYS}")],
-    "plain": lambda: [*of_programs(BLIND, "-plain.json.gz"), *of_programs(UNSEEN, "-plain.json.gz")],
+    "recorded": lambda: [
+        *outcomes(KINETO),
+        *of_programs(PROGRAMS),
+        *of_programs(BLIND),
+        *of_programs(UNSEEN),
+        *of_programs(THIRD),
+    ],
+    "nsys": lambda: [
+        *outcomes(NSYS),
+        *of_programs(BLIND, f".{NSYS}"),
+        *of_programs(UNSEEN, f".{NSYS}"),
+        *of_programs(THIRD, f".{NSYS}"),
+    ],
+    "plain": lambda: [
+        *of_programs(BLIND, "-plain.json.gz"),
+        *of_programs(UNSEEN, "-plain.json.gz"),
+        *of_programs(THIRD, "-plain.json.gz"),
+    ],
 }
 """Kineto traces with a calibration, Nsight Systems traces, and what torch's profiler makes by itself."""
 

@@ -975,17 +975,27 @@ AFTER_COPIES = [
     {"size_bytes": 1 << 20, "issue_ns": 20_000, "usual_ns": 20_000},
     {"size_bytes": 1 << 24, "issue_ns": 40_000, "usual_ns": 20_000},
 ]
-BETWEEN = (1 << 20) + 15 * (1 << 19)
+BETWEEN, MOST = (1 << 20) + 15 * (1 << 19), 1 << 24
 
 
 @pytest.mark.parametrize(
     ("size", "gap", "less"),
-    [(1 << 24, 100, 4), (1 << 24, 6, 3), ((1 << 20) + 15 * (1 << 19), 100, 2), (1 << 18, 100, 0)],
+    [
+        (1 << 24, 1_000, 4),
+        (1 << 24, 100, 50),
+        (1 << 24, 6, 3),
+        (BETWEEN, 1_000, 2),
+        (BETWEEN, 100, 25),
+        (1 << 18, 100, 0),
+    ],
 )
 def test_what_follows_a_copy_that_is_staged_no_more_is_as_fast_as_usual(
     size: int, gap: float, less: float, tmp_path: Path
 ) -> None:
-    """After 16 MiB five events took 20 us more, twice as long as usual; so one, as a call, takes 4 us less, or half."""
+    """After 16 MiB five events took 20 us more, twice as long as usual.
+
+    So what Python does between two calls takes half, and what is longer 4 us less for the one event in it.
+    """
     events = [
         make.call(0, 1_000, name="cudaMemcpyAsync", correlation=1),
         make.copy(4, 990, correlation=1, size=size),
@@ -1043,8 +1053,8 @@ def test_a_device_that_bounds_at_first_sight_does_not_end_the_search(tmp_path: P
             make.call(20 * index + 3, 4, correlation=index + 1),
             make.kernel(20 * index + 9, 20, correlation=index + 1),
         ]
-    found = base_of(small(tmp_path, *events, overlapscope=recorded_in(2_010, [2_610] * 8, event_us=1)))
-    assert found.unprofiled_ns == pytest.approx(2_610_000, rel=0.05)
+    found = base_of(small(tmp_path, *events, overlapscope=recorded_in(2_010, [2_310] * 8, event_us=1)))
+    assert found.unprofiled_ns == pytest.approx(2_310_000, rel=0.05)
 
 
 def test_what_is_not_explained_is_said(tmp_path: Path) -> None:
@@ -1071,7 +1081,7 @@ def test_a_copy_s_own_synchronisation_is_part_of_what_it_holds(tmp_path: Path) -
     ]
     trace = small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES})
     calls = what_if(trace, ["pin"]).after.api_calls
-    assert (calls.start_ns[2] - calls.end_ns[1]) / 1e3 == pytest.approx(100 - 4, abs=0.01)
+    assert (calls.start_ns[2] - calls.end_ns[1]) / 1e3 == pytest.approx(100 / 2, abs=0.01)
 
 
 def test_what_a_short_gap_cannot_pay_the_next_one_pays(tmp_path: Path) -> None:
@@ -1362,7 +1372,7 @@ def test_pieces_of_several_sizes_take_longer_to_gather(
     played = found.played.graph
     without = what_if(small(tmp_path, *events, overlapscope=about | {"gathers": []}), ["coalesce"]).played.graph
     longest, plain = (int(edges_of(graph, Because.CALL).lag_ns.max()) for graph in (played, without))
-    assert (longest - plain) / 1e3 == pytest.approx(takes, abs=0.01)
+    assert (longest - plain) / 1e3 == pytest.approx(takes - 8 * 2, abs=0.01), "else as long as staging them"
 
 
 # Changes together, and what they are about
@@ -1465,15 +1475,14 @@ def predicted(suffix: str) -> dict[tuple[str, str], Outcome]:
 HOST_BOUND = ("pinning_guide-list", "pinning_guide-tensordict", "moe_prefetch-pinned")
 HOST_AFTER_HOLD = {"pinning_guide-concurrent-pageable", "moe_prefetch-pageable", "moe_prefetch-pageable-non-blocking"}
 """What the host does right after a held call takes longer than it would otherwise, and scatters."""
-SLOW_LOADER = {"dataloader_train-pageable-non-blocking"}
-"""Recorded while its loader was slower than when it was timed."""
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.faulty}:{'+'.join(pair.changes)}")
 def test_a_prediction_is_near_what_really_came_of_it(pair: Any) -> None:
     row = predicted("json.gz")[pair.faulty, pair.mended]
-    wide = pair.faulty.startswith(HOST_BOUND) or pair.faulty in HOST_AFTER_HOLD | SLOW_LOADER
-    assert row.predicted == pytest.approx(row.real, rel=0.2 if wide else 0.08)
+    wide = pair.faulty.startswith(HOST_BOUND) or pair.faulty in HOST_AFTER_HOLD
+    often = 0.3 if pair.mended.endswith("-coalesced") else 0.2  # pieces may be in the caches or not
+    assert row.predicted == pytest.approx(row.real, rel=often if wide else 0.08)
     if row.real < row.before:
         assert row.predicted < row.before * 1.02
 

@@ -219,8 +219,9 @@ def test_an_export_keeps_what_is_read_and_drops_the_rest(tmp_path: Path) -> None
                 {"name": "EXPORT_PRODUCT_NAME", "value": "/home/secret/nsys"},
             ],
             "TARGET_INFO_GPU": [{"id": 0, "name": "Test GPU", "uuid": "secret"}],
+            "ThreadNames": [{"nameId": name, "globalTid": name} for name in (4, 5, 6, None)],
         },
-        {3: "gemm", 4: "secret"},
+        {3: "gemm", 4: "secret", 5: "pt_autograd_0", 6: "pt_autograd_0 secret"},
     )
     with sqlite3.connect(source) as connection:
         connection.execute("CREATE VIEW v AS SELECT 'secret'")
@@ -232,6 +233,7 @@ def test_an_export_keeps_what_is_read_and_drops_the_rest(tmp_path: Path) -> None
     assert trace.names.decode(trace.kernels.name_id) == ["gemm"]
     assert trace.names.decode(trace.ranges.name_id) == ["load x.bin"]
     assert trace.metadata.tool.endswith("1.2")
+    assert list(trace.metadata.thread_names.values()) == ["pt_autograd_0"]
     with sqlite3.connect(source) as untouched:
         assert untouched.execute("SELECT COUNT(*) FROM TARGET_INFO_SYSTEM_ENV").fetchone() == (1,)
     untouched.close()

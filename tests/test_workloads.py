@@ -324,7 +324,7 @@ def test_the_command_times_a_variant_and_records_it(tmp_path: Path, capsys: pyte
     assert trace.metadata.recording is not None
 
 
-def test_what_is_compared_is_timed_in_turns_each_after_a_call_that_does_not_count(
+def test_what_is_compared_is_timed_in_turns_each_after_calls_that_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By a clock that passes move: the first of one after the other takes ten times as long."""
@@ -338,8 +338,8 @@ def test_what_is_compared_is_timed_in_turns_each_after_a_call_that_does_not_coun
 
     monkeypatch.setattr(harness.time, "perf_counter_ns", lambda: now)
     runs = [partial(run, "a", 1), partial(run, "b", 2)]
-    assert harness.in_turns_ns(runs, repeats=3, warmup=1) == [[1, 1, 1], [2, 2, 2]]
-    assert "".join(told) == "ab" + 3 * "aabb"
+    assert harness.in_turns_ns(runs, repeats=7, warmup=1) == [7 * [1], 7 * [2]]
+    assert "".join(told) == "ab" + "aaaaaaabbbbbbb" + "aaaabbbb"
 
 
 def test_the_command_times_other_variants_beside_one(capsys: pytest.CaptureFixture[str]) -> None:

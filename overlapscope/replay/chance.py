@@ -6,23 +6,24 @@ from math import log
 
 import numpy as np
 
-from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Int64
 from overlapscope.replay.config import ReplayConfig
 
+_LEAST = 1e-6  # of a silence: shorter lags tell no more
 
-def unlikely(start_ns: Int64, end_ns: Int64, lag_ns: Int64, causes_ns: Int64, config: ReplayConfig) -> bool:
-    """Whether silences that end so shortly after one of the causes are all but impossible by chance.
 
-    By chance each ends at any moment, so that as many of them end within a time after a cause as such times are a share
-    of all silences. The time is twice the middle one of ``lag_ns``; those that took longer do not count.
+def unlikely(silence_ns: Int64, lag_ns: Int64, causes: Int64, config: ReplayConfig) -> bool:
+    """Whether silences that end so shortly after the last of the ``causes`` in them are all but impossible by chance.
+
+    By chance causes are anywhere in a silence, each of them, so that the last is as near to its end as that with a
+    probability of ``1 - (1 - lag / silence) ** causes``. Those of all silences are put together (Fisher, Statistical
+    Methods for Research Workers, 1932, 21.1).
     """
-    most = 2 * int(np.median(lag_ns))
-    silent = int((end_ns - start_ns).sum())
-    near = int(covered(start_ns, end_ns, union(causes_ns, causes_ns + most + 1)).sum())
-    if not near or not silent:
-        return bool(silent)
-    return int((lag_ns <= most).sum()) * log(near / silent) <= log(config.chance)
+    near = np.minimum(lag_ns / np.maximum(silence_ns, 1), 1)
+    found = float(-np.log(np.clip(1 - (1 - near) ** causes, _LEAST, 1)).sum())
+    terms = np.arange(len(lag_ns))
+    factorials = np.cumsum(np.log(np.maximum(terms, 1)))
+    return found > 0 and float(np.exp(terms * log(found) - factorials - found).sum()) <= config.chance
 
 
 def steady(lag_ns: Int64, silence_ns: Int64, times: float = 1.0) -> bool:

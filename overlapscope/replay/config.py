@@ -61,7 +61,7 @@ class ReplayConfig:
     node_gap_ns: int = 150
     full_queue: int = 900
     telling_times: int = 4
-    chance: float = 0.001
+    chance: float = 0.01
 
 
 DEFAULT = ReplayConfig()

@@ -25,13 +25,12 @@ class _Idle:
 
 
 def fed(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> tuple[Edges, Int64]:
-    """What some gaps between two calls of a thread wait for, and for how long the thread works by itself in each.
+    """What some gaps between two calls of a thread wait for, and for how long each.
 
     A thread is idle, and goes on shortly after another one's call of some name. That it does so by chance, each time,
     must be all but impossible; and it answers steadily, see `chance`.
     """
     calls = graph.calls
-    own_ns = calls.start_ns[after] - calls.end_ns[before]
     engine = by_autograd(graph)
     parts = [(np.empty((2, 0), np.int64), np.empty(0, np.int64))]
     for owner, idle in _idle(graph, before, after, config):
@@ -46,8 +45,9 @@ def fed(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> tupl
     latest = latest[np.diff(found[1][latest], prepend=NO_ID) > 0]
     source, gap = found[:, latest]
     lag = calls.start_ns[after[gap]] - calls.end_ns[source]
-    own_ns[gap] -= waited[latest]
-    return Edges.of(graph.call_end(source), graph.call_start(after[gap]), lag, Because.HANDOFF), own_ns
+    waited_ns = np.zeros(len(after), np.int64)
+    waited_ns[gap] = waited[latest]
+    return Edges.of(graph.call_end(source), graph.call_start(after[gap]), lag, Because.HANDOFF), waited_ns
 
 
 def _idle(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> Iterator[tuple[int, _Idle]]:
@@ -94,6 +94,6 @@ def _caused(
         if len(some) < config.telling_times or 2 * len(some) < int((answers == answers[some[0]]).sum()):
             continue
         causes = calls.end_ns[theirs[names[theirs] == names[theirs[cause[some[0]]]]]]
-        by_design = unlikely(idle.start_ns, idle.end_ns, lag[some], causes, config)
-        if by_design and steady(lag[some], waited[some]):
+        first, last = (np.searchsorted(causes, each[some], "right") for each in (idle.start_ns, idle.end_ns))
+        if unlikely(waited[some], lag[some], last - first, config) and steady(lag[some], waited[some]):
             yield np.stack([theirs[cause[some]], idle.gap[some]]), waited[some]

@@ -38,9 +38,9 @@ def _threads(graph: Graph, config: ReplayConfig) -> Edges:
     gap = np.where(beside, calls.start_ns[after] - calls.start_ns[before], gap)
     turned = turns(graph, before, after, config)
     resumed = np.isin(after, turned.target // 2)
-    given, own_ns = fed(graph, before[~resumed], after[~resumed], config)
+    given, waited_ns = fed(graph, before[~resumed], after[~resumed], config)
     gap[resumed] = 0
-    gap[~resumed] = np.minimum(gap[~resumed], own_ns)
+    gap[~resumed] -= waited_ns
     return Edges.together(Edges.of(source, graph.call_start(after), gap, Because.GAP), turned, given)
 
 

@@ -90,7 +90,7 @@ def _likeliest(length: Callable[[Off], int], wanted: float, noise: float, config
     """How far off each guess is, where lengths are what is wanted but for some noise.
 
     Least squares by Gauss-Newton. Lengths bend: how they change is looked at on the way to what is wanted, and further
-    ahead where a round has won nothing.
+    ahead where a round has won little.
     """
 
     def unlikely(off: Off) -> float:
@@ -102,9 +102,13 @@ def _likeliest(length: Callable[[Off], int], wanted: float, noise: float, config
         ahead = [tuple(each) for each in (here + np.diag(towards)).tolist()]
         slope = np.array([length(each) - length(best) for each in ahead], float) / towards
         rest = wanted - length(best) + slope @ here
-        off = tuple(np.clip(slope * rest / (slope @ slope + noise**2), -config.most_off, config.most_off).tolist())
-        if unlikely(off) < unlikely(best):
-            best = off
+        step = slope * rest / (slope @ slope + noise**2) - here
+        before = unlikely(best)
+        for times in (1, 2, 4):  # what bounds the length at first may end soon
+            off = tuple(np.clip(here + times * step, -config.most_off, config.most_off).tolist())
+            best = min(best, off, key=unlikely)
+            if unlikely(best) <= before / 2:
+                break
         else:
             reach *= 2
         if abs(length(best) - wanted) <= noise / 2:

@@ -19,7 +19,7 @@ def turns(graph: Graph, before: Int64, following: Int64, config: ReplayConfig) -
     A thread makes no call between ``before`` and ``following``; if another one's calls lie wholly within and it was
     silent on both sides, the first of these follows ``before``, and ``following`` follows the last. Any two threads
     take turns like that, though; those that wait for each other answer promptly, see `_prompt`. Of several that a call
-    may answer it is the latest.
+    may answer it is autograd's, else the latest.
     """
     calls = graph.calls
     idle = ~_at_work(graph, before, following)
@@ -45,7 +45,8 @@ def turns(graph: Graph, before: Int64, following: Int64, config: ReplayConfig) -
     real = _may_wait(graph, source, target, config)
     source, target = source[real], target[real]
     lag = calls.start_ns[target] - calls.end_ns[source]
-    latest = np.lexsort((lag, target))
+    engine = by_autograd(graph)
+    latest = np.lexsort((lag, ~(engine[source] | engine[target]), target))
     latest = latest[np.diff(target[latest], prepend=NO_ID) > 0]
     source, target, lag = source[latest], target[latest], lag[latest]
     return Edges.of(graph.call_end(source), graph.call_start(target), lag, Because.HANDOFF)
@@ -99,9 +100,9 @@ def _answers(graph: Graph, asked: Int64, answer: Int64, config: ReplayConfig) ->
     names = graph.trace.api_calls.name_id[calls.row]
     like = (calls.owner == calls.owner[asked[0]]) & np.isin(names, names[asked])
     silence = _silence_ns(graph, answer)
-    begin, lag = calls.start_ns[answer] - silence, calls.start_ns[answer] - calls.end_ns[asked]
-    by_design = unlikely(begin, calls.start_ns[answer], lag, calls.end_ns[like], config)
-    return by_design or steady(lag, silence, 2.0)
+    end, lag = calls.start_ns[answer], calls.start_ns[answer] - calls.end_ns[asked]
+    first, last = (np.searchsorted(calls.end_ns[like], each, "right") for each in (end - silence, end))
+    return unlikely(silence, lag, last - first, config) or steady(lag, silence, 2.0)
 
 
 def _pairs(graph: Graph, asked: Int64, answer: Int64) -> Int64:

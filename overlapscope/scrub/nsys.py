@@ -25,6 +25,7 @@ _TABLES = {
     "TARGET_INFO_CUDA_DEVICE",
     "TARGET_INFO_CUDA_CONTEXT_INFO",
     "TARGET_INFO_CUDA_STREAM",
+    "ThreadNames",
 }
 _PREFIXES = ("CUPTI_ACTIVITY_KIND_", "ENUM_", "sqlite_")
 _TEXTS = {
@@ -41,7 +42,10 @@ _STRING_USERS = {
     "CUPTI_ACTIVITY_KIND_RUNTIME": ("nameId",),
     "NVTX_EVENTS": ("textId",),
     "PROFILER_OVERHEAD": ("nameId",),
+    "ThreadNames": ("nameId",),
 }
+_THREADS = "pt_autograd_"
+"""How the names of threads begin that stay, with a number after it: torch's own, which tell what they do."""
 
 
 def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter[str]:
@@ -83,6 +87,8 @@ def _scrub(connection: sqlite3.Connection, hiding: Hiding, dropped: Counter[str]
     if "META_DATA_EXPORT" in tables:
         marks = ", ".join("?" * len(_EXPORT_KEYS))
         connection.execute(f"DELETE FROM META_DATA_EXPORT WHERE name NOT IN ({marks})", _EXPORT_KEYS)
+    if "ThreadNames" in tables:
+        _drop_named_threads(connection, dropped)
     _drop_unused_strings(connection, tables, dropped)
     connection.create_function("hidden", 1, lambda text: hiding(text) if isinstance(text, str) else text)
     for table in sorted(tables):
@@ -119,6 +125,15 @@ def _drop_others(connection: sqlite3.Connection, dropped: Counter[str]) -> set[s
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
     """Empty where there is no such table."""
     return {row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')}
+
+
+def _drop_named_threads(connection: sqlite3.Connection, dropped: Counter[str]) -> None:
+    """Drop the names of all threads but torch's own: those of other programs on the machine are there too."""
+    known = "nameId" in _columns(connection, "ThreadNames") and {"id", "value"} <= _columns(connection, "StringIds")
+    number = f"substr(value, {len(_THREADS) + 1})"
+    own = f"value GLOB '{_THREADS}[0-9]*' AND {number} NOT GLOB '*[^0-9]*'"
+    others = f"WHERE nameId IS NULL OR nameId NOT IN (SELECT id FROM StringIds WHERE {own})" if known else ""
+    dropped["names of threads"] = connection.execute(f"DELETE FROM ThreadNames {others}").rowcount
 
 
 def _drop_unused_strings(connection: sqlite3.Connection, tables: set[str], dropped: Counter[str]) -> None:

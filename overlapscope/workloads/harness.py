@@ -121,6 +121,9 @@ def measure(run: Callable[[], None], repeats: int = 9, warmup: int = 3) -> dict[
     return spread(walls_ns(run, repeats, warmup), "ms", 1e6) | {"repeats": repeats}
 
 
+_TURN, _WARMUP = 5, 2  # calls of one program in a row, and before these
+
+
 def walls_ns(run: Callable[[], object], repeats: int, warmup: int) -> list[int]:
     """The wall time of each of ``repeats`` calls, after some that do not count, in ns."""
     for _ in range(warmup):
@@ -134,15 +137,18 @@ def walls_ns(run: Callable[[], object], repeats: int, warmup: int) -> list[int]:
 
 
 def in_turns_ns(runs: Sequence[Callable[[], object]], repeats: int, warmup: int) -> list[list[int]]:
-    """The wall time of each of ``repeats`` calls of several, which take turns, in ns.
+    """The wall time of each of ``repeats`` calls of several, which take turns of some calls each, in ns.
 
     Hosts are faster in one second than in the next, so that what is compared is timed in the same ones. Every turn
-    begins with a call that does not count, because of what the others left in the caches.
+    begins with calls that do not count, because of what the others left in the caches: a program has these to itself.
     """
     for run in runs:
         walls_ns(run, 0, warmup)
-    turns = [[walls_ns(run, 1, 1)[0] for run in runs] for _ in range(repeats)]
-    return [list(walls) for walls in zip(*turns, strict=True)]
+    walls: list[list[int]] = [[] for _ in runs]
+    while len(walls[0]) < repeats:
+        for run, mine in zip(runs, walls, strict=True):
+            mine.extend(walls_ns(run, min(_TURN, repeats - len(mine)), _WARMUP))
+    return walls
 
 
 def spread(walls: Sequence[int], unit: str, unit_ns: float) -> dict[str, float]:
