@@ -13,7 +13,7 @@ from overlapscope.replay.changes import Change
 from overlapscope.replay.prediction import Prediction
 from overlapscope.replay.what_if import Base
 
-_FOLLOWS = {"pin": ("non-blocking", "side-stream"), "non-blocking": ("side-stream",)}
+_FOLLOWS = {"pin": ("non-blocking", "side-stream", "no-host-read"), "non-blocking": ("side-stream", "no-host-read")}
 """What becomes possible once something is mended, though the trace cannot show yet that it is needed."""
 
 
@@ -59,11 +59,11 @@ def _greedy(base: Base, findings: list[Finding], config: DiagnosisConfig) -> Ite
     """Add the change that wins most, as long as it wins more than noise."""
     open_changes = list(dict.fromkeys(finding.change or "" for finding in findings))
     chosen: tuple[Change, ...] = ()
-    reached = begin = base.own_ns
+    reached = base.own_ns
     while open_changes:
         tries = [base.predict((*chosen, Change.parse(name)), bounds=False) for name in dict.fromkeys(open_changes)]
         best = min(tries, key=lambda found: found.own.predicted_ns)
-        if reached - best.own.predicted_ns < config.worth_saying * begin:
+        if reached - best.own.predicted_ns < config.worth_saying * reached:
             return
         yield _step(base.predict(best.changes), findings)
         chosen, reached = best.changes, best.own.predicted_ns
