@@ -60,9 +60,9 @@ to the program's own time as another measurement of it is. From other traces nei
   that read a value go with it; pieces are gathered as fast as ones of their size are staged; a pace that differs by
   more than three of its spreads is not believed. One trace of each was recorded again where its two times differed.
 
-All but these were timed and recorded again since, and recordings know more: the operators of all threads, what a copy's call
-takes, how much slower copies of both directions at once are, when the host reads what came to it, what it takes to
-gather pieces that are in no cache, and how much slower the host is right after it staged a copy.
+All but these were timed and recorded again since, and recordings know more: the operators of all threads, what a
+copy's call takes, how much slower copies of both directions at once are, when the host reads what came to it, what it
+takes to gather pieces that are in no cache, and how much slower the host is right after it staged a copy.
 
 ## From recorded Kineto traces
 
@@ -76,9 +76,9 @@ NSYS = """
 ## From Nsight Systems traces
 
 A program that uses `overlapscope.record` tells Nsight Systems its calibration, as the workloads and the programs of
-`unseen.py` and `third.py` do; those of `blind.py` do not: copies are predicted at what the GPU's usual link reaches, and what the
-profiler adds to the host's work stays in. Nsight Systems slows a program before it records, too, and that is in all
-of them.
+`unseen.py` and `third.py` do; those of `blind.py` do not: copies are predicted at what the GPU's usual link reaches,
+and what the profiler adds to the host's work stays in. Nsight Systems slows a program before it records, too, and that
+is in all of them.
 
 """
 PLAIN = """
@@ -102,8 +102,8 @@ From recorded traces:
 - `speech_chunks`: its two times differ by a quarter and more in all recordings: 69 ms in turns, 50 alone.
 - `multi_agent_replay`: see above; forty small gathers on the host are most of what is left of it, and how much of
   their time was the profiler's is not known.
-- `clustering`: five hundred reads of a value, and what each cost beside its calls: operators that read cost the profiler
-  less than others, so that too little goes with them.
+- `clustering`: five hundred reads of a value, and what each cost beside its calls: operators that read cost the
+  profiler less than others, so that too little goes with them.
 - `scene_tiles`: not explained.
 - `activation_offload`: the GPU's clock seems to be lower where it never pauses; kernels took 5 % longer in traces of
   the mended program, beside copies or not.
@@ -118,13 +118,14 @@ From other traces also:
   does not read the copy before it. The prediction keeps the kernel waiting; the lower bound that comes with it does
   not, and is within 20 % of what came.
 - `list-*`, `tensordict-*`, `coalesced`, `moe_prefetch`, `diffusion_sampling`, `layer_metrics`, `loss_each_batch`,
-  `audio_features`, `lora_requests`, `speech_chunks`, `clustering`, `paged_serving`: hundreds or thousands of small calls, of which a profiler makes two to three
-  times as much as they are. Without a calibration that is only estimated, and under Nsight Systems, which slows a
-  program before it records too, nothing is known that can be relied on.
+  `audio_features`, `lora_requests`, `speech_chunks`, `clustering`, `paged_serving`: hundreds or thousands of small
+  calls, of which a profiler makes two to three times as much as they are. Without a calibration that is only
+  estimated, and under Nsight Systems, which slows a program before it records too, nothing is known that can be relied
+  on.
 - `kv_round_trip`: how much longer copies of both directions at once take is known from a calibration only.
 - `embedding_rows`, `evaluation_results`, `dataloader_train`, `video_upscaling`, `point_clouds`, `growing_history`,
-  `rollout`, `wave_snapshots`, `scene_tiles`, `parameter_server`, `tabular_training`: host or pageable copies were slower, or faster, in the one step recorded than they usually are. A
-  recording knows what is usual.
+  `rollout`, `wave_snapshots`, `scene_tiles`, `parameter_server`, `tabular_training`: host or pageable copies were
+  slower, or faster, in the one step recorded than they usually are. A recording knows what is usual.
 - `kv_offload`: its copies are pinned in the prediction, at the usual speed of the link.
 - `detected_crops`, `multi_agent_replay`: gathering is only as long as staging such pieces was.
 - `distillation`: a thread that shuffles pictures and one that trains share Python's lock, in one step of six batches.
