@@ -12,7 +12,6 @@ from overlapscope import open_trace, what_if
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.chance import steady, unlikely
-from overlapscope.replay.config import DEFAULT
 from overlapscope.replay.graph import Because, Graph
 from tests import kineto_maker as make
 
@@ -78,10 +77,10 @@ def test_silences_end_by_chance_or_not() -> None:
     """Silences of 1 ms that end 10 us after their only cause, or at any moment after it; or with a cause each 20 us."""
     silence, once = np.full(20, 1_000_000), np.ones(20, np.int64)
     promptly, anywhere = np.full(20, 10_000), 10_000 * np.array(SOMEWHAT[:20])
-    assert unlikely(silence, promptly, once, DEFAULT)
-    assert not unlikely(silence, anywhere, once, DEFAULT)
-    assert not unlikely(silence, promptly, 50 * once, DEFAULT)
-    assert not unlikely(silence[:1], 2 * promptly[:1], once[:1], DEFAULT), "once is not enough"
+    assert unlikely(silence, promptly, once, 0.01)
+    assert not unlikely(silence, anywhere, once, 0.01)
+    assert not unlikely(silence, promptly, 50 * once, 0.01)
+    assert not unlikely(silence[:1], 2 * promptly[:1], once[:1], 0.01), "once is not enough"
 
 
 def test_what_a_thread_does_by_itself_takes_as_long_as_ever() -> None:

@@ -7,13 +7,12 @@ from math import log
 import numpy as np
 
 from overlapscope.model.columns import Int64
-from overlapscope.replay.config import ReplayConfig
 
 _LEAST = 1e-6  # of a silence: shorter lags tell no more
 
 
-def unlikely(silence_ns: Int64, lag_ns: Int64, causes: Int64, config: ReplayConfig) -> bool:
-    """Whether silences that end so shortly after the last of the ``causes`` in them are all but impossible by chance.
+def unlikely(silence_ns: Int64, lag_ns: Int64, causes: Int64, chance: float) -> bool:
+    """Whether silences that end so shortly after the last of the ``causes`` in them are no likelier than ``chance``.
 
     By chance causes are anywhere in a silence, each of them, so that the last is as near to its end as that with a
     probability of ``1 - (1 - lag / silence) ** causes``. Those of all silences are put together (Fisher, Statistical
@@ -23,7 +22,7 @@ def unlikely(silence_ns: Int64, lag_ns: Int64, causes: Int64, config: ReplayConf
     found = float(-np.log(np.clip(1 - (1 - near) ** causes, _LEAST, 1)).sum())
     terms = np.arange(len(lag_ns))
     factorials = np.cumsum(np.log(np.maximum(terms, 1)))
-    return found > 0 and float(np.exp(terms * log(found) - factorials - found).sum()) <= config.chance
+    return found > 0 and float(np.exp(terms * log(found) - factorials - found).sum()) <= chance
 
 
 def steady(lag_ns: Int64, silence_ns: Int64, times: float = 1.0) -> bool:

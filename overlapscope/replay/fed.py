@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,9 +36,11 @@ def fed(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> tupl
     for owner, idle in _idle(graph, before, after, config):
         if engine[owner]:
             continue
-        for other in np.unique(calls.owner[(calls.process == calls.process[owner]) & ~engine]).tolist():
-            if other != calls.owner[owner]:
-                parts += _caused(graph, np.flatnonzero(calls.owner == other), idle, after, config)
+        others = np.unique(calls.owner[(calls.process == calls.process[owner]) & ~engine])
+        others = others[others != calls.owner[owner]]
+        for other in others.tolist():  # the more there are, the likelier is one by chance (Bonferroni)
+            theirs = np.flatnonzero(calls.owner == other)
+            parts += _caused(graph, theirs, idle, after, replace(config, chance=config.chance / len(others)))
     found = np.concatenate([pair for pair, _ in parts], axis=1)
     waited = np.concatenate([each for _, each in parts])
     latest = np.lexsort((-calls.end_ns[found[0]], found[1]))
@@ -95,5 +97,5 @@ def _caused(
             continue
         causes = calls.end_ns[theirs[names[theirs] == names[theirs[cause[some[0]]]]]]
         first, last = (np.searchsorted(causes, each[some], "right") for each in (idle.start_ns, idle.end_ns))
-        if unlikely(waited[some], lag[some], last - first, config) and steady(lag[some], waited[some]):
+        if unlikely(waited[some], lag[some], last - first, config.chance) and steady(lag[some], waited[some]):
             yield np.stack([theirs[cause[some]], idle.gap[some]]), waited[some]

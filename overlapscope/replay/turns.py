@@ -36,7 +36,7 @@ def turns(graph: Graph, before: Int64, following: Int64, config: ReplayConfig) -
         alone = (last >= first) & (first < len(theirs))
         begun = np.append(calls.start_ns[theirs], np.iinfo(np.int64).max)
         alone &= begun[last + 1] >= calls.start_ns[two]
-        alone &= idle[gaps]
+        alone &= idle[gaps] & (calls.start_ns[two] - calls.end_ns[one] > config.near_ns)  # else nothing was waited for
         parts.append(np.stack([one[alone], two[alone], theirs[first[alone]], theirs[last[alone]]]))
     one, two, first, last = np.concatenate(parts, axis=1)
     source, target = np.concatenate([one, last]), np.concatenate([first, two])
@@ -102,7 +102,7 @@ def _answers(graph: Graph, asked: Int64, answer: Int64, config: ReplayConfig) ->
     silence = _silence_ns(graph, answer)
     end, lag = calls.start_ns[answer], calls.start_ns[answer] - calls.end_ns[asked]
     first, last = (np.searchsorted(calls.end_ns[like], each, "right") for each in (end - silence, end))
-    return unlikely(silence, lag, last - first, config) or steady(lag, silence, 2.0)
+    return unlikely(silence, lag, last - first, config.chance) or steady(lag, silence, 2.0)
 
 
 def _pairs(graph: Graph, asked: Int64, answer: Int64) -> Int64:
