@@ -190,3 +190,26 @@ def test_pieces_are_gathered_as_fast_as_they_are_staged(tmp_path: Path) -> None:
     call = found.after.api_calls
     assert int((call.end_ns - call.start_ns)[2]) == pytest.approx(8 * 3_000 + 8_000, abs=3_000)
     assert any("as long as staging" in text for text in found.basis)
+
+
+def test_calls_that_take_no_time_do_not_wait_for_themselves(tmp_path: Path) -> None:
+    """Two threads call at the same moments, and all calls take nothing."""
+    events = [make.kernel(3, 5, correlation=1)]
+    for index in range(8):
+        begin = 1_000 * index + 37 * (index * index % 11)
+        events += [make.call(begin, 0, tid=tid, correlation=index + 1 if tid == 1 else 0) for tid in (1, 2)]
+    found = what_if(opened(tmp_path, events), ["pin"])
+    assert found.predicted_ns == found.replayed_ns
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["cudaStreamSynchronize", "cudaLaunchKernel"],
+        ["cudaEventRecord", "cudaStreamWaitEvent", "cudaEventSynchronize"],
+    ],
+)
+def test_calls_without_any_device_work_are_replayed(names: list[str], tmp_path: Path) -> None:
+    events = [make.call(10 * index, 5, name=name, correlation=index + 1) for index, name in enumerate(names)]
+    found = what_if(opened(tmp_path, events), ["pin", "side-stream"])
+    assert found.predicted_ns == found.replayed_ns == 10_000 * (len(names) - 1) + 5_000

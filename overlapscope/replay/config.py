@@ -20,8 +20,8 @@ class ProfilerConfig:
     host, also where steps seem to differ by less. ``most_event_ns``: at most that, where issuing was not measured.
     ``spread``: by how much, as a share, the host's pace differs between two stretches of one process; on hosts of H200s
     the same steps did so by a tenth, some by far more. ``rounds`` to find what is likeliest, no guess being off by more
-    than ``most_off`` of its spreads; what is left unexplained is said from ``worth_saying`` on.
-    ``telling_operators``: so many that have others in them tell what is around those;
+    than ``most_off`` of its spreads, as is usual for outliers; what is left unexplained is said from ``worth_saying``
+    on. ``telling_operators``: so many that have others in them tell what is around those;
     ``least`` of them may take less, since some are no more than that.
     """
 
@@ -49,7 +49,7 @@ class ReplayConfig:
     0.02 and 0.28 us in five chains of kernels on an H200 (`benchmarks/graph_nodes.py`). ``full_queue``: a launch that
     is held while this much work is pending on its stream waits for room; streams are known to take about a thousand
     launches. ``telling_times``: a thread that goes on so many times after another tells that it waits for it, where
-    that it did so by chance is no likelier than ``chance``.
+    that it did so by chance is no likelier than ``chance``, the usual level of such tests.
     """
 
     profiler: ProfilerConfig = ProfilerConfig()

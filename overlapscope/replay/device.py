@@ -146,8 +146,9 @@ def _untold_events(graph: Graph, config: ReplayConfig) -> Edges:
     first = np.append(joined, NO_ID)[np.searchsorted(order, waits)]
     last = np.append(NO_ID, joined)[np.searchsorted(order, record)]
     for one in (first, last):
-        same &= (one != NO_ID) & (calls.thread[work.call[one]] == calls.thread[waits])
-    same &= work.stream[first] != work.stream[last]
+        same &= (one != NO_ID) & (calls.thread[np.append(work.call, NO_ID)[one]] == calls.thread[waits])
+    stream = np.append(work.stream, NO_ID)
+    same &= stream[first] != stream[last]
     return Edges.of(graph.work_end(last[same]), graph.work_start(first[same]), config.follow_ns, Because.EVENT)
 
 

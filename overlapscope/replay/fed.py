@@ -33,11 +33,11 @@ def fed(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> tupl
     calls = graph.calls
     engine = by_autograd(graph)
     parts = [(np.empty((2, 0), np.int64), np.empty(0, np.int64))]
-    for owner, idle in _idle(graph, before, after, config):
-        if engine[owner]:
+    for call, idle in _idle(graph, before, after, config):
+        if engine[call]:
             continue
-        others = np.unique(calls.owner[(calls.process == calls.process[owner]) & ~engine])
-        others = others[others != calls.owner[owner]]
+        others = np.unique(calls.owner[(calls.process == calls.process[call]) & ~engine])
+        others = others[others != calls.owner[call]]
         for other in others.tolist():  # the more there are, the likelier is one by chance (Bonferroni)
             theirs = np.flatnonzero(calls.owner == other)
             parts += _caused(graph, theirs, idle, after, replace(config, chance=config.chance / len(others)))

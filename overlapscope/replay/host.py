@@ -78,8 +78,9 @@ def _issued_before(graph: Graph, index: Int64) -> Int64:
     joined = np.flatnonzero(work.call != NO_ID)
     joined = joined[np.argsort(work.call[joined], kind="stable")]
     last = np.append(NO_ID, joined)[np.searchsorted(work.call[joined], index)]
-    own = (last != NO_ID) & (calls.thread[work.call[last]] == calls.thread[index])
-    own &= calls.process[work.call[last]] == calls.process[index]
+    call = np.append(work.call, NO_ID)[last]
+    own = (last != NO_ID) & (calls.thread[call] == calls.thread[index])
+    own &= calls.process[call] == calls.process[index]
     return np.where(own, last, NO_ID)
 
 

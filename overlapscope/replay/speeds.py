@@ -1,4 +1,4 @@
-"""How long copies of a size take from pinned memory: from the trace itself, its calibration, or its link."""
+"""How long copies of a size take: pinned ones by the trace itself, its calibration, or its link; and pageable ones."""
 
 from __future__ import annotations
 
