@@ -135,7 +135,8 @@ From other traces also:
 A replay with nothing changed gives the trace back exactly, because the graph is made so; that says nothing of the
 model. What the model is worth shows in the column *unchanged* (without the profiler, against *before*), and
 in the predictions. Threads that have nothing to do with each other are often taken for ones that wait for each other,
-where they make calls at random moments: then what one wins, the other seems to win too. Bounds are given for the order of work only, and for what the host may read at once, not for speeds.
+where they make calls at random moments: then what one wins, the other seems to win too. Bounds are given for the order
+of work only, and for what the host may read at once, not for speeds.
 """
 
 
