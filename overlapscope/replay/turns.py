@@ -13,22 +13,22 @@ from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Edges, Graph
 
 
-def turns(graph: Graph, before: Int64, following: Int64, config: ReplayConfig) -> Edges:
+def turns(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> Edges:
     """Work that goes from a silent thread to another and back, as a backward pass does.
 
-    A thread makes no call between ``before`` and ``following``; if another one's calls lie wholly within and it was
-    silent on both sides, the first of these follows ``before``, and ``following`` follows the last. Any two threads
+    A thread makes no call between ``before`` and ``after``; if another one's calls lie wholly within and it was
+    silent on both sides, the first of these follows ``before``, and ``after`` follows the last. Any two threads
     take turns like that, though; those that wait for each other answer promptly, see `_prompt`. Of several that a call
     may answer it is autograd's, else the latest.
     """
     calls = graph.calls
-    idle = ~_at_work(graph, before, following)
+    idle = ~_at_work(graph, before, after)
     parts = [np.empty((4, 0), np.int64)]
     threads = sorted(set(zip(calls.process.tolist(), calls.thread.tolist(), strict=True)))
     for process, thread in threads:
         theirs = np.flatnonzero((calls.process == process) & (calls.thread == thread))
         gaps = (calls.process[before] == process) & (calls.thread[before] != thread)
-        one, two = before[gaps], following[gaps]
+        one, two = before[gaps], after[gaps]
         if not len(one) or not len(theirs):
             continue
         first = np.searchsorted(calls.start_ns[theirs], calls.end_ns[one])
@@ -42,10 +42,10 @@ def turns(graph: Graph, before: Int64, following: Int64, config: ReplayConfig) -
     source, target = np.concatenate([one, last]), np.concatenate([first, two])
     real = _prompt(graph, source, target)
     source, target = source[real], target[real]
-    real = _may_wait(graph, source, target, config)
+    engine = by_autograd(graph)
+    real = _may_wait(graph, source, target, engine, config)
     source, target = source[real], target[real]
     lag = calls.start_ns[target] - calls.end_ns[source]
-    engine = by_autograd(graph)
     latest = np.lexsort((lag, ~(engine[source] | engine[target]), target))
     latest = latest[np.diff(target[latest], prepend=NO_ID) > 0]
     source, target, lag = source[latest], target[latest], lag[latest]
@@ -69,7 +69,7 @@ def _prompt(graph: Graph, asked: Int64, answer: Int64) -> Bool:
     return prompt
 
 
-def _may_wait(graph: Graph, asked: Int64, answer: Int64, config: ReplayConfig) -> Bool:
+def _may_wait(graph: Graph, asked: Int64, answer: Int64, engine: Bool, config: ReplayConfig) -> Bool:
     """Which of these pairs of threads may wait for each other, where the trace tells which are autograd's.
 
     Such a thread works for the one whose calls come right before its own. Others do not answer by chance.
@@ -78,16 +78,16 @@ def _may_wait(graph: Graph, asked: Int64, answer: Int64, config: ReplayConfig) -
     may = np.ones(len(asked), np.bool_)
     if not len(asked) or not threads_told(graph):
         return may
-    engines = np.unique(owner[by_autograd(graph)])
+    engines = np.unique(owner[engine])
     lag = calls.start_ns[answer] - calls.end_ns[asked]
     which, one, two = _pairs(graph, asked, answer), owner[asked], owner[answer]
     medians = {pair: float(np.median(lag[which == pair])) for pair in np.unique(which).tolist()}
-    for engine in engines.tolist():
-        before = np.unique(which[two == engine]).tolist()
+    for number in engines.tolist():
+        before = np.unique(which[two == number]).tolist()
         if before:
             works_for = one[which == min(before, key=lambda pair: medians[pair])][0]
-            may &= (two != engine) | (one == works_for)
-            may &= (one != engine) | (two == works_for)
+            may &= (two != number) | (one == works_for)
+            may &= (one != number) | (two == works_for)
     for pair in np.unique(which[~np.isin(one, engines) & ~np.isin(two, engines)]).tolist():
         mine = which == pair
         may[mine] &= mine.sum() < config.telling_times or _answers(graph, asked[mine], answer[mine], config)
@@ -127,13 +127,13 @@ def _active_from(graph: Graph, asked: Int64, answer: Int64) -> Int64:
     return np.where(first == NO_ID, calls.start_ns[answer], np.minimum(begins, calls.start_ns[answer]))
 
 
-def _at_work(graph: Graph, before: Int64, following: Int64) -> Bool:
+def _at_work(graph: Graph, before: Int64, after: Int64) -> Bool:
     """Whether a thread ran operators for most of the time between two of its calls: then it waited for no other."""
     calls, ops = graph.calls, graph.trace.cpu_ops
     result = np.zeros(len(before), np.bool_)
     for process, thread in set(zip(calls.process[before].tolist(), calls.thread[before].tolist(), strict=True)):
         mine = (calls.process[before] == process) & (calls.thread[before] == thread)
         own = (ops.process == process) & (ops.thread == thread)
-        begin, end = calls.end_ns[before[mine]], calls.start_ns[following[mine]]
+        begin, end = calls.end_ns[before[mine]], calls.start_ns[after[mine]]
         result[mine] = 2 * covered(begin, end, union(ops.start_ns[own], ops.end_ns[own])) > end - begin
     return result

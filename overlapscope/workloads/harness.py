@@ -121,9 +121,6 @@ def measure(run: Callable[[], None], repeats: int = 9, warmup: int = 3) -> dict[
     return spread(walls_ns(run, repeats, warmup), "ms", 1e6) | {"repeats": repeats}
 
 
-_TURN, _WARMUP = 5, 2  # calls of one program in a row, and before these
-
-
 def walls_ns(run: Callable[[], object], repeats: int, warmup: int) -> list[int]:
     """The wall time of each of ``repeats`` calls, after some that do not count, in ns."""
     for _ in range(warmup):
@@ -134,6 +131,9 @@ def walls_ns(run: Callable[[], object], repeats: int, warmup: int) -> list[int]:
         run()
         walls.append(time.perf_counter_ns() - begin)
     return walls
+
+
+_TURN, _WARMUP = 5, 2  # calls of one program in a row, and before these
 
 
 def in_turns_ns(runs: Sequence[Callable[[], object]], repeats: int, warmup: int) -> list[list[int]]:
