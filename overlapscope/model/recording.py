@@ -43,12 +43,15 @@ class CopyTime:
 class GatherTime:
     """What gathering a piece of this size, one of many, into a pinned buffer takes on that host: wall time a piece.
 
-    ``gather_ns`` where all are of one size, ``ragged_ns`` where they are not.
+    ``gather_ns`` where all are of one size, ``ragged_ns`` where they are not, after the host did something else;
+    ``warm_gather_ns`` and ``warm_ragged_ns`` right after another such gather.
     """
 
     size_bytes: int
     gather_ns: int
     ragged_ns: int | None = None
+    warm_gather_ns: int | None = None
+    warm_ragged_ns: int | None = None
 
 
 @dataclass(frozen=True)

@@ -113,9 +113,14 @@ def _copy(row: dict[str, Any]) -> CopyTime | None:
     return CopyTime(str(row.get("direction")), str(row.get("host_memory")), size, copy_ns)
 
 
+_WARM = ("warm_gather_ns", "warm_ragged_ns")
+
+
 def _gather(row: dict[str, Any]) -> GatherTime | None:
     size, gather_ns = _count(row.get("size_bytes")), _count(row.get("gather_ns"))
-    return GatherTime(size, gather_ns, _count(row.get("ragged_ns"))) if size and gather_ns else None
+    if not size or not gather_ns:
+        return None
+    return GatherTime(size, gather_ns, *(_count(row.get(key)) for key in ("ragged_ns", *_WARM)))
 
 
 def _after_copy(row: dict[str, Any]) -> AfterCopy | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.columns import Bool, Float64, Int64
 from overlapscope.model.enums import Direction
 from overlapscope.model.recording import GatherTime
 from overlapscope.model.trace import Trace
@@ -15,30 +15,56 @@ from overlapscope.replay.speeds import LONGEST_NS, Speed, staged_speed
 
 
 @dataclass(frozen=True, eq=False)
-class Gathering:
-    """What a piece takes where all are of one size and where they are not, a gather beside that, and a view of a piece.
+class Pieces:
+    """What a piece takes where all are of one size and where they are not.
 
     torch gathers pieces of one size faster: with one loop over all, where others are copied one by one.
     """
 
     equal: Speed
     ragged: Speed
-    start_ns: int
-    view_ns: int
 
-    def host_ns(self, size_bytes: Int64, group: Int64) -> Int64:
-        """What each group of pieces takes, without views of them; a week at most."""
+    def of_groups_ns(self, size_bytes: Int64, group: Int64) -> Float64:
+        """What all pieces of each group take."""
         count = int(group.max(initial=-1)) + 1
         least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
         np.minimum.at(least, group, size_bytes)
         np.maximum.at(most, group, size_bytes)
         one_size = (least == most)[group]
-        pieces = np.where(one_size, self.equal.exact_ns(size_bytes), self.ragged.exact_ns(size_bytes))
-        return _whole_ns(float(self.start_ns) + np.bincount(group, pieces, count))
+        each = np.where(one_size, self.equal.exact_ns(size_bytes), self.ragged.exact_ns(size_bytes))
+        return np.bincount(group, each, count).astype(np.float64)
 
-    def views_ns(self, made: Bool, group: Int64) -> Int64:
-        """What views take of those pieces of each group that were ``made`` tensors on the device; a week at most."""
-        return _whole_ns(float(self.view_ns) * np.bincount(group, made))
+
+@dataclass(frozen=True, eq=False)
+class Gathering:
+    """What pieces take where the host did little since it last gathered them, and after other work; and beside them.
+
+    That is what a gather takes without its pieces, and a view of a piece.
+    """
+
+    warm: Pieces
+    cold: Pieces
+    start_ns: int
+    view_ns: int
+
+    @property
+    def basis(self) -> str:
+        """Where it is known from."""
+        return self.warm.equal.basis
+
+    def host_ns(self, size_bytes: Int64, group: Int64) -> Int64:
+        """What gathering each group of pieces takes at best, without views of them; a week at most."""
+        return _whole_ns(float(self.start_ns) + self.warm.of_groups_ns(size_bytes, group))
+
+    def more_ns(self, size_bytes: Int64, made: Bool, group: Int64) -> Int64:
+        """What may come to it where pieces are cold, and views of those ``made`` tensors are needed; a week at most."""
+        later = self.cold.of_groups_ns(size_bytes, group) - self.warm.of_groups_ns(size_bytes, group)
+        return _whole_ns(np.maximum(later, 0) + float(self.view_ns) * np.bincount(group, made))
+
+
+_COLD = ("gather_ns",), ("ragged_ns", "gather_ns")
+_WARM = ("warm_gather_ns", "gather_ns"), ("warm_ragged_ns", "ragged_ns", "gather_ns")
+"""Figures of a calibration, and what stands for them where they are not there: of equal and of ragged pieces."""
 
 
 def gathering(trace: Trace) -> Gathering | None:
@@ -49,13 +75,14 @@ def gathering(trace: Trace) -> Gathering | None:
     recording = trace.metadata.recording
     measured = sorted(recording.gathers if recording else (), key=lambda entry: entry.size_bytes)
     if recording is not None and measured:
-        equal, ragged = (_calibrated(measured, ragged=each) for each in (False, True))
-        return Gathering(equal, ragged, recording.gather_start_ns or 0, recording.view_ns or 0)
+        warm, cold = (Pieces(*(_calibrated(measured, key) for key in keys)) for keys in (_WARM, _COLD))
+        return Gathering(warm, cold, recording.gather_start_ns or 0, recording.view_ns or 0)
     staged = staged_speed(trace, Direction.HTOD)
     if staged is None:
         return None
     staged = replace(staged, basis=f"gathering on the host: as long as staging, {staged.basis}")
-    return Gathering(staged, staged, 0, 0)
+    pieces = Pieces(staged, staged)
+    return Gathering(pieces, pieces, 0, 0)
 
 
 def _whole_ns(time_ns: Any) -> Int64:
@@ -63,8 +90,9 @@ def _whole_ns(time_ns: Any) -> Int64:
     return whole
 
 
-def _calibrated(measured: list[GatherTime], *, ragged: bool) -> Speed:
-    times = [(ragged and entry.ragged_ns) or entry.gather_ns for entry in measured]
+def _calibrated(measured: list[GatherTime], key: tuple[str, ...]) -> Speed:
+    """The first of these figures that there is, of each size."""
+    times = [next(filter(None, (getattr(entry, each) for each in key)), entry.gather_ns) for entry in measured]
     sizes = np.array([entry.size_bytes for entry in measured], float)
     return Speed(
         sizes, np.maximum.accumulate(np.array(times, float)), "gathering on the host: the calibration in this trace"

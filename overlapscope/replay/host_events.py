@@ -11,9 +11,9 @@ from overlapscope.model.columns import Int64
 from overlapscope.replay.graph import Graph
 
 
-def events_in(graph: Graph, gaps: Int64) -> Int64:
-    """How many host events each gap contains, with the call after it."""
-    count = np.ones(len(gaps), np.int64)
+def operators_in(graph: Graph, gaps: Int64) -> Int64:
+    """How many operators, ranges and Python frames begin in each gap."""
+    count = np.zeros(len(gaps), np.int64)
     for gap, _ in _events(graph, gaps):
         count += np.bincount(gap, minlength=len(gaps))
     return count

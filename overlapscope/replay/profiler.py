@@ -17,7 +17,7 @@ from overlapscope.model.enums import MemoryKind
 from overlapscope.model.tables import Overheads
 from overlapscope.model.trace import Trace
 from overlapscope.replay.graph import Because, Graph
-from overlapscope.replay.host_events import events_in
+from overlapscope.replay.host_events import operators_in
 
 _PROGRAMS_OWN = frozenset(
     {"Driver Compiler", "Runtime Triggered Module Loading", "Lazy Function Loading", "Command Buffer Full"}
@@ -27,14 +27,15 @@ _PROGRAMS_OWN = frozenset(
 
 @dataclass(frozen=True)
 class Cost:
-    """What the profiler spent for an event, in ns, and whether a calibration says so; else it is a part of it.
+    """What the profiler spent for an operator and for a call, and whether a calibration says so; else a part of it.
 
     ``pace`` is how long the host's own work usually takes, as a share of what it took while the trace was recorded, and
     ``staging`` how long its pageable copies do: a processor is faster in one second than in the next. ``unexplained``
     is by how much, as a share, the replay without the profiler is still longer than the steps without it were.
     """
 
-    event_ns: float
+    operator_ns: float
+    call_ns: float
     calibrated: bool
     pace: float = 1.0
     staging: float = 1.0
@@ -45,14 +46,15 @@ class Cost:
 class Profiled:
     """A graph, and what the profiler recorded on its host threads, counted once for all costs.
 
-    ``gaps`` are edges of host work, with ``events`` in each; ``affairs_ns`` is how long the profiler was busy with
-    itself in each of the ``host`` edges, ``before_ns`` the same before the ``first`` moments of threads; ``staged`` are
-    the edges of pageable copies and of calls that end before theirs, which the host's memory bounds.
+    ``gaps`` are edges of host work before calls, with so many ``operators`` in each, ranges and frames too;
+    ``affairs_ns`` is how long the profiler was busy with itself in each of the ``host`` edges, ``before_ns`` the same
+    before the ``first`` moments of threads; ``staged`` are the edges of pageable copies and of calls that end before
+    theirs, which the host's memory bounds.
     """
 
     graph: Graph
     gaps: Int64
-    events: Int64
+    operators: Int64
     host: Int64
     affairs_ns: Int64
     first: Int64
@@ -73,7 +75,7 @@ class Profiled:
         pageable = np.flatnonzero(graph.of_memory(MemoryKind.PAGEABLE))
         staged = np.isin(edges.target, graph.work_end(pageable)) & edges.of_kind(Because.RUN)
         staged |= np.isin(edges.source, graph.work_start(pageable)) & edges.of_kind(Because.STAGING)
-        return cls(graph, gaps, events_in(graph, gaps), host, affairs, first, before, staged)
+        return cls(graph, gaps, operators_in(graph, gaps), host, affairs, first, before, staged)
 
     def without(self, cost: Cost) -> Graph:
         """The graph with less host time for every event between two calls, and for each call, at its usual pace.
@@ -84,12 +86,18 @@ class Profiled:
         """
         lag, time = self.graph.edges.lag_ns.copy(), self.graph.time_ns.copy()
         lag[self.host] = np.maximum(lag[self.host] - self.affairs_ns, 0)
-        owed = np.rint(cost.event_ns * self.events).astype(np.int64)
+        owed = np.rint(cost.operator_ns * self.operators + cost.call_ns).astype(np.int64)
         lag[self.gaps] = _carried(self.graph, self.gaps, lag[self.gaps], owed)
         time[self.first] -= self.before_ns
         for those, pace in ((self.host, cost.pace), (self.staged, cost.staging)):
             lag[those] = np.rint(pace * lag[those]).astype(np.int64)
         return replace(self.graph.with_lags(lag), time_ns=time, trace=self.without_affairs)
+
+    def event_ns(self, cost: Cost) -> float:
+        """What it spent for an event, of either kind, on average."""
+        operators, calls = int(self.operators.sum()), len(self.gaps)
+        spent = cost.operator_ns * operators + cost.call_ns * calls
+        return spent / (operators + calls) if operators + calls else 0.0
 
     @cached_property
     def without_affairs(self) -> Trace:

@@ -1,15 +1,19 @@
-"""What the profiler spent for each event: from a calibration, or in part from the trace itself.
+"""What the profiler spent for each operator and each call: from a calibration, or in part from the trace itself.
+
+What operators take around the operators in them is a part of it: the profiler writes down both between the two begins
+and between the two ends, while dispatching takes little. What it takes around the quickest of them is the least that an
+event costs, and events cost up to three times that. Twice that is taken where there is no calibration, for operators
+and for calls, of which the profiler writes down more.
+
+A calibration tells of calls: what issuing a tiny kernel and a tiny copy cost more under the profiler, by the calls that
+these are. (torch's profiler records no operators yet in the steps before its recording, in which that is timed.) That
+is the least again, since everything was in the processor's caches, and calls cost up to three times that: twice is the
+first guess. An operator then costs what the trace itself tells.
 
 Where a trace knows what its steps took without the profiler (`overlapscope.record`), three things may explain the
-difference: what an event costs; the pace of the host, and that of its pageable copies, while the trace was recorded and
-while the steps were timed. An event costs no less than what issuing a tiny kernel and a tiny copy cost more under the
-profiler, by the events that these are, and up to three times that, since those had everything in the processor's
-caches: twice that is the first guess. Paces differ by a tenth. The likeliest explanation is taken, which moves most
-what matters most and is known least (least squares).
-
-Without a calibration, what operators take around the operators in them is a part of the cost: the profiler writes down
-both between the two begins and between the two ends, while dispatching takes little. What it takes around the quickest
-of them is the least that an event costs, as in a calibration, and events cost up to three times that.
+difference: what events cost, a quarter more or less than guessed, as is twice by its bounds; the pace of the host, and
+that of its pageable copies, while the trace was recorded and while the steps were timed. Paces differ by a tenth. The
+likeliest explanation is taken, which moves most what matters most and is known least (least squares).
 """
 
 from __future__ import annotations
@@ -38,45 +42,31 @@ _LONGER = np.array([-1.0, 1.0, 1.0])  # which way makes what a program takes lon
 
 @dataclass(frozen=True)
 class Guess:
-    """What a cost is thought to be at first; how far off events may be, in ns, and paces, as a share."""
+    """What a cost is thought to be at first, and how far off events and paces may be, as shares."""
 
     usual: Cost
-    event_ns: float
-    spread: float
+    events: float
+    paces: float
 
     def cost(self, off: Off) -> Cost:
         """What it is where these are off."""
-        event_ns = max(self.usual.event_ns + off[0] * self.event_ns, 0.0)
-        pace, staging = (exp(self.spread * each) for each in off[1:])
-        return replace(self.usual, event_ns=event_ns, pace=pace, staging=staging)
+        times = max(1 + off[0] * self.events, 0.0)
+        pace, staging = (exp(self.paces * each) for each in off[1:])
+        operator_ns, call_ns = times * self.usual.operator_ns, times * self.usual.call_ns
+        return replace(self.usual, operator_ns=operator_ns, call_ns=call_ns, pace=pace, staging=staging)
 
 
 def profiler_cost(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
     """What is known of what the profiler spent; None where nothing is, or it shows nowhere."""
-    calibrated = _calibrated(profiled, config)
-    if calibrated is not None:
-        return calibrated
     trace = profiled.graph.trace
-    seen = _middle(_around_operators_ns(trace, config), config)
-    return Cost(min(seen, config.most_event_ns), calibrated=False) if seen or len(trace.overheads) else None
-
-
-def _calibrated(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
-    recording = profiled.graph.trace.metadata.recording
-    if recording is None:
-        return None
-    least, factor = _issuing_ns(recording, config), recording.profiler_factor
-    usual = Cost(_middle(least, config), calibrated=True)
-    if factor is None:
-        return usual if least else None
-    wanted = _length(profiled.graph) / factor
-    if not wanted:
-        return usual
-    event_ns = (config.most_times - 1) / 4 * least
-    if not least:  # it was not measured: some of what it may be
-        event_ns = config.most_event_ns / 4
-        usual = replace(usual, event_ns=event_ns)
-    guess = Guess(usual, event_ns, config.spread)
+    recording = trace.metadata.recording
+    factor = None if recording is None else recording.profiler_factor
+    guess = _guess(trace, config, timed=factor is not None)
+    if guess is None:
+        return Cost(0.0, 0.0, calibrated=False) if len(trace.overheads) else None
+    wanted = _length(profiled.graph) / factor if factor else 0.0
+    if recording is None or not wanted:
+        return guess.usual
 
     @cache
     def length(off: Off) -> int:
@@ -84,6 +74,19 @@ def _calibrated(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
 
     off = _likeliest(length, wanted, wanted * max(recording.unsure, config.telling), config)
     return replace(guess.cost(off), unexplained=length(off) / wanted - 1)
+
+
+def _guess(trace: Trace, config: ProfilerConfig, *, timed: bool) -> Guess | None:
+    """What events cost as far as a trace tells; None where it does not, and no steps were ``timed`` without them."""
+    around_ns = min(_around_operators_ns(trace, config), config.most_event_ns)
+    call_ns, middle = _issuing_ns(trace.metadata.recording, config), (1 + config.most_times) / 2
+    spread = (config.most_times - 1) / 4 / middle
+    if call_ns:
+        return Guess(Cost(around_ns or call_ns, middle * call_ns, calibrated=True), spread, config.spread)
+    if around_ns:
+        return Guess(Cost(middle * around_ns, middle * around_ns, calibrated=timed), spread, config.spread)
+    some = config.most_event_ns / 4  # it was not measured: some of what it may be
+    return Guess(Cost(some, some, calibrated=True), 1.0, config.spread) if timed else None
 
 
 def _likeliest(length: Callable[[Off], int], wanted: float, noise: float, config: ProfilerConfig) -> Off:
@@ -116,20 +119,15 @@ def _likeliest(length: Callable[[Off], int], wanted: float, noise: float, config
     return best
 
 
-def _middle(least_ns: float, config: ProfilerConfig) -> float:
-    """What an event costs where only the least is known: in the middle of what it may be."""
-    return (1 + config.most_times) / 2 * least_ns
-
-
-def _issuing_ns(recording: Recording, config: ProfilerConfig) -> float:
-    """What an event cost where tiny kernels and copies were issued with and without the profiler; 0 if not known."""
+def _issuing_ns(recording: Recording | None, config: ProfilerConfig) -> float:
+    """What a call cost where tiny kernels and copies were issued with and without the profiler; 0 if not known."""
     totals = [
         cost.kernel_ns + cost.copy_ns
-        for cost in (recording.issue_profiled, recording.issue_unprofiled)
+        for cost in ((recording.issue_profiled, recording.issue_unprofiled) if recording else ())
         if cost is not None and cost.kernel_ns and cost.copy_ns
     ]
-    event_ns = max(totals[0] - totals[1], 0) / config.events_issued if len(totals) > 1 else 0.0
-    return event_ns if event_ns <= config.most_event_ns else 0.0  # what no profiler costs was not measured
+    call_ns = max(totals[0] - totals[1], 0) / config.calls_issued if len(totals) > 1 else 0.0
+    return call_ns if call_ns <= config.most_event_ns else 0.0  # what no profiler costs was not measured
 
 
 def _around_operators_ns(trace: Trace, config: ProfilerConfig) -> float:

@@ -63,6 +63,7 @@ class Base:
     link: Link
     replayed_ns: int
     profiler: Cost | None
+    event_ns: float
     bare: Graph | None
     without_ns: int | None
 
@@ -77,7 +78,8 @@ class Base:
         without_ns = None if bare is None else length_ns(link.replay(bare), window)
         if cost is not None and not cost.calibrated and without_ns == replayed_ns:
             cost = bare = without_ns = None  # nothing of what is known lies in the window
-        return cls(trace, window, config, graph, link, replayed_ns, cost, bare, without_ns)
+        event_ns = 0.0 if cost is None else profiled.event_ns(cost)
+        return cls(trace, window, config, graph, link, replayed_ns, cost, event_ns, bare, without_ns)
 
     @property
     def unprofiled_ns(self) -> int | None:
@@ -134,7 +136,7 @@ class Base:
             return None
         edited = changed(self.bare, changes, self.config)
         lengths = self._lengths(self.bare, edited, self.link.replay(edited.graph), bounds=bounds)
-        return Without(self.profiler.event_ns, self.without_ns, *lengths)
+        return Without(self.event_ns, self.without_ns, *lengths)
 
     @property
     def _about_profiler(self) -> tuple[str, ...]:
@@ -143,10 +145,10 @@ class Base:
             return ("there are no API calls in the trace, so all work begins when it did",)
         if cost is None:
             return ("the profiler's own cost is not known, and stays in",)
-        less = f"{cost.event_ns / 1e3:.1f} us less for each event that it recorded"
+        less = f"{self.event_ns / 1e3:.1f} us less for each event that it recorded"
         if cost.calibrated:
             return (f"without the profiler: {less}", *self._about_pace, *self._about_the_rest)
-        seen = f"what it recorded of itself, and {less}" if cost.event_ns else "what it recorded of itself"
+        seen = f"what it recorded of itself, and {less}" if self.event_ns else "what it recorded of itself"
         return (f"of the profiler's cost only a part is known: {seen}",)
 
     @property

@@ -18,7 +18,7 @@ from overlapscope.replay.gathering import Gathering, gathering
 from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.speeds import pinned_speed
 
-_VIEWS = "views of the pieces are not counted: they may come to it"
+_MORE = "that pieces may be in no cache, and need views: only the upper bound counts that"
 _DEVICES = 1 << 16  # more than one machine has
 _BESIDE = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.STREAM_SYNC)
 """Calls that may stand between those of a run."""
@@ -63,7 +63,7 @@ def _passed_on(graph: Graph, launching: Bool) -> Int64:
 def coalesce(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     """Small copies to the device in a row are gathered in one pinned buffer and sent as one.
 
-    Pieces that were tensors of their own become views of what arrives, if the program needs them: that may come to it.
+    What may come to it: pieces that are in no cache, and views of what arrives, where they were tensors of their own.
     """
     copies, calls = graph.trace.copies, graph.calls
     copy = first_copy_of(graph.trace)[calls.row]
@@ -85,8 +85,8 @@ def coalesce(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     into = np.isin(edges.target, np.concatenate([graph.call_start(inside), graph.call_end(inside)]))
     short = lag <= config.launch_gap_ns  # a longer gap is other work, which stays
     lag[into & (edges.of_kind(Because.CALL) | (edges.of_kind(Because.GAP) & short))] = 0
-    views = _views(graph, members, leader, gather)
-    return Edited(graph.with_lags(lag), (*basis, *([_VIEWS] if len(views) else [])), views)
+    more = _more(graph, members, leader, gather)
+    return Edited(graph.with_lags(lag), (*basis, *([_MORE] if len(more) else [])), more)
 
 
 def _as_one(
@@ -112,7 +112,7 @@ def _as_one(
     call = graph.into(graph.call_end(leaders), Because.CALL)
     if gather is not None:
         lag[call] += gather.host_ns(copies.size_bytes[copy[members]], group)
-    told.append("gathering on the host is not counted" if gather is None else gather.equal.basis)
+    told.append("gathering on the host is not counted" if gather is None else gather.basis)
     issue = graph.into(graph.work_start(work_of_copy[copy[leaders]]), Because.ISSUE)
     known = issue != NO_ID
     source = graph.edges.source.copy()
@@ -120,14 +120,16 @@ def _as_one(
     return replace(graph, edges=replace(graph.edges, source=source, lag_ns=lag)), tuple(told)
 
 
-def _views(graph: Graph, members: Int64, leader: Int64, gather: Gathering | None) -> Edges:
-    """The leaders' calls with what views of their pieces take, where pieces were tensors and that is known."""
+def _more(graph: Graph, members: Int64, leader: Int64, gather: Gathering | None) -> Edges:
+    """The leaders' calls with what may come to gathering, as far as that is known."""
     if gather is None:
         return Edges.none()
+    rows = graph.calls.row[members]
     leaders, group = np.unique(leader[members], return_inverse=True)
-    views_ns = gather.views_ns(_made_for(graph.trace, graph.calls.row[members]), group)
-    some = leaders[views_ns > 0]
-    taken = graph.edges.lag_ns[graph.into(graph.call_end(some), Because.CALL)] + views_ns[views_ns > 0]
+    sizes = graph.trace.copies.size_bytes[first_copy_of(graph.trace)[rows]]
+    more_ns = gather.more_ns(sizes, _made_for(graph.trace, rows), group)
+    some = leaders[more_ns > 0]
+    taken = graph.edges.lag_ns[graph.into(graph.call_end(some), Because.CALL)] + more_ns[more_ns > 0]
     return Edges.of(graph.call_start(some), graph.call_end(some), taken, Because.CALL)
 
 
