@@ -24,16 +24,16 @@ these traces. *Low to high* is given where a trace leaves the order of work open
 
 **What the times are worth.** The processors of these machines are shared: what works on the host or copies pageable
 memory is 10 to 20 % slower in one second than in the next, now and then by half or twice. So the faulty and the
-mended programs were timed in turns, in one process, which then recorded the faulty one, having timed it once more.
-Where its two times were more than about 3 % apart, it was recorded again, some times. Of those where they were not,
-the quickest is here, else the one whose times were nearest to each other, whatever was predicted from it. For
-`gemm_copy`, `offload`, `prefetcher` and `scalar_reads` that is a recording from before, when each variant had
-processes of its own: two to six, on up to three machines. A turn was one pass after one that did not count; programs
-with large memory find less of it in the caches then than where they are alone, as gathering 40 MB in `coalesced` does
-(7.4 ms, alone 4.2) and the mended `multi_agent_replay` (10.2 ms, alone 5.7). Turns have become longer since, of five
-passes after two; the times are to be taken again. Traces of `benchmarks/pairs` have three steps (one where
-something is prefetched, or made by other tools), those of the workloads one. No prediction can be nearer than two
-times of the same program are to each other, which the line below the first table gives.
+mended programs were timed in turns of five passes, each after two that did not count, in one process, which then
+recorded the faulty one, having timed it once more. (Turns of one pass leave less of a program's memory in the caches
+than it has alone: gathering 40 MB in `coalesced` took 7.4 ms then, and takes 4.3 now.) Where its two times were more
+than a few per cent apart, it was recorded again, up to three times. Of those where they were within 10 %, the one is
+here in which the faulty and the mended program together were quickest; else the one whose times were nearest to each
+other, whatever was predicted from it. Older are the recordings of `moe_prefetch` from pageable memory, whose new times
+were further apart, on machines slow at staging, and those of `gemm_copy`, each of whose variants had processes of its
+own. Traces of `benchmarks/pairs` have three steps (one where something is prefetched, or made by other tools), those of
+the workloads one. No prediction can be nearer than two times of the same program are to each other, which the line
+below the first table gives.
 
 **What was aimed at.** The unchanged replay within 1 % of the program's own time at the median; predictions within 2 %
 at the median and 6 % at worst, those of launch-bound programs within 10 %. From recorded traces the median is reached,
@@ -60,16 +60,17 @@ as near to the program's own time as another measurement of it is. From other tr
   that read a value go with it; pieces are gathered as fast as ones of their size are staged; a pace that differs by
   more than three of its spreads is not believed. One trace of each was recorded again where its two times differed.
 
-All but these were timed and recorded again since, and recordings know more: the operators of all threads, what a
+All of these were timed and recorded again since, and recordings know more: the operators of all threads, what a
 copy's call takes, how much slower copies of both directions at once are, when the host reads what came to it, what it
-takes to gather pieces that are in no cache, and how much slower the host is right after it staged a copy.
+takes to gather pieces that are in the caches or in none, and how much slower the host is right after it staged a copy.
 
 ## From recorded Kineto traces
 
 `overlapscope record` puts a calibration into them, so the predictions are for the program without the profiler, at
 the pace at which it worked then; and says which operators were given what a copy brings, so that only these wait for
-it where it moves to a stream of its own or the host waits for it no more. What the profiler cost and how fast the
-host was are found together, as what most likely makes the replay as long as the steps were without the profiler.
+it where it moves to a stream of its own or the host waits for it no more. The calibration tells what the profiler
+spends for a call, and the trace what it spends for an operator; by how much both are off, and how fast the host was, is
+found together, as what most likely makes the replay as long as the steps were without the profiler.
 
 """
 NSYS = """
@@ -86,8 +87,7 @@ PLAIN = """
 
 One step in `torch.profiler.profile()`, as it comes: no calibration and no warm-up under the profiler. What the
 profiler recorded of its own affairs is taken out, and for each event twice what the quickest operators take around the
-operators in them, most of which is the profiler's: that is the least that an event cost, and others cost up to three
-times that, as where it is known.
+operators in them, most of which is the profiler's: that is the least that an event cost, and calls cost more.
 
 """
 TAIL = """
@@ -97,40 +97,38 @@ From recorded traces:
 
 - `list-*`, `tensordict-*`, `coalesced`: six hundred small copies, each staged on the host in one program and only
   issued, or gathered, in the other; which of them a slow processor slows more differs from second to second. What is
-  gathered may be in the caches or not, and may have to be made views of, as in `coalesced`, or not, as in
-  `small_copies`: the higher bound has views.
-- `small_copies`: three hundred of these, 1.1 ms in all, of which a tenth of a microsecond each is 3 %.
-- `speech_chunks`: its two times differ by a quarter and more in all recordings: 69 ms in turns, 50 alone.
-- `multi_agent_replay`: see above; forty small gathers on the host are most of what is left of it, and how much of
-  their time was the profiler's is not known.
-- `clustering`: five hundred reads of a value, and what each cost beside its calls: operators that read cost the
-  profiler less than others, so that too little goes with them.
-- `scene_tiles`: not explained.
+  gathered may be in the caches, as is predicted, or not, and may have to be made views of, as in `coalesced`, or not,
+  as in `small_copies`: the higher bound has both, and all that came lies within the bounds.
+- `distillation`: two threads have a stream each, and their kernels fill the GPU. In the replay each has it to itself;
+  in truth one waits for the other, and the GPU pauses no more in the mended program.
 - `activation_offload`: the GPU's clock seems to be lower where it never pauses; kernels took 5 % longer in traces of
   the mended program, beside copies or not.
-
-What it was worth to record again until two times agreed: before, with the same model, the worst were `small_copies`
-(+74 %, its views counted) and `tensordict-to-non-blocking` (+111 %), whose programs took 1.9 and 1.6 times as long when
-they were recorded as when they were timed a second before.
+- `gradient_offload`: an optimiser works on the host on what was copied, faster where the host has staged nothing
+  before.
+- `scene_tiles`: what the host writes to buffers that are new each time in the faulty program, and old in the mended
+  one, which took 16 to 19 ms in four processes.
+- `loss_each_batch`, `layer_metrics`: what is left is bound by the host; the mended programs took 10.8 to 11.7 and 8.6
+  to 13.5 ms in four processes each.
 
 From other traces also:
 
 - `producer_thread`, and under Nsight Systems `concurrent-one-stream`: kernels and copies share a stream, and a kernel
   does not read the copy before it. The prediction keeps the kernel waiting; the lower bound that comes with it does
   not, and is within 20 % of what came.
+- Nsight Systems traces were made on other days, some on machines that were slower at the host's work than those that
+  the times are from: by 10 to 50 % at `layer_metrics`, `distillation`, `clustering`, `multi_agent_replay`,
+  `scene_tiles` and `speech_chunks`. A recording knows how fast its host was.
 - `list-*`, `tensordict-*`, `coalesced`, `moe_prefetch`, `diffusion_sampling`, `layer_metrics`, `loss_each_batch`,
   `audio_features`, `lora_requests`, `speech_chunks`, `clustering`, `paged_serving`: hundreds or thousands of small
   calls, of which a profiler makes two to three times as much as they are. Without a calibration that is only
   estimated, and under Nsight Systems, which slows a program before it records too, nothing is known that can be relied
   on.
-- `kv_round_trip`: how much longer copies of both directions at once take is known from a calibration only.
-- `embedding_rows`, `evaluation_results`, `dataloader_train`, `video_upscaling`, `point_clouds`, `growing_history`,
-  `rollout`, `wave_snapshots`, `scene_tiles`, `parameter_server`, `tabular_training`: host or pageable copies were
-  slower, or faster, in the one step recorded than they usually are. A recording knows what is usual.
-- `to`, `concurrent-pageable` under Nsight Systems: the host after it was held, which is slower for longer there.
 - `kv_offload`: its copies are pinned in the prediction, at the usual speed of the link.
+- `embedding_rows`, `evaluation_results`, `dataloader_train`, `video_upscaling`, `point_clouds`, `growing_history`,
+  `gradient_offload`, `scene_tiles`, `parameter_server`, `tabular_training`: host or pageable copies were slower, or
+  faster, in the one step recorded than they usually are. A recording knows what is usual.
+- `to`, `concurrent-pageable` under Nsight Systems: the host after it was held, which is slower for longer there.
 - `detected_crops`, `multi_agent_replay`: gathering is only as long as staging such pieces was.
-- `distillation`: a thread that shuffles pictures and one that trains share Python's lock, in one step of six batches.
 
 A replay with nothing changed gives the trace back exactly, because the graph is made so; that says nothing of the
 model. What the model is worth shows in the column *unchanged* (without the profiler, against *before*), and
