@@ -99,8 +99,6 @@ From recorded traces:
   issued, or gathered, in the other; which of them a slow processor slows more differs from second to second. What is
   gathered may be in the caches, as is predicted, or not, and may have to be made views of, as in `coalesced`, or not,
   as in `small_copies`: the higher bound has both, and all that came lies within the bounds.
-- `distillation`: two threads have a stream each, and their kernels fill the GPU. In the replay each has it to itself;
-  in truth one waits for the other, and the GPU pauses no more in the mended program.
 - `activation_offload`: the GPU's clock seems to be lower where it never pauses; kernels took 5 % longer in traces of
   the mended program, beside copies or not.
 - `gradient_offload`: an optimiser works on the host on what was copied, faster where the host has staged nothing

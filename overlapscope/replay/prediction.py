@@ -42,7 +42,8 @@ class Prediction:
         replayed_ns: its length in the replay with nothing changed: the same, since the graph is made so. How good the
             model is shows where something changes, and in ``unprofiled``.
         predicted_ns: its length with the changes.
-        low_ns: if nothing waits for copies that are moved to another stream, and coincidences order nothing then.
+        low_ns: if nothing waits for copies that are moved to another stream, coincidences order nothing then, and
+            kernels run at once even where each fills the device.
         high_ns: if buffers are reused, so that moved copies still wait for the work before the copies before them.
         unprofiled: without the profiler's own cost; None where the trace does not know that.
         partly_unprofiled: without the part of the profiler's cost that shows in a trace without a calibration: what it

@@ -14,6 +14,7 @@ from overlapscope.replay.changes import Change
 from overlapscope.replay.config import DEFAULT, ReplayConfig
 from overlapscope.replay.edits.common import Edited
 from overlapscope.replay.engine import Replay, replay
+from overlapscope.replay.full_device import in_turns
 from overlapscope.replay.graph import Graph
 from overlapscope.replay.link import Link
 from overlapscope.replay.moved import moved
@@ -75,7 +76,7 @@ class Base:
         replayed_ns = length_ns(replay(graph), window)
         cost = profiler_cost(profiled, config.profiler)
         bare = None if cost is None else profiled.without(cost)
-        without_ns = None if bare is None else length_ns(link.replay(bare), window)
+        without_ns = None if bare is None else length_ns(_played(link, bare), window)
         if cost is not None and not cost.calibrated and without_ns == replayed_ns:
             cost = bare = without_ns = None  # nothing of what is known lies in the window
         event_ns = 0.0 if cost is None else profiled.event_ns(cost)
@@ -100,7 +101,7 @@ class Base:
     def predict(self, changes: tuple[Change, ...], *, bounds: bool = True) -> Prediction:
         """Replay the graph with some changes; without ``bounds`` low and high are as predicted."""
         edited = changed(self.graph, changes, self.config)
-        played = self.link.replay(edited.graph)
+        played = _played(self.link, edited.graph)
         predicted, low, high = self._lengths(self.graph, edited, played, bounds=bounds)
         without = self._without(changes, bounds=bounds)
         return Prediction(
@@ -126,16 +127,16 @@ class Base:
         after = edited.graph
         less = with_less_order(before, after)
         more = with_more_order(before, after, edited.doubtful, self.config)
-        low, high = (
-            predicted if graph is after else length_ns(self.link.replay(graph), self.window) for graph in (less, more)
-        )
+        free = less is after and len(played.graph.edges) == len(after.edges)  # no kernel waits for its turn
+        low = predicted if free else length_ns(self.link.replay(less), self.window)
+        high = predicted if more is after else length_ns(_played(self.link, more), self.window)
         return predicted, min(low, predicted), max(high, predicted)
 
     def _without(self, changes: tuple[Change, ...], *, bounds: bool) -> Without | None:
         if self.profiler is None or self.bare is None or self.without_ns is None:
             return None
         edited = changed(self.bare, changes, self.config)
-        lengths = self._lengths(self.bare, edited, self.link.replay(edited.graph), bounds=bounds)
+        lengths = self._lengths(self.bare, edited, _played(self.link, edited.graph), bounds=bounds)
         return Without(self.event_ns, self.without_ns, *lengths)
 
     @property
@@ -169,6 +170,13 @@ class Base:
             for what, pace in paces.items()
             if abs(1 - pace) >= self.config.profiler.telling
         )
+
+
+def _played(link: Link, graph: Graph) -> Replay:
+    """A replay in which kernels that fill a device run one after the other."""
+    played = link.replay(graph)
+    waits = in_turns(played)
+    return link.replay(graph.with_edges(graph.edges, waits)) if len(waits) else played
 
 
 def length_ns(played: Replay, window: Window) -> int:
