@@ -20,7 +20,8 @@ For each pair the faulty program's trace is replayed with the changes named, and
 really mended program takes without a profiler. *Before* is the faulty program's own such time,
 *unchanged* what a replay with nothing changed gives for it. Durations, gaps and speeds come
 from the trace or its calibration; what passes between two nodes of a CUDA graph was measured on the H200s that made
-these traces. *Low to high* is given where a trace leaves the order of work open.
+these traces. *Low to high* is given where a trace leaves the order of work open, or whether what is gathered is in the
+caches.
 
 **What the times are worth.** The processors of these machines are shared: what works on the host or copies pageable
 memory is 10 to 20 % slower in one second than in the next, now and then by half or twice. So the faulty and the
@@ -98,7 +99,7 @@ From recorded traces:
 - `list-*`, `tensordict-*`, `coalesced`: six hundred small copies, each staged on the host in one program and only
   issued, or gathered, in the other; which of them a slow processor slows more differs from second to second. What is
   gathered may be in the caches, as is predicted, or not, and may have to be made views of, as in `coalesced`, or not,
-  as in `small_copies`: the higher bound has both, and all that came lies within the bounds.
+  as in `small_copies`: the higher bound has both, and what was predicted too short came within it.
 - `activation_offload`: the GPU's clock seems to be lower where it never pauses; kernels took 5 % longer in traces of
   the mended program, beside copies or not.
 - `gradient_offload`: an optimiser works on the host on what was copied, faster where the host has staged nothing
@@ -123,8 +124,8 @@ From other traces also:
   on.
 - `kv_offload`: its copies are pinned in the prediction, at the usual speed of the link.
 - `embedding_rows`, `evaluation_results`, `dataloader_train`, `video_upscaling`, `point_clouds`, `growing_history`,
-  `gradient_offload`, `scene_tiles`, `parameter_server`, `tabular_training`: host or pageable copies were slower, or
-  faster, in the one step recorded than they usually are. A recording knows what is usual.
+  `gradient_offload`, `rollout`, `scene_tiles`, `parameter_server`, `tabular_training`: host or pageable copies were
+  slower, or faster, in the one step recorded than they usually are. A recording knows what is usual.
 - `to`, `concurrent-pageable` under Nsight Systems: the host after it was held, which is slower for longer there.
 - `detected_crops`, `multi_agent_replay`: gathering is only as long as staging such pieces was.
 
@@ -132,7 +133,7 @@ A replay with nothing changed gives the trace back exactly, because the graph is
 model. What the model is worth shows in the column *unchanged* (without the profiler, against *before*), and
 in the predictions. Threads that have nothing to do with each other are often taken for ones that wait for each other,
 where they make calls at random moments: then what one wins, the other seems to win too. Bounds are given for the order
-of work only, and for what the host may read at once, not for speeds.
+of work, for what the host may read at once and for what gathering takes, not for other speeds.
 """
 
 

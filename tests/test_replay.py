@@ -242,6 +242,21 @@ def test_a_replay_is_the_same_each_time() -> None:
     assert (replay(graph(SOME[0])).bound_by == replay(graph_of(open_trace(SOME[0]))).bound_by).all()
 
 
+def test_a_kernel_of_no_length_that_seems_to_wait_for_itself_unties_nothing_else(tmp_path: Path) -> None:
+    """It ends when a synchronisation before its launch does; a pinned copy, long after that, holds its call."""
+    trace = small(
+        tmp_path,
+        make.call(12, 1, name="cudaStreamSynchronize", correlation=3),
+        make.call(13, 5, correlation=4),
+        make.kernel(13, 0, stream=29, correlation=4),
+        make.call(415, 101, name="cudaMemcpyAsync", correlation=12),
+        make.copy(416, 100, kinds="DtoH (Device -> Pinned)", stream=28, correlation=12),
+        make.call(521, 101, name="cudaMemcpyAsync", correlation=13),
+    )
+    found = what_if(trace, [])
+    assert found.replayed_ns == found.measured_ns
+
+
 def test_a_circle_is_refused() -> None:
     mine = graph(SOME[0])
     back = Edges.of(mine.edges.target[:1], mine.edges.source[:1], 0, Because.GAP)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.replay.graph import Graph
 
 
@@ -55,6 +55,15 @@ def has_circle(graph: Graph) -> bool:
     return False
 
 
+def in_circles(graph: Graph) -> Bool:
+    """Which moments wait for each other, or come between such."""
+    edges, count = graph.edges, len(graph.time_ns)
+    waiting = np.ones(count, np.bool_)
+    for source, target in ((edges.source, edges.target), (edges.target, edges.source)):
+        waiting[_one_after_the_other(source, target, count)] = False
+    return waiting
+
+
 def _order(graph: Graph) -> Int64:
     """Moments such that every edge leads forward: by their time in the trace, or sorted out where that does not do."""
     kinds = np.arange(len(graph.time_ns)) % 2
@@ -63,16 +72,18 @@ def _order(graph: Graph) -> Int64:
     place[order] = np.arange(len(order))
     if (place[graph.edges.source] < place[graph.edges.target]).all():
         return order
-    return _sorted_out(graph)
+    sorted_out = _one_after_the_other(graph.edges.source, graph.edges.target, len(order))
+    if len(sorted_out) < len(order):
+        raise ValueError("the graph has a circle")
+    return sorted_out
 
 
-def _sorted_out(graph: Graph) -> Int64:
-    """Kahn's algorithm."""
-    edges, count = graph.edges, len(graph.time_ns)
-    by_source = np.argsort(edges.source, kind="stable")
-    first = np.searchsorted(edges.source[by_source], np.arange(count + 1)).tolist()
-    target = edges.target[by_source].tolist()
-    missing = np.bincount(edges.target, minlength=count).tolist()
+def _one_after_the_other(source: Int64, target_of: Int64, count: int) -> Int64:
+    """Kahn's algorithm: moments such that every edge leads forward, without those that circles keep waiting."""
+    by_source = np.argsort(source, kind="stable")
+    first = np.searchsorted(source[by_source], np.arange(count + 1)).tolist()
+    target = target_of[by_source].tolist()
+    missing = np.bincount(target_of, minlength=count).tolist()
     order = [moment for moment in range(count) if not missing[moment]]
     for moment in order:  # grows
         for edge in range(first[moment], first[moment + 1]):
@@ -80,6 +91,4 @@ def _sorted_out(graph: Graph) -> Int64:
             missing[following] -= 1
             if not missing[following]:
                 order.append(following)
-    if len(order) < count:
-        raise ValueError("the graph has a circle")
     return np.array(order, np.int64)

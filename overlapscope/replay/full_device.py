@@ -17,36 +17,44 @@ from overlapscope.replay.graph import Because, Edges, Graph
 def in_turns(played: Replay) -> Edges:
     """What orders such kernels of different streams that a replay has run at once, for longer than the trace ever has.
 
-    As long as in the trace they may: the next kernel's first blocks run beside the last ones of the one before.
+    As long as in the trace they may: the next kernel's first blocks run beside the last ones of the one before. Each
+    follows the one that began before it, and so, with the order of streams, all that did.
     """
     graph = played.graph
     work, fills = graph.work, _fills(graph)
     parts = [Edges.none()]
     for process, device in sorted(set(zip(work.process[fills].tolist(), work.device[fills].tolist(), strict=True))):
         mine = np.flatnonzero(fills & (work.process == process) & (work.device == device))
-        beside = int(_beside_ns(graph, mine, graph.time_ns)[2].max(initial=0))
-        one, other, together = _beside_ns(graph, mine, played.time_ns)
-        if (together > beside).any():
-            parts.append(Edges.of(graph.work_end(one), graph.work_start(other), -beside, Because.DEVICE))
+        beside_ns = _beside_ns(graph, mine, graph.time_ns)
+        if _beside_ns(graph, mine, played.time_ns) > beside_ns:
+            mine = mine[np.lexsort((mine, played.time_ns[graph.work_start(mine)]))]
+            other = work.stream[mine[1:]] != work.stream[mine[:-1]]
+            one, next_one = mine[:-1][other], mine[1:][other]
+            parts.append(Edges.of(graph.work_end(one), graph.work_start(next_one), -beside_ns, Because.DEVICE))
     return Edges.together(*parts)
 
 
-def _beside_ns(graph: Graph, some: Int64, time_ns: Int64) -> tuple[Int64, Int64, Int64]:
-    """Pairs of kernels of different streams that begin one after the other, and how long they run at once."""
+def _beside_ns(graph: Graph, some: Int64, time_ns: Int64) -> int:
+    """For how long a kernel ran, at most, beside one of another stream that had begun before it."""
+    some = some[np.lexsort((some, time_ns[graph.work_start(some)]))]
     starts, ends = time_ns[graph.work_start(some)], time_ns[graph.work_end(some)]
-    order = np.lexsort((some, starts))
-    one, other = order[:-1], order[1:]
-    apart = graph.work.stream[some[one]] != graph.work.stream[some[other]]
-    one, other = one[apart], other[apart]
-    together = np.maximum(np.minimum(ends[one], ends[other]) - starts[other], 0)
-    return some[one], some[other], together
+    stream, longest = graph.work.stream[some], 0
+    for each in np.unique(stream).tolist():
+        mine = stream == each
+        until = np.maximum.accumulate(np.where(mine, starts, ends))  # of others that have begun
+        together = np.minimum(until[mine], ends[mine]) - starts[mine]
+        longest = max(longest, int(together.max(initial=0)))
+    return longest
 
 
 def _fills(graph: Graph) -> Bool:
-    """Which work is of kernels with a thread block for every multiprocessor of their device, where both are known."""
+    """Which work is of kernels that have a block for every multiprocessor of their device, where both are known.
+
+    What takes no time keeps nothing from running.
+    """
     trace, work = graph.trace, graph.work
     count = {device.number: device.multiprocessors for device in trace.metadata.devices if device.multiprocessors}
-    kernel = work.table == 0
+    kernel = (work.table == 0) & (work.end_ns > work.start_ns)
     blocks = np.append(trace.kernels.blocks, NO_ID)[np.where(kernel, work.row, NO_ID)]
     needed = np.array([count.get(device, np.iinfo(np.int64).max) for device in work.device.tolist()], np.int64)
     filled: Bool = kernel & (blocks >= needed)

@@ -44,7 +44,8 @@ class Prediction:
         predicted_ns: its length with the changes.
         low_ns: if nothing waits for copies that are moved to another stream, coincidences order nothing then, and
             kernels run at once even where each fills the device.
-        high_ns: if buffers are reused, so that moved copies still wait for the work before the copies before them.
+        high_ns: if buffers are reused, so that moved copies still wait for the work before the copies before them; and
+            pieces that are gathered are in no cache, and needed as views of what arrives.
         unprofiled: without the profiler's own cost; None where the trace does not know that.
         partly_unprofiled: without the part of the profiler's cost that shows in a trace without a calibration: what it
             recorded of its own affairs, such as full buffers, and what operators take around those in them. None where

@@ -78,14 +78,15 @@ def profiler_cost(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
 
 def _guess(trace: Trace, config: ProfilerConfig, *, timed: bool) -> Guess | None:
     """What events cost as far as a trace tells; None where it does not, and no steps were ``timed`` without them."""
-    around_ns = min(_around_operators_ns(trace, config), config.most_event_ns)
+    around_ns, most_ns = _around_operators_ns(trace, config), config.most_event_ns
     call_ns, middle = _issuing_ns(trace.metadata.recording, config), (1 + config.most_times) / 2
     spread = (config.most_times - 1) / 4 / middle
     if call_ns:
-        return Guess(Cost(around_ns or call_ns, middle * call_ns, calibrated=True), spread, config.spread)
-    if around_ns:
-        return Guess(Cost(middle * around_ns, middle * around_ns, calibrated=timed), spread, config.spread)
-    some = config.most_event_ns / 4  # it was not measured: some of what it may be
+        operator_ns = min(around_ns, most_ns) or call_ns
+        return Guess(Cost(operator_ns, middle * call_ns, calibrated=True), spread, config.spread)
+    if event_ns := min(middle * around_ns, most_ns):
+        return Guess(Cost(event_ns, event_ns, calibrated=timed), spread, config.spread)
+    some = most_ns / 4  # it was not measured: some of what it may be
     return Guess(Cost(some, some, calibrated=True), 1.0, config.spread) if timed else None
 
 

@@ -13,7 +13,7 @@ from overlapscope.replay.catalogue import changed
 from overlapscope.replay.changes import Change
 from overlapscope.replay.config import DEFAULT, ReplayConfig
 from overlapscope.replay.edits.common import Edited
-from overlapscope.replay.engine import Replay, replay
+from overlapscope.replay.engine import Replay, has_circle, replay
 from overlapscope.replay.full_device import in_turns
 from overlapscope.replay.graph import Graph
 from overlapscope.replay.link import Link
@@ -175,8 +175,10 @@ class Base:
 def _played(link: Link, graph: Graph) -> Replay:
     """A replay in which kernels that fill a device run one after the other."""
     played = link.replay(graph)
-    waits = in_turns(played)
-    return link.replay(graph.with_edges(graph.edges, waits)) if len(waits) else played
+    ordered = graph.with_edges(graph.edges, in_turns(played))
+    if len(ordered.edges) == len(graph.edges) or has_circle(ordered):
+        return played
+    return link.replay(ordered)
 
 
 def length_ns(played: Replay, window: Window) -> int:
