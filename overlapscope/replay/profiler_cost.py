@@ -30,7 +30,7 @@ from overlapscope.model.columns import NO_ID
 from overlapscope.model.recording import Recording
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ProfilerConfig
-from overlapscope.replay.engine import replay
+from overlapscope.replay.engine import Replay
 from overlapscope.replay.graph import Graph
 from overlapscope.replay.profiler import Cost, Profiled
 
@@ -56,7 +56,7 @@ class Guess:
         return replace(self.usual, operator_ns=operator_ns, call_ns=call_ns, pace=pace, staging=staging)
 
 
-def profiler_cost(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
+def profiler_cost(profiled: Profiled, play: Callable[[Graph], Replay], config: ProfilerConfig) -> Cost | None:
     """What is known of what the profiler spent; None where nothing is, or it shows nowhere."""
     trace = profiled.graph.trace
     recording = trace.metadata.recording
@@ -64,13 +64,13 @@ def profiler_cost(profiled: Profiled, config: ProfilerConfig) -> Cost | None:
     guess = _guess(trace, config, timed=factor is not None)
     if guess is None:
         return Cost(0.0, 0.0, calibrated=False) if len(trace.overheads) else None
-    wanted = _length(profiled.graph) / factor if factor else 0.0
+    wanted = _length(play(profiled.graph)) / factor if factor else 0.0
     if recording is None or not wanted:
         return guess.usual
 
     @cache
     def length(off: Off) -> int:
-        return _length(profiled.without(guess.cost(off)))
+        return _length(play(profiled.without(guess.cost(off))))
 
     off = _likeliest(length, wanted, wanted * max(recording.unsure, config.telling), config)
     return replace(guess.cost(off), unexplained=length(off) / wanted - 1)
@@ -146,6 +146,6 @@ def _around_operators_ns(trace: Trace, config: ProfilerConfig) -> float:
     return float(np.quantile(before, config.least) + np.quantile(after, config.least))
 
 
-def _length(graph: Graph) -> int:
-    times = replay(graph).time_ns
+def _length(played: Replay) -> int:
+    times = played.time_ns
     return int(times.max() - times.min()) if len(times) else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from overlapscope.measure.windows import Window, between, of_range, whole
 from overlapscope.model.trace import Trace
@@ -53,6 +54,9 @@ def what_if(
     return Base.of(trace, window, config).predict(wanted)
 
 
+_TURNS = "kernels that fill a device run one after the other"
+
+
 @dataclass(frozen=True, eq=False)
 class Base:
     """A trace's graph, the same without what is known of the profiler, and what predictions have in common."""
@@ -74,7 +78,7 @@ class Base:
         graph = graph_of(trace, config)
         link, profiled = Link.of(graph), Profiled.of(graph)
         replayed_ns = length_ns(replay(graph), window)
-        cost = profiler_cost(profiled, config.profiler)
+        cost = profiler_cost(profiled, partial(_played, link), config.profiler)
         bare = None if cost is None else profiled.without(cost)
         without_ns = None if bare is None else length_ns(_played(link, bare), window)
         if cost is not None and not cost.calibrated and without_ns == replayed_ns:
@@ -115,7 +119,7 @@ class Base:
             high_ns=high,
             unprofiled=None if self.unprofiled_ns is None else without,
             partly_unprofiled=without if self.unprofiled_ns is None else None,
-            basis=edited.basis + self._about_profiler,
+            basis=(*edited.basis, *([_TURNS] if _turns(edited.graph, played) else []), *self._about_profiler),
             played=played,
         )
 
@@ -127,8 +131,8 @@ class Base:
         after = edited.graph
         less = with_less_order(before, after)
         more = with_more_order(before, after, edited.doubtful, self.config)
-        free = less is after and len(played.graph.edges) == len(after.edges)  # no kernel waits for its turn
-        low = predicted if free else length_ns(self.link.replay(less), self.window)
+        freer = less is not after or _turns(after, played)
+        low = length_ns(self.link.replay(less), self.window) if freer else predicted
         high = predicted if more is after else length_ns(_played(self.link, more), self.window)
         return predicted, min(low, predicted), max(high, predicted)
 
@@ -179,6 +183,11 @@ def _played(link: Link, graph: Graph) -> Replay:
     if len(ordered.edges) == len(graph.edges) or has_circle(ordered):
         return played
     return link.replay(ordered)
+
+
+def _turns(graph: Graph, played: Replay) -> bool:
+    """Whether kernels wait for their turn in a replay of this graph."""
+    return len(played.graph.edges) > len(graph.edges)
 
 
 def length_ns(played: Replay, window: Window) -> int:
