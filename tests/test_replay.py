@@ -861,24 +861,26 @@ def test_affairs_of_the_profiler_outside_of_the_window_are_not_spoken_of(tmp_pat
     assert any("is not known" in text for text in found.basis)
 
 
+NESTED = [
+    event
+    for index in range(30)
+    for event in (
+        make.cpu_op("aten::outer", 100 * index, 60),
+        make.cpu_op("aten::inner", 100 * index + 2, 57),
+        make.call(100 * index + 10, 4, correlation=index + 1),
+        make.kernel(100 * index + 20, 5, correlation=index + 1),
+    )
+]
+
+
 def test_what_operators_take_around_others_is_a_part_of_the_profiler_s_cost(tmp_path: Path) -> None:
     """2 us before the inner one begins and 1 after it ends, at least; host-bound: each event costs twice that."""
-    events = []
-    for index in range(30):
-        begin = 100 * index
-        events += [
-            make.cpu_op("aten::outer", begin, 60),
-            make.cpu_op("aten::inner", begin + 2, 57),
-            make.call(begin + 10, 4, correlation=index + 1),
-            make.kernel(begin + 20, 5, correlation=index + 1),
-        ]
-    trace = small(tmp_path, *events)
-    found = what_if(trace, [])
+    found = what_if(small(tmp_path, *NESTED), [])
     assert found.unprofiled is None
     assert found.partly_unprofiled is not None
     assert found.partly_unprofiled.event_ns == pytest.approx(6_000)
     assert found.replayed_ns - found.partly_unprofiled.replayed_ns == pytest.approx(29 * 3 * 6_000, rel=0.02)
-    few = small(tmp_path, *events[:40])
+    few = small(tmp_path, *NESTED[:40])
     assert what_if(few, []).partly_unprofiled is None, "ten tell nothing"
 
 
@@ -911,17 +913,8 @@ def recorded_in(wall_us: float, unprofiled_us: list[float], call_us: float) -> d
 
 def test_an_operator_costs_what_the_trace_tells_and_a_call_what_its_calibration_does(tmp_path: Path) -> None:
     """2 us before the inner operator begins and 1 after it ends; 4 us at least for a call, so 8 are thought."""
-    events = []
-    for index in range(30):
-        begin = 100 * index
-        events += [
-            make.cpu_op("aten::outer", begin, 60),
-            make.cpu_op("aten::inner", begin + 2, 57),
-            make.call(begin + 10, 4, correlation=index + 1),
-            make.kernel(begin + 20, 5, correlation=index + 1),
-        ]
     issue = recorded_in(1, [], call_us=4)["issue"]
-    found = base_of(small(tmp_path, *events, overlapscope=ABOUT | {"issue": issue}))
+    found = base_of(small(tmp_path, *NESTED, overlapscope=ABOUT | {"issue": issue}))
     assert found.profiler is not None
     assert (found.profiler.operator_ns, found.profiler.call_ns) == pytest.approx((3_000, 8_000))
     assert found.unprofiled_ns is not None

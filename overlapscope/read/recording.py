@@ -113,14 +113,12 @@ def _copy(row: dict[str, Any]) -> CopyTime | None:
     return CopyTime(str(row.get("direction")), str(row.get("host_memory")), size, copy_ns)
 
 
-_WARM = ("warm_gather_ns", "warm_ragged_ns")
-
-
 def _gather(row: dict[str, Any]) -> GatherTime | None:
     size, gather_ns = _count(row.get("size_bytes")), _count(row.get("gather_ns"))
     if not size or not gather_ns:
         return None
-    return GatherTime(size, gather_ns, *(_count(row.get(key)) for key in ("ragged_ns", *_WARM)))
+    others = ("ragged_ns", "warm_gather_ns", "warm_ragged_ns")
+    return GatherTime(size, gather_ns, *(_count(row.get(key)) for key in others))
 
 
 def _after_copy(row: dict[str, Any]) -> AfterCopy | None:

@@ -25,8 +25,8 @@ def in_turns(played: Replay) -> Edges:
     parts = [Edges.none()]
     for process, device in sorted(set(zip(work.process[fills].tolist(), work.device[fills].tolist(), strict=True))):
         mine = np.flatnonzero(fills & (work.process == process) & (work.device == device))
-        beside_ns = _beside_ns(graph, mine, graph.time_ns)
-        if _beside_ns(graph, mine, played.time_ns) > beside_ns:
+        together_ns = _beside_ns(graph, mine, played.time_ns)
+        if together_ns and together_ns > (beside_ns := _beside_ns(graph, mine, graph.time_ns)):
             mine = mine[np.lexsort((mine, played.time_ns[graph.work_start(mine)]))]
             other = work.stream[mine[1:]] != work.stream[mine[:-1]]
             one, next_one = mine[:-1][other], mine[1:][other]
@@ -53,9 +53,9 @@ def _fills(graph: Graph) -> Bool:
     What takes no time keeps nothing from running.
     """
     trace, work = graph.trace, graph.work
-    count = {device.number: device.multiprocessors for device in trace.metadata.devices if device.multiprocessors}
-    kernel = (work.table == 0) & (work.end_ns > work.start_ns)
-    blocks = np.append(trace.kernels.blocks, NO_ID)[np.where(kernel, work.row, NO_ID)]
-    needed = np.array([count.get(device, np.iinfo(np.int64).max) for device in work.device.tolist()], np.int64)
-    filled: Bool = kernel & (blocks >= needed)
-    return filled
+    blocks = np.append(trace.kernels.blocks, NO_ID)[np.where(work.table == 0, work.row, NO_ID)]
+    filled = np.zeros(len(work), np.bool_)
+    for device in trace.metadata.devices:
+        if device.multiprocessors:
+            filled |= (work.device == device.number) & (blocks >= device.multiprocessors)
+    return filled & (work.end_ns > work.start_ns)

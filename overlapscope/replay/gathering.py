@@ -92,7 +92,7 @@ def _whole_ns(time_ns: Any) -> Int64:
 
 def _calibrated(measured: list[GatherTime], key: tuple[str, ...]) -> Speed:
     """The first of these figures that there is, of each size."""
-    times = [next(filter(None, (getattr(entry, each) for each in key)), entry.gather_ns) for entry in measured]
+    times = [next(filter(None, (getattr(entry, each) for each in key))) for entry in measured]
     sizes = np.array([entry.size_bytes for entry in measured], float)
     return Speed(
         sizes, np.maximum.accumulate(np.array(times, float)), "gathering on the host: the calibration in this trace"

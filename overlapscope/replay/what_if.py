@@ -179,8 +179,8 @@ class Base:
 def _played(link: Link, graph: Graph) -> Replay:
     """A replay in which kernels that fill a device run one after the other."""
     played = link.replay(graph)
-    ordered = graph.with_edges(graph.edges, in_turns(played))
-    if len(ordered.edges) == len(graph.edges) or has_circle(ordered):
+    turns = in_turns(played)
+    if not len(turns) or has_circle(ordered := graph.with_edges(graph.edges, turns)):
         return played
     return link.replay(ordered)
 
