@@ -214,6 +214,39 @@ def test_a_gpu_without_room_is_recorded_uncalibrated(tmp_path: Path, monkeypatch
     assert "copies" not in asked[0]
 
 
+def test_all_gpus_in_use_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step has ended when every GPU that the program uses is done; others are left alone."""
+    waited: list[int | None] = []
+    for name in profilers._TOOL_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(profilers, "_cuda_profiler", lambda what: None)
+    monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
+    monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
+    monkeypatch.setattr("overlapscope.capture.machine._in_use", lambda number: number != 1)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: waited.append(device))
+    with record(None, steps=1, unprofiled=0, warmup=0, calibrate=False) as recording:
+        waited.clear()
+        recording.run(lambda: None)
+    assert waited == [None, 0, 2]
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_steps_end_on_every_gpu(tmp_path: Path) -> None:
+    """Kernels that a step queues on the second GPU are within the recording, though the step does not wait."""
+    big = torch.ones(4096, 4096, device="cuda:1")
+    torch.mm(big, big)
+    with record(tmp_path / "t.json", steps=1, unprofiled=2, calibrate=False) as recording:
+        recording.run(lambda: [torch.mm(big, big) for _ in range(20)])
+    trace = open_trace(tmp_path / "t.json")
+    steps = trace.metadata.recording
+    assert steps is not None
+    assert steps.unprofiled is not None
+    busy = int((trace.kernels.end_ns - trace.kernels.start_ns)[trace.kernels.device == 1].sum())
+    assert len(trace.kernels) >= 20
+    assert steps.unprofiled.step_ns > busy / 2
+
+
 def test_after_a_recording_nothing_is_called_unprofiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profilers.TorchProfiler, "used", True)
     with record(tmp_path / "t.json", steps=1, unprofiled=2, device="cpu") as recording:

@@ -26,7 +26,7 @@ from overlapscope.model.recording import Recording, TimedSteps
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.catalogue import EDITS, changed
-from overlapscope.replay.changes import NAMES, Change
+from overlapscope.replay.changes import NAMES, Change, understood
 from overlapscope.replay.engine import replay
 from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.moved import moved
@@ -1643,6 +1643,13 @@ def test_a_change_is_read_and_written_alike(text: str) -> None:
 def test_a_change_that_makes_no_sense_is_said(text: str) -> None:
     with pytest.raises(ChangeNotUnderstood):
         Change.parse(text)
+
+
+def test_changes_that_contradict_each_other_are_said() -> None:
+    with pytest.raises(ChangeNotUnderstood, match="prefetch=1 and prefetch=2 contradict each other"):
+        understood(["prefetch", "pin", "prefetch=2"])
+    assert len(understood(["prefetch=1:range=a", "prefetch=2:range=b"])) == 2
+    assert understood("pin") == understood([Change("pin"), "pin"]) == (Change("pin"),)
 
 
 def test_every_change_has_an_edit() -> None:

@@ -33,6 +33,16 @@ def require_cuda() -> None:
         )
 
 
+def wait_for_devices() -> None:
+    """Wait until every GPU that this process uses has done what it was given; raises what torch does on errors."""
+    import torch
+
+    torch.cuda.synchronize()
+    if (count := torch.cuda.device_count()) > 1:
+        for number in filter(_in_use, range(count)):
+            torch.cuda.synchronize(number)
+
+
 def versions() -> dict[str, str]:
     """Versions of Python, of the packages that matter here, of CUDA and of its driver, as far as they are known."""
     found = {"python": platform.python_version()}
@@ -68,6 +78,19 @@ def _device(number: int) -> dict[str, Any]:
         "copy_engines": _copy_engines(number),
         "link": _link(str(about.uuid)),
     }
+
+
+def _in_use(number: int) -> bool:
+    """Whether this process has a context there: to wait for a GPU that has none would make one."""
+    with suppress(OSError):
+        driver, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+        flags, active = ctypes.c_uint(), ctypes.c_int()
+        answers = (
+            driver.cuDeviceGet(ctypes.byref(handle), number),
+            driver.cuDevicePrimaryCtxGetState(handle, ctypes.byref(flags), ctypes.byref(active)),
+        )
+        return not any(answers) and bool(active.value)
+    return False
 
 
 def _copy_engines(number: int) -> int | None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from overlapscope.capture import calibrate, kineto_file, profilers
-from overlapscope.capture.machine import devices, require_cuda, require_torch, versions
+from overlapscope.capture.machine import devices, require_cuda, require_torch, versions, wait_for_devices
 from overlapscope.capture.profilers import NSYS, OutsideProfiler, Profiler, TorchProfiler, outside_tool
 from overlapscope.errors import CaptureError, OverlapscopeError
 
@@ -24,7 +24,7 @@ _UNPROFILED, _WARM_UP, _RECORDED = "unprofiled", "warm-up", "recorded"
 
 @dataclass
 class _Stretch:
-    """Steps in a row, timed as a whole: from a device that has nothing to do to one that has done everything.
+    """Steps in a row, timed as a whole: from GPUs that have nothing to do to ones that have done everything.
 
     ``steps`` is None for a stretch that ends with the block.
     """
@@ -316,10 +316,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def _synchronize(self) -> None:
         if not self._on_gpu:
             return
-        import torch
-
         try:
-            torch.cuda.synchronize()
+            wait_for_devices()
         except RuntimeError as error:
             raise CaptureError(f"{self.path}: not recorded, because the GPU reports an error ({error})") from error
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -102,6 +103,25 @@ class Change:
         if self.copies is not None:
             copies &= np.isin(np.arange(len(trace.copies)), self.copies)
         return copies, calls
+
+
+def understood(entries: Iterable[Change | str] | str) -> tuple[Change, ...]:
+    """Changes as they are written or made, each once.
+
+    >>> [str(change) for change in understood(["pin", "prefetch", "pin"])]
+    ['pin', 'prefetch=1']
+
+    Raises:
+        ChangeNotUnderstood: there is no such change, or two of them contradict each other.
+    """
+    several = (entries,) if isinstance(entries, str) else entries
+    changes = dict.fromkeys(Change.parse(entry) if isinstance(entry, str) else entry for entry in several)
+    of_same: dict[Change, Change] = {}
+    for change in changes:
+        other = of_same.setdefault(replace(change, value=_EXAMPLES.get(change.name)), change)
+        if other is not change:
+            raise ChangeNotUnderstood(f"{other} and {change} contradict each other")
+    return tuple(changes)
 
 
 def _calls(change: Change, trace: Trace) -> Bool:

@@ -11,7 +11,7 @@ from overlapscope.model.trace import Trace
 from overlapscope.replay.bounds import with_less_order, with_more_order
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.catalogue import changed
-from overlapscope.replay.changes import Change
+from overlapscope.replay.changes import Change, understood
 from overlapscope.replay.config import DEFAULT, ReplayConfig
 from overlapscope.replay.edits.common import Edited
 from overlapscope.replay.engine import Replay, has_circle, replay
@@ -45,11 +45,10 @@ def what_if(
         without it; ``low`` and ``high`` where the trace leaves open what waits for what.
 
     Raises:
-        ChangeNotUnderstood: a change is none that we know.
+        ChangeNotUnderstood: a change is none that we know, or contradicts another.
         RangeNotFound: the trace has no such range.
     """
-    entries = (changes,) if isinstance(changes, str) else changes
-    wanted = tuple(Change.parse(entry) if isinstance(entry, str) else entry for entry in entries)
+    wanted = understood(changes)
     window = whole(trace) if range is None else of_range(trace, range)
     return Base.of(trace, window, config).predict(wanted)
 
