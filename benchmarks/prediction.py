@@ -158,6 +158,26 @@ THIRD = _named(
         "template_matching": (READ, "preallocate"),
     }
 )
+FOURTH = _named(
+    {
+        "lora_finetuning": (PIN, ASYNC, READ),
+        "vision_transformer": (PIN, ASYNC, SIDE, "prefetch=1"),
+        "speculative_decoding": ("graph",),
+        "video_grading": (PIN, ASYNC, SIDE),
+        "averaged_weights": (PIN, ASYNC, SIDE),
+        "molecule_batches": ("coalesce", READ),
+        "policy_epochs": ("graph", READ),
+        "ranking_service": (PIN, ASYNC),
+        "streamed_vocoder": (PIN, ASYNC),
+        "guided_diffusion": ("coalesce", ASYNC),
+        "speech_training": (READ,),
+        "quantised_prefix": (ASYNC, SIDE, "prefetch=2"),
+        "lattice_fluid": ("graph", PIN, ASYNC),
+        "tiled_decoder": ("preallocate", PIN, ASYNC),
+        "radar_bursts": (PIN, ASYNC),
+        "beam_search": (READ,),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -253,17 +273,20 @@ TABLES: dict[str, Callable[[], list[Outcome]]] = {
         *of_programs(BLIND),
         *of_programs(UNSEEN),
         *of_programs(THIRD),
+        *of_programs(FOURTH),
     ],
     "nsys": lambda: [
         *outcomes(NSYS),
         *of_programs(BLIND, f".{NSYS}"),
         *of_programs(UNSEEN, f".{NSYS}"),
         *of_programs(THIRD, f".{NSYS}"),
+        *of_programs(FOURTH, f".{NSYS}"),
     ],
     "plain": lambda: [
         *of_programs(BLIND, "-plain.json.gz"),
         *of_programs(UNSEEN, "-plain.json.gz"),
         *of_programs(THIRD, "-plain.json.gz"),
+        *of_programs(FOURTH, "-plain.json.gz"),
     ],
 }
 """Kineto traces with a calibration, Nsight Systems traces, and what torch's profiler makes by itself."""
