@@ -162,7 +162,7 @@ FOURTH = _named(
     {
         "lora_finetuning": (PIN, ASYNC, READ),
         "vision_transformer": (PIN, ASYNC, SIDE, "prefetch=1"),
-        "speculative_decoding": ("graph",),
+        "speculative_decoding": ("graph:range=draft",),
         "video_grading": (PIN, ASYNC, SIDE),
         "averaged_weights": (PIN, ASYNC, SIDE),
         "molecule_batches": ("coalesce", READ),
@@ -176,6 +176,17 @@ FOURTH = _named(
         "tiled_decoder": ("preallocate", PIN, ASYNC),
         "radar_bursts": (PIN, ASYNC),
         "beam_search": (READ,),
+    }
+)
+TWO_GPUS = _named(
+    {
+        "pipeline_stages": (SIDE,),
+        "replicas": (PIN,),
+        "thread_per_gpu": (PIN, ASYNC),
+        "checked_halves": (READ,),
+        "streamed_halves": ("prefetch=2",),
+        "coupled_models": ("graph",),
+        "two_towers": ("coalesce", READ),
     }
 )
 
@@ -274,6 +285,7 @@ TABLES: dict[str, Callable[[], list[Outcome]]] = {
         *of_programs(UNSEEN),
         *of_programs(THIRD),
         *of_programs(FOURTH),
+        *of_programs(TWO_GPUS),
     ],
     "nsys": lambda: [
         *outcomes(NSYS),
@@ -281,12 +293,14 @@ TABLES: dict[str, Callable[[], list[Outcome]]] = {
         *of_programs(UNSEEN, f".{NSYS}"),
         *of_programs(THIRD, f".{NSYS}"),
         *of_programs(FOURTH, f".{NSYS}"),
+        *of_programs(TWO_GPUS, f".{NSYS}"),
     ],
     "plain": lambda: [
         *of_programs(BLIND, "-plain.json.gz"),
         *of_programs(UNSEEN, "-plain.json.gz"),
         *of_programs(THIRD, "-plain.json.gz"),
         *of_programs(FOURTH, "-plain.json.gz"),
+        *of_programs(TWO_GPUS, "-plain.json.gz"),
     ],
 }
 """Kineto traces with a calibration, Nsight Systems traces, and what torch's profiler makes by itself."""

@@ -73,6 +73,56 @@ def test_a_thread_that_goes_on_at_any_moment_waits_for_nobody(tmp_path: Path) ->
     assert what_if(trace, ["pin", "non-blocking"]).predicted_ns > 40_000_000
 
 
+def handed_out(rounds: int, *, lag: int, begins: int = 1_000, tids: tuple[int, ...] = (2, 3, 4)) -> list[make.Event]:
+    """The main thread hands work to others, each of which sends a pageable batch and then launches some kernels.
+
+    They need about 3 ms each, and the main thread synchronises ``lag`` us after the last one's end; the next round
+    ``begins`` so long after that.
+    """
+    events, now, correlation = [make.call(0, 5, name="cudaDeviceSynchronize")], 100.0, 0
+    for number in range(rounds):
+        ends = []
+        for tid in tids:
+            start = now + 10 * tid
+            correlation += 1
+            staging = 2_500 + 5 * SOMEWHAT[number * len(tids) + tid - 2]
+            events += [
+                make.call(start, staging, name="cudaMemcpyAsync", tid=tid, correlation=correlation),
+                make.copy(start + 5, staging - 10, size=10_000_000, stream=10 + tid, correlation=correlation),
+            ]
+            start += staging + 20
+            for _ in range(10):
+                correlation += 1
+                events += [
+                    make.call(start, 10, tid=tid, correlation=correlation),
+                    make.kernel(start + 12, 5, stream=10 + tid, correlation=correlation),
+                ]
+                start += 30 + SOMEWHAT[correlation % 40]
+            ends.append(start)
+        now = max(ends) + lag
+        events.append(make.call(now, 5, name="cudaDeviceSynchronize"))
+        now += begins
+    return events
+
+
+@pytest.mark.parametrize("rounds", [3, 8])
+def test_a_thread_that_hands_out_work_goes_on_when_all_of_it_is_done(rounds: int, tmp_path: Path) -> None:
+    """Whichever thread ends last. Pinned and not waited for, copies take 0.2 ms; so the others are done far sooner."""
+    trace = opened(tmp_path, handed_out(rounds, lag=5), **GPU)
+    assert {(2, 1), (3, 1), (4, 1)} <= asked(graph_of(trace))
+    found = what_if(trace, ["pin", "non-blocking"])
+    assert found.replayed_ns > rounds * 4_000_000
+    assert found.predicted_ns == pytest.approx(rounds * 2_000_000, rel=0.25)
+
+
+def test_a_thread_that_goes_on_while_others_are_busy_waits_for_none(tmp_path: Path) -> None:
+    """Three rounds of the others' work lie within each of its silences, and it goes on in the middle of the next."""
+    others = [event for event in handed_out(12, lag=5, begins=10) if event["name"] != "cudaDeviceSynchronize"]
+    copies = [event["ts"] for event in others if event["name"] == "cudaMemcpyAsync" and event["tid"] == 2]
+    own = [make.call(moment + 1_000, 5, name="cudaDeviceSynchronize") for moment in copies[::3]]
+    assert not {pair for pair in asked(graph_of(opened(tmp_path, [*others, *own], **GPU))) if pair[1] == 1}
+
+
 def test_silences_end_by_chance_or_not() -> None:
     """Silences of 1 ms that end 10 us after their only cause, or at any moment after it; or with a cause each 20 us."""
     silence, once = np.full(20, 1_000_000), np.ones(20, np.int64)

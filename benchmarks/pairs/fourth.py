@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from benchmarks.pairs.parts import captured, weight
 from benchmarks.pairs.recording import Step, main
+from overlapscope import annotate
 
 
 def lora_finetuning(*, mended: bool) -> Step:
@@ -195,7 +196,8 @@ def speculative_decoding(*, mended: bool) -> Step:
         last.copy_(prompt)
         place.zero_()
         for at in range(rounds):
-            draft() if graph is None else graph.replay()
+            with annotate("draft"):
+                draft() if graph is None else graph.replay()
             wanted = judged()
             agreed = (wanted[:-1] == drafted).all(1).long()
             torch.sum(agreed.cumprod(0), dim=0, out=accepted[at])

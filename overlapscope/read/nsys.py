@@ -13,7 +13,10 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
+from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind
 from overlapscope.model.metadata import Device, Metadata
 from overlapscope.read.bytestream import Progress
@@ -127,23 +130,23 @@ def _draft(export: Export, path: Path, log: HealthLog, progress: Progress | None
             built = BUILDERS[table](rows, translation)
             draft.tables[table] = built
             log.events_kept += len(next(iter(built.values())))
-    _fill_stream_devices(draft, export)
+    _fill_devices(draft, export)
     _note_absences(export, draft, log)
     return draft
 
 
-def _fill_stream_devices(draft: Draft, export: Export) -> None:
-    """Streams are listed by context; the context list says which device that is on."""
-    if "streams" not in draft.tables:
-        return
+def _fill_devices(draft: Draft, export: Export) -> None:
+    """The list of contexts says which device each is on. Streams have none else, and synchronisations all have 0."""
     contexts = export.rows("TARGET_INFO_CUDA_CONTEXT_INFO")
     if not {"processId", "contextId", "deviceId"} <= set(contexts):
         return
     keys = zip(contexts["processId"], contexts["contextId"], strict=True)
     devices = dict(zip(keys, contexts["deviceId"], strict=True))
-    streams = draft.tables["streams"]
-    places = zip(streams["process"].tolist(), streams["context"].tolist(), strict=True)
-    streams["device"] = integers([devices.get(place) for place in places])
+    for table in ("streams", "syncs"):
+        if columns := draft.tables.get(table):
+            places = zip(columns["process"].tolist(), columns["context"].tolist(), strict=True)
+            found = integers([devices.get(place) for place in places])
+            columns["device"] = np.where(found == NO_ID, columns.get("device", found), found)
 
 
 def _note_absences(export: Export, draft: Draft, log: HealthLog) -> None:

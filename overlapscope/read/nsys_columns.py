@@ -165,6 +165,7 @@ def _syncs(rows: Rows, source: Source) -> Arrays:
     columns = _times(rows) | {
         "process": _process(rows),
         "device": _ids(rows, "deviceId"),
+        "context": _ids(rows, "contextId"),
         "stream": _ids(rows, "streamId"),
         "kind": _mapped(rows, "syncType", source.labels.syncs),
         "correlation": _ids(rows, "correlationId"),

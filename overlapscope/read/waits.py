@@ -3,9 +3,9 @@
 Some profilers say so: by the recording call's correlation, or by event ids that lead to a record of that event. Kineto
 on CUDA 12.9 and later leaves the source open. Then it is inferred, and marked: by the numbers of the events (see
 `event_order`); else a ``cudaStreamWaitEvent`` waits for the latest ``cudaEventRecord`` that its thread issued before
-(PyTorch records, then waits). The stream of that record is the one whose completion lets the waiting stream go on.
-Where the timing does not tell (the event was over before, or several waits precede one op) and more than one stream is
-possible, the stream stays unknown.
+(PyTorch records, then waits). The stream of that record is the one whose completion lets the waiting stream go on, on
+whichever device it is. Where the timing does not tell (the event was over before, or several waits precede one op) and
+more than one stream is possible, the stream stays unknown.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ def _released_by(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64) -> 
     }
     for process, device in places:
         here = (ops.process == process) & ((ops.device == device) | (device == NO_ID))
+        here |= (ops.process == process) & ~np.isin(ops.stream, ops.stream[here])  # those of other devices, told apart
         streams = {int(stream): np.flatnonzero(here & (ops.stream == stream)) for stream in np.unique(ops.stream[here])}
         mine = np.flatnonzero((syncs["process"][waits] == process) & (syncs["device"][waits] == device))
         if len(mine) and streams:

@@ -42,21 +42,23 @@ class ProfilerConfig:
 class ReplayConfig:
     """``profiler`` says how its cost is estimated; ``host`` and ``queue`` what a plain enqueue and a plain launch are.
 
-    ``follow_ns``: what passes between two ops of a stream, or on an engine, when nothing else is in the way; 1 to 2 us
-    were measured on an H200. ``near_ns``: work that ended this shortly before other work
-    began may have kept it; no launch on an idle device takes longer. ``launch_gap_ns``: host work between two launches
-    that a graph would save, or between two copies that are gathered; Python between two calls takes 10 to 60 us under a
-    profiler. ``node_gap_ns``: what a node of a graph takes beyond the duration that a kernel has outside of it; between
-    0.02 and 0.28 us in five chains of kernels on an H200 (`benchmarks/graph_nodes.py`). ``full_queue``: a launch that
-    is held while this much work is pending on its stream waits for room; streams are known to take about a thousand
-    launches. ``telling_times``: a thread that goes on so many times after another tells that it waits for it, where
-    that it did so by chance is no likelier than ``chance``, the usual level of such tests.
+    ``follow_ns``: what passes at most between two ops of a stream, or on an engine, when nothing else is in the way; 1
+    to 2 us were measured on an H200. Where at least ``telling_gaps`` kernels waited for the one before them only, the
+    trace tells what passes between two. ``near_ns``: work that ended this shortly before other work began may have kept
+    it; no launch on an idle device takes longer. ``launch_gap_ns``: host work between two launches that a graph would
+    save, or between two copies that are gathered; Python between two calls takes 10 to 60 us under a profiler.
+    ``node_gap_ns``: what a node of a graph takes beyond the duration that a kernel has outside of it; between 0.02 and
+    0.28 us in five chains of kernels on an H200 (`benchmarks/graph_nodes.py`). ``full_queue``: a launch that is held
+    while this much work is pending on its stream waits for room; streams are known to take about a thousand launches.
+    ``telling_times``: a thread that goes on so many times after another tells that it waits for it, where that it did
+    so by chance is no likelier than ``chance``, the usual level of such tests.
     """
 
     profiler: ProfilerConfig = ProfilerConfig()
     host: HostConfig = HOST
     queue: QueueConfig = QUEUE
     follow_ns: int = 2_000
+    telling_gaps: int = 20
     near_ns: int = 20_000
     launch_gap_ns: int = 200_000
     node_gap_ns: int = 150

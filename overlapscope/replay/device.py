@@ -29,9 +29,11 @@ def device_edges(graph: Graph, config: ReplayConfig) -> Edges:
     engine = np.flatnonzero(work.engine > 0)
     starts = graph.work_start(index)
     latency = round(config.queue.tolerance * launch_latency_ns(graph.trace, config.queue))
+    issued, previous = _issued(graph), before(work, work.stream, index)
+    follow = _follow_ns(graph, previous, issued, latency, config)
     known = [
-        Edges.of(_issued(graph), starts, latency, Because.ISSUE),
-        Edges.of(graph.work_end(before(work, work.stream, index)), starts, config.follow_ns, Because.STREAM),
+        Edges.of(issued, starts, latency, Because.ISSUE),
+        Edges.of(graph.work_end(previous), starts, follow, Because.STREAM),
         Edges.of(graph.work_end(before(work, work.engine, engine)), starts, config.follow_ns, Because.ENGINE),
         _event_edges(graph, config),
         _legacy_edges(graph, config),
@@ -48,6 +50,20 @@ def _issued(graph: Graph) -> Int64:
     work = graph.work
     returned = work.start_ns >= np.append(graph.calls.end_ns, 0)[work.call]
     return np.where(returned, graph.call_end(work.call), graph.call_start(work.call))
+
+
+def _follow_ns(graph: Graph, previous: Int64, issued: Int64, latency_ns: int, config: ReplayConfig) -> Int64:
+    """What passes between the work before each op on its stream and the op itself, when that is all it waits for.
+
+    Between two kernels: what usually did where the second one had been launched long enough before the first ended.
+    """
+    work = graph.work
+    kernels = (work.table == 0) & (np.append(work.table, NO_ID)[previous] == 0) & (issued != NO_ID)
+    ended = np.append(work.end_ns, 0)[previous]
+    queued = kernels & (np.append(graph.time_ns, 0)[issued] + latency_ns <= ended)
+    seen = work.start_ns[queued] - ended[queued]
+    usual = int(np.median(seen)) if len(seen) >= config.telling_gaps else config.follow_ns
+    return np.where(kernels, min(max(usual, 0), config.follow_ns), config.follow_ns)
 
 
 def _from_start_where_they_overlap(graph: Graph, edges: Edges) -> Edges:
@@ -83,9 +99,11 @@ def _event_edges(graph: Graph, config: ReplayConfig) -> Edges:
     issued = work.issued_ns(graph.calls)
     engines = np.unique(work.engine)
     source, target = np.full((2, len(engines), len(syncs)), NO_ID, np.int64)
+    origin = graph.on_device(syncs.process, syncs.device, syncs.source_stream)
     for process, device, stream in graph.streams():
-        mine = (syncs.process == process) & ((syncs.device == device) | (syncs.device == NO_ID))
-        out, into = mine & (syncs.source_stream == stream), mine & (syncs.stream == stream)
+        mine = syncs.process == process
+        out = mine & (syncs.source_stream == stream) & np.isin(origin, (device, NO_ID))
+        into = mine & (syncs.stream == stream) & np.isin(syncs.device, (device, NO_ID))
         every = _by_issue(work, issued, process, device, stream)
         for number, engine in enumerate(engines):
             rows = every[work.engine[every] == engine]

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from overlapscope.measure.spans import union
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.replay.autograd import by_autograd
 from overlapscope.replay.chance import steady, unlikely
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Edges, Graph
-
-
-@dataclass(frozen=True, eq=False)
-class _Idle:
-    """The longest stretch of each gap of a thread in which it ran no operator: which gap, and from when to when."""
-
-    gap: Int64
-    start_ns: Int64
-    end_ns: Int64
+from overlapscope.replay.idle import Idle, idle_threads
 
 
 def fed(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> tuple[Edges, Int64]:
@@ -33,8 +24,8 @@ def fed(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> tupl
     calls = graph.calls
     engine = by_autograd(graph)
     parts = [(np.empty((2, 0), np.int64), np.empty(0, np.int64))]
-    for call, idle in _idle(graph, before, after, config):
-        if engine[call]:
+    for call, idle in idle_threads(graph, before, after, config):
+        if engine[call] or len(idle.gap) < config.telling_times:
             continue
         others = np.unique(calls.owner[(calls.process == calls.process[call]) & ~engine])
         others = others[others != calls.owner[call]]
@@ -52,32 +43,8 @@ def fed(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> tupl
     return Edges.of(graph.call_end(source), graph.call_start(after[gap]), lag, Because.HANDOFF), waited_ns
 
 
-def _idle(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> Iterator[tuple[int, _Idle]]:
-    """Threads with silences that are longer than Python between two calls: one of their calls, and where each idles."""
-    calls, ops = graph.calls, graph.trace.cpu_ops
-    long = calls.start_ns[after] - calls.end_ns[before] > config.launch_gap_ns
-    for owner in np.unique(calls.owner[after[long]]).tolist():
-        mine = np.flatnonzero(long & (calls.owner[after] == owner))
-        if len(mine) < config.telling_times:
-            continue
-        first = int(after[mine[0]])
-        own = (ops.process == calls.process[first]) & (ops.thread == calls.thread[first])
-        theirs = calls.owner == owner
-        busy = union(
-            np.concatenate([calls.start_ns[theirs], ops.start_ns[own]]),
-            np.concatenate([calls.end_ns[theirs], ops.end_ns[own]]),
-        )
-        start, end = busy.end_ns[:-1], busy.start_ns[1:]
-        gap = np.searchsorted(calls.end_ns[before[mine]], start, "right") - 1
-        inside = (gap >= 0) & (end <= calls.start_ns[after[mine]][gap]) & (end - start > config.launch_gap_ns)
-        gap, start, end = gap[inside], start[inside], end[inside]
-        longest = np.lexsort((start - end, gap))
-        longest = longest[np.diff(gap[longest], prepend=NO_ID) > 0]
-        yield first, _Idle(mine[gap[longest]], start[longest], end[longest])
-
-
 def _caused(
-    graph: Graph, theirs: Int64, idle: _Idle, after: Int64, config: ReplayConfig
+    graph: Graph, theirs: Int64, idle: Idle, after: Int64, config: ReplayConfig
 ) -> Iterator[tuple[Int64, Int64]]:
     """Calls of another thread, each with the gap that it ended; and how long was waited for each.
 

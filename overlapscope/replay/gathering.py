@@ -57,9 +57,12 @@ class Gathering:
         return _whole_ns(float(self.start_ns) + self.warm.of_groups_ns(size_bytes, group))
 
     def more_ns(self, size_bytes: Int64, made: Bool, group: Int64) -> Int64:
-        """What may come to it where pieces are cold, and views of those ``made`` tensors are needed; a week at most."""
+        """What may come to it where pieces are cold, and views are needed; a week at most.
+
+        One of each piece, to gather its octets, and one of what arrives where a tensor was ``made`` for it.
+        """
         later = self.cold.of_groups_ns(size_bytes, group) - self.warm.of_groups_ns(size_bytes, group)
-        return _whole_ns(np.maximum(later, 0) + float(self.view_ns) * np.bincount(group, made))
+        return _whole_ns(np.maximum(later, 0) + float(self.view_ns) * np.bincount(group, 1 + made))
 
 
 _COLD = ("gather_ns",), ("ragged_ns", "gather_ns")

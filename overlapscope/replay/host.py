@@ -13,6 +13,7 @@ from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.fed import fed
 from overlapscope.replay.graph import Because, Edges, Graph, bound
+from overlapscope.replay.joins import joins
 from overlapscope.replay.turns import turns
 
 
@@ -36,12 +37,14 @@ def _threads(graph: Graph, config: ReplayConfig) -> Edges:
     beside = gap < 0  # calls of one thread that overlap, in a trace that is not sound
     source = np.where(beside, graph.call_start(before), graph.call_end(before))
     gap = np.where(beside, calls.start_ns[after] - calls.start_ns[before], gap)
+    joined = joins(graph, before, after, config)
     turned = turns(graph, before, after, config)
-    resumed = np.isin(after, turned.target // 2)
+    turned = turned.take(~np.isin(turned.target, joined.target))
+    resumed = np.isin(after, np.append(joined.target, turned.target) // 2)
     given, waited_ns = fed(graph, before[~resumed], after[~resumed], config)
     gap[resumed] = 0
     gap[~resumed] -= waited_ns
-    return Edges.together(Edges.of(source, graph.call_start(after), gap, Because.GAP), turned, given)
+    return Edges.together(Edges.of(source, graph.call_start(after), gap, Because.GAP), joined, turned, given)
 
 
 def _synchronisations(graph: Graph) -> Edges:

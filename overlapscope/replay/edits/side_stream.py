@@ -5,6 +5,9 @@ for it, because a trace does not show what reads it; only a recording that knows
 many bytes came to the host before on that stream, they may be what it sends back, so it waits for these. A copy to the
 host waits for the work before it on its old stream, and later work of that stream does not wait for it. Who waited for
 either by way of later work of the stream still does: a host that reads what came, another stream that reads what went.
+
+A copy to another device does as one to the host on the stream that sends it. On the one that receives it no order is
+left but that what waited for it still does.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from overlapscope.measure.queues import LINK
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, Direction
 from overlapscope.model.trace import Trace
@@ -35,12 +39,13 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     moved[where.work(graph)] = True
     moved &= work.engine > 0
     index = np.arange(len(work))
-    down = work.engine == Direction.DTOH
+    down = _leaves(graph)
     ordered = edges.of_kind(Because.STREAM, Because.DEVICE)
     gone = ordered & np.isin(edges.target, graph.work_start(index[moved & ~down]))
     gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & down]))
-    gone |= _implicit(graph, moved) | _legacy(graph, moved)
     streams = by_stream(graph)
+    received = _received(graph, streams, moved)
+    gone |= _implicit(graph, moved) | _legacy(graph, moved) | received
     reads = _reads(graph, streams, moved, config)
     gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & ~down])) & ~_among(edges, reads)
     gone, engines = _engines(graph, moved, gone, config)
@@ -49,10 +54,52 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
         *_still_waited(graph, streams, moved),
         *_new_order(graph, streams, moved, config),
         sent_back(graph, moved & ~down, config, inputs=False),
+        _next_but_one(graph, streams, edges.take(received)),
     )
     changed = graph.with_edges(edges.take(~gone), engines, new, *order)
     unknown = moved & (work.engine == Direction.HTOD) & ~tensors_known(graph)
-    return Edited(replace(changed, trace=_on_new_streams(graph, streams, moved)), (_UNKNOWN,) * bool(unknown.any()))
+    basis = (_UNKNOWN,) * bool(unknown.any())
+    return Edited(replace(changed, trace=_on_new_streams(graph, streams, moved)), basis, edges.take(received))
+
+
+def _leaves(graph: Graph) -> Bool:
+    """Which work copies something from the device of its stream to elsewhere."""
+    work, copies = graph.work, graph.trace.copies
+    source = np.append(copies.source_device, NO_ID)[work.copy]
+    leaves: Bool = (work.engine == Direction.DTOH) | ((work.engine == Direction.PTOP) & (work.device == source))
+    return leaves
+
+
+def _received(graph: Graph, streams: Streams, moved: Bool) -> Bool:
+    """What moved copies to other devices waited for on the streams that receive them, and what waited with them."""
+    work, edges = graph.work, graph.edges
+    rows = np.flatnonzero(edges.of_kind(Because.EVENT))
+    source, target = graph.work_of(edges.source[rows]), graph.work_of(edges.target[rows])
+    to = np.append(graph.trace.copies.target_device, NO_ID)[work.copy[target]]
+    sent = moved[target] & (work.engine[target] == Direction.PTOP) & (work.device[target] != to)
+    sent &= work.device[source] == to
+    wait = codes(np.stack([edges.source[rows], streams[2][target]]))
+    gone = np.zeros(len(edges), np.bool_)
+    gone[rows] = np.isin(wait, wait[sent])
+    return gone
+
+
+def _next_but_one(graph: Graph, streams: Streams, received: Edges) -> Edges:
+    """What receives a copy has two buffers: the copy after the next on its stream needs the first of them again.
+
+    So what a copy waited for, when the buffer was one, the next one waits for.
+    """
+    copies = np.unique(graph.work_of(received.target))
+    copies = copies[graph.work.engine[copies] == Direction.PTOP]
+    to = np.append(graph.trace.copies.target_device, NO_ID)[graph.work.copy[copies]]
+    after = np.full(len(graph.work) + 1, NO_ID, np.int64)
+    lanes = codes(np.stack([streams[2][copies], to]))
+    for lane in np.unique(lanes).tolist():
+        mine = copies[lanes == lane]
+        after[mine[:-1]] = mine[1:]
+    target = graph.work_start(after[graph.work_of(received.target)])
+    later = graph.time_ns[received.source] <= graph.time_ns[target]
+    return Edges.of(received.source, np.where(later, target, NO_ID), received.lag_ns, Because.EVENT)
 
 
 def _implicit(graph: Graph, moved: Bool) -> Bool:
@@ -77,7 +124,7 @@ def _on_new_streams(graph: Graph, streams: Streams, moved: Bool) -> Trace:
     """The trace in which copies that shared a stream with other work are on new ones, one for each direction."""
     trace, work = graph.trace, graph.work
     _, _, stream_of = streams
-    down = work.engine == Direction.DTOH
+    down = _leaves(graph)
     shared = moved & np.isin(stream_of, stream_of[~moved])
     shared |= moved & down & np.isin(stream_of, stream_of[moved & ~down])  # directions do not order each other
     stream = trace.copies.stream.copy()
@@ -87,10 +134,9 @@ def _on_new_streams(graph: Graph, streams: Streams, moved: Bool) -> Trace:
 
 
 def _new_order(graph: Graph, streams: Streams, moved: Bool, config: ReplayConfig) -> list[Edges]:
-    """What stays on a stream keeps its order; copies to the host stay after the work before them."""
-    work = graph.work
+    """What stays on a stream keeps its order; copies that leave its device stay after the work before them."""
     order, _, _ = streams
-    down = moved & (work.engine == Direction.DTOH)
+    down = moved & _leaves(graph)
     staying = _chain(graph, order[~moved[order]], config)
     with_down = _chain(graph, order[~(moved & ~down)[order]], config)
     after = down[graph.work_of(with_down.target)] & ~moved[graph.work_of(with_down.source)]
@@ -110,7 +156,7 @@ def _still_waited(graph: Graph, streams: Streams, moved: Bool) -> Iterator[Edges
     whole = np.zeros(len(edges), np.bool_)
     by_host = edges.of_kind(Because.SYNC)
     whole[by_host] = graph.calls.kind[edges.target[by_host] // 2] == ApiKind.DEVICE_SYNC
-    for direction in (Direction.HTOD, Direction.DTOH):
+    for direction in LINK:
         mine = np.sort(place[moved & (work.engine == direction)])
         waits = edges.of_kind(Because.EVENT) | (by_host & (whole | (direction == Direction.DTOH)))
         rows = np.flatnonzero(waits & from_work)
@@ -138,7 +184,7 @@ def _engines(graph: Graph, moved: Bool, gone: Bool, config: ReplayConfig) -> tup
 
 def _reads(graph: Graph, streams: Streams, moved: Bool, config: ReplayConfig) -> Edges:
     """Of what stays on its stream, what may read a copy waits for it, and for those that its thread issued with it."""
-    copies = np.flatnonzero(moved & (graph.work.engine != Direction.DTOH))
+    copies = np.flatnonzero(moved & ~_leaves(graph))
     readers = _of_any(graph, first_readers(graph, streams, copies, ~moved), copies, streams, moved)
     apart = graph.work.end_ns[copies] <= graph.work.start_ns[readers]
     source, target = graph.work_end(copies), graph.work_start(np.where(apart, readers, NO_ID))

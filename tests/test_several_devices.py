@@ -1,0 +1,120 @@
+"""Programs that use several GPUs: what waits for what across them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from overlapscope import open_trace, what_if
+from overlapscope.model.trace import Trace
+from overlapscope.replay.build import graph_of
+from overlapscope.replay.graph import Because
+from tests import kineto_maker as make
+from tests import nsys_maker as nsys
+
+GPUS = {"deviceProperties": [{"id": index, "name": "NVIDIA H200"} for index in range(2)]}
+FIRST, SECOND = 7, 15
+"""The default streams of two devices, as CUPTI numbers them."""
+
+
+def on(event: make.Event, device: int) -> make.Event:
+    return {**event, "args": {**event["args"], "device": device}}
+
+
+def staged(tmp_path: Path, source: int = FIRST, *, told: bool) -> Trace:
+    """A pageable copy of 5 ms and a kernel of 1 ms on the first device, and a kernel on the second that waits for it.
+
+    Unless it is ``told``, only its beginning right after the other kernel says what it waits for.
+    """
+    known = {"wait_on_stream": source, "wait_on_cuda_event_record_corr_id": 3} if told else {"wait_on_stream": -1}
+    events = [
+        make.call(0, 5_000, name="cudaMemcpyAsync", correlation=1),
+        make.copy(5, 4_990, stream=source, size=55_000_000, correlation=1),
+        make.call(5_004, 4, correlation=2),
+        make.kernel(5_012, 1_000, stream=source, correlation=2),
+        make.call(5_010, 1, name="cudaEventRecord", correlation=3),
+        make.call(5_012, 1, name="cudaStreamWaitEvent", correlation=4),
+        on(make.sync("Stream Wait Event", 5_012, 1, stream=SECOND, correlation=4, **known), 1),
+        make.call(5_015, 4, correlation=5),
+        make.kernel(6_014, 500, stream=SECOND, device=1, correlation=5),
+    ]
+    return open_trace(make.write(tmp_path / "t.json", *events, **GPUS))
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_kernel_waits_for_an_event_of_another_device(told: bool, tmp_path: Path) -> None:
+    trace = staged(tmp_path, told=told)
+    assert trace.syncs.source_stream.tolist() == [FIRST]
+    after = what_if(trace, ["pin"]).after.kernels
+    assert after.start_ns[0] - trace.start_ns < 2_000_000
+    assert after.start_ns[1] == after.end_ns[0] + 2_000
+
+
+def test_a_number_that_both_devices_have_is_the_own_one_s(tmp_path: Path) -> None:
+    """As in traces that number the streams of each device from the first: nothing says that another is meant."""
+    graph = graph_of(staged(tmp_path, SECOND, told=True))
+    assert not graph.edges.of_kind(Because.EVENT).any()
+
+
+def handed_over(tmp_path: Path) -> Trace:
+    """A kernel on either device, 2 ms on the first and 3 on the second, and a copy from the first that waits for both.
+
+    The next kernel on the first waits for nothing but its stream, the next one on the second for the copy.
+    """
+    waits = {"wait_on_stream": SECOND, "wait_on_cuda_event_record_corr_id": 3}
+    comes = {"wait_on_stream": FIRST, "wait_on_cuda_event_record_corr_id": 6}
+    copy = make.copy(3_020, 1_000, kinds="PtoP (Device -> Device)", stream=FIRST, size=300_000_000, correlation=5)
+    copy["args"] |= {"fromDevice": 0, "inDevice": 0, "toDevice": 1}
+    events = [
+        make.call(0, 4, correlation=1),
+        make.kernel(10, 2_000, stream=FIRST, correlation=1),
+        make.call(6, 4, correlation=2),
+        make.kernel(16, 3_000, stream=SECOND, device=1, correlation=2),
+        make.call(12, 1, name="cudaEventRecord", correlation=3),
+        make.call(14, 1, name="cudaStreamWaitEvent", correlation=4),
+        make.sync("Stream Wait Event", 14, 1, stream=FIRST, correlation=4, **waits),
+        make.call(16, 4, name="cudaMemcpyPeerAsync", correlation=5),
+        copy,
+        make.call(22, 1, name="cudaEventRecord", correlation=6),
+        make.call(24, 1, name="cudaStreamWaitEvent", correlation=7),
+        on(make.sync("Stream Wait Event", 24, 1, stream=SECOND, correlation=7, **comes), 1),
+        make.call(26, 4, correlation=8),
+        make.kernel(4_024, 1_000, stream=FIRST, correlation=8),
+        make.call(32, 4, correlation=9),
+        make.kernel(4_026, 500, stream=SECOND, device=1, correlation=9),
+    ]
+    return open_trace(make.write(tmp_path / "t.json", *events, **GPUS))
+
+
+def test_a_copy_to_another_device_on_a_stream_of_its_own_waits_for_what_made_it(tmp_path: Path) -> None:
+    """And for nothing on the device that receives it, if there are buffers enough; what it brings is waited for."""
+    trace = handed_over(tmp_path)
+    assert trace.copies.target_device.tolist() == [1]
+    found = what_if(trace, ["side-stream"])
+    kernels, copies = found.after.kernels, found.after.copies
+    (made, mine), (_, theirs) = (kernels.start_ns[kernels.device == device].tolist() for device in (0, 1))
+    assert copies.start_ns[0] == made + 2_002_000
+    assert mine < copies.start_ns[0] + 10_000, "the next kernel of the device that sends does not wait for it"
+    assert theirs >= copies.end_ns[0]
+    assert found.predicted_ns < found.high_ns <= found.replayed_ns
+
+
+def test_synchronisations_are_of_the_device_of_their_context(tmp_path: Path) -> None:
+    """Nsight Systems gives all of them device 0."""
+    contexts = [
+        {"processId": 10, "contextId": context, "deviceId": device, "nullStreamId": stream}
+        for context, device, stream in ((1, 0, FIRST), (2, 1, SECOND))
+    ]
+    syncs = [
+        nsys.work(30, 31, stream=SECOND, correlation=1, contextId=2, syncType=2),
+        nsys.work(40, 41, stream=FIRST, correlation=2, contextId=1, syncType=2),
+        nsys.work(50, 51, stream=FIRST, correlation=3, contextId=9, syncType=2),
+    ]
+    tables = {
+        "TARGET_INFO_CUDA_CONTEXT_INFO": contexts,
+        "CUPTI_ACTIVITY_KIND_KERNEL": [nsys.work(0, 1)],
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": syncs,
+    }
+    trace = open_trace(nsys.write(tmp_path / "t.sqlite", tables, {7: "a"}))
+    assert trace.syncs.device.tolist() == [1, 0, 0]
