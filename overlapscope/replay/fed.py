@@ -24,7 +24,7 @@ def fed(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> tupl
     calls = graph.calls
     engine = by_autograd(graph)
     parts = [(np.empty((2, 0), np.int64), np.empty(0, np.int64))]
-    for call, idle in idle_threads(graph, before, after, config):
+    for call, idle in idle_threads(graph, calls.end_ns[before], after, config):
         if engine[call] or len(idle.gap) < config.telling_times:
             continue
         others = np.unique(calls.owner[(calls.process == calls.process[call]) & ~engine])

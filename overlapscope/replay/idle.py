@@ -22,17 +22,21 @@ class Idle:
     end_ns: Int64
 
 
-def idle_threads(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> Iterator[tuple[int, Idle]]:
-    """Threads with long gaps between two calls, ``before`` and ``after``: one of their calls, and where each idles."""
+def idle_threads(graph: Graph, since_ns: Int64, after: Int64, config: ReplayConfig) -> Iterator[tuple[int, Idle]]:
+    """Threads with long gaps before calls: one of those, and where the thread idles in its gaps.
+
+    Each gap lasts from ``since_ns``, the end of the thread's last call or the begin of the trace, to the start of the
+    call ``after`` it.
+    """
     calls, ops = graph.calls, graph.trace.cpu_ops
-    long = calls.start_ns[after] - calls.end_ns[before] > config.launch_gap_ns
+    long = calls.start_ns[after] - since_ns > config.launch_gap_ns
     for owner in np.unique(calls.owner[after[long]]).tolist():
         mine = np.flatnonzero(long & (calls.owner[after] == owner))
         first = int(after[mine[0]])
         own = (ops.process == calls.process[first]) & (ops.thread == calls.thread[first])
         spans = busy(graph, calls.owner == owner, own)
-        start, end = spans.end_ns[:-1], spans.start_ns[1:]
-        gap = np.searchsorted(calls.end_ns[before[mine]], start, "right") - 1
+        start, end = np.append(since_ns[mine[0]], spans.end_ns[:-1]), spans.start_ns
+        gap = np.searchsorted(since_ns[mine], start, "right") - 1
         inside = (gap >= 0) & (end <= calls.start_ns[after[mine]][gap]) & (end - start > config.launch_gap_ns)
         gap, start, end = gap[inside], start[inside], end[inside]
         longest = np.lexsort((start - end, gap))

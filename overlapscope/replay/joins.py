@@ -15,7 +15,7 @@ from overlapscope.replay.idle import Idle, busy, idle_threads
 _SEVERAL = 2  # of one, two other modules tell more
 
 
-def joins(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> Edges:
+def joins(graph: Graph, since_ns: Int64, after: Int64, config: ReplayConfig) -> Edges:
     """From the last calls of other threads to the call with which a thread goes on that waited for all of them.
 
     It is idle while several others are busy, and goes on when none is any more. That this is so by chance, each time,
@@ -26,7 +26,7 @@ def joins(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> Ed
     calls, ops = graph.calls, graph.trace.cpu_ops
     names = graph.trace.api_calls.name_id[calls.row]
     parts = [Edges.none()]
-    for call, idle in idle_threads(graph, before, after, config):
+    for call, idle in idle_threads(graph, since_ns, after, config):
         if engine[call]:
             continue
         others = (calls.process == calls.process[call]) & (calls.owner != calls.owner[call]) & ~engine

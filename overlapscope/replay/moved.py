@@ -127,6 +127,8 @@ class _Host:
         after = self._end[call] + moment - self._calls.end_ns[call]
         after = np.where(before + 1 < len(calls), np.minimum(after, self._start[following]), after)
         along = self._start[call] + moment - self._calls.start_ns[call]
+        begin = self._new[0] if len(self._new) else 0
+        along = np.maximum(along, np.minimum(moment, begin))  # what waits for others may have begun long before
         first = np.where(self._anchored[call], np.minimum(moment, self._start[call]), along)
         known = np.where(moment < self._calls.end_ns[call], inside, after)
         return np.where(before < 0, first, known)

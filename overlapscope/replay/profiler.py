@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from overlapscope.measure.spans import covered, union
+from overlapscope.measure.spans import covered, each_of, union
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import MemoryKind
 from overlapscope.model.tables import Overheads
@@ -23,6 +23,9 @@ _PROGRAMS_OWN = frozenset(
     {"Driver Compiler", "Runtime Triggered Module Loading", "Lazy Function Loading", "Command Buffer Full"}
 )
 """What Kineto records as overhead (CUPTI's CUpti_ActivityOverheadKind) and the program has without a profiler too."""
+
+_SOON_NS = 20_000
+"""No launch takes longer than that by itself."""
 
 
 @dataclass(frozen=True)
@@ -141,23 +144,36 @@ def _own_affairs_ns(graph: Graph, call: Int64, begin_ns: Int64, end_ns: Int64) -
     """How long the profiler was busy with itself in some intervals, on the threads of some calls."""
     table = graph.trace.overheads
     table = table.take(_own_affairs(graph.trace))
-    process_of, thread_of = _whose(graph, table)
+    row, process_of, thread_of = _whose(graph, table)
     result = np.zeros(len(call), np.int64)
     for process, thread in set(zip(process_of.tolist(), thread_of.tolist(), strict=True)):
-        own = (process_of == process) & (thread_of == thread)
+        own = row[(process_of == process) & (thread_of == thread)]
         mine = (graph.calls.process[call] == process) & (graph.calls.thread[call] == thread)
         result[mine] = covered(begin_ns[mine], end_ns[mine], union(table.start_ns[own], table.end_ns[own]))
     return result
 
 
-def _whose(graph: Graph, table: Overheads) -> tuple[Int64, Int64]:
-    """Process and thread of what the profiler did for itself; where it does not say: whose call ended next."""
-    calls = graph.calls
+def _whose(graph: Graph, table: Overheads) -> tuple[Int64, Int64, Int64]:
+    """Rows of what the profiler did for itself, with process and thread; where it does not say: whose call ended next.
+
+    Other threads that made no call for most of it, and one soon after it, have waited for the same.
+    """
+    calls, row = graph.calls, np.arange(len(table))
     if not len(calls):
-        return table.process, table.thread
-    by_end = np.argsort(calls.end_ns, kind="stable")
+        return row, table.process, table.thread
+    by_end, by_start = (np.argsort(each, kind="stable") for each in (calls.end_ns, calls.start_ns))
     following = by_end[np.minimum(np.searchsorted(calls.end_ns[by_end], table.end_ns), len(by_end) - 1)]
     told = np.isin(table.process, calls.process)
     process: Int64 = np.where(told, table.process, calls.process[following])
     thread: Int64 = np.where(told, table.thread, calls.thread[following])
-    return process, thread
+    first, last = (np.searchsorted(calls.start_ns[by_start], table.end_ns + later) for later in (0, _SOON_NS))
+    which, place = each_of(np.where(told, 0, first), np.where(told, 0, last))
+    soon = by_start[place]
+    waited = (soon > 0) & (calls.owner[soon - 1] == calls.owner[soon])
+    waited &= 2 * calls.end_ns[soon - 1] <= table.start_ns[which] + table.end_ns[which]
+    which, soon = which[waited], soon[waited]
+    whose = np.stack(
+        [np.append(row, which), np.append(process, calls.process[soon]), np.append(thread, calls.thread[soon])]
+    )
+    row, process, thread = np.unique(whose, axis=1)
+    return row, process, thread
