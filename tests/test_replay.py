@@ -857,6 +857,29 @@ def test_what_the_profiler_did_for_itself_is_taken_out(tmp_path: Path) -> None:
     assert any("only a part is known" in text for text in found.basis)
 
 
+@pytest.mark.parametrize(("before", "gone_us"), [(100, 800), (600, 0)], ids=["waits for it too", "is busy meanwhile"])
+def test_what_the_profiler_did_is_gone_on_every_thread_that_waited_for_it(
+    before: float, gone_us: float, tmp_path: Path
+) -> None:
+    """A buffer of 800 us, on whichever thread; one that goes on right after it has waited for it, too."""
+    trace = small(
+        tmp_path,
+        make.call(0, 4, correlation=1),
+        make.kernel(10, 5, correlation=1),
+        make.call(before, 4, tid=2, correlation=2),
+        make.kernel(before + 10, 5, stream=9, correlation=2),
+        overhead(108, 800),
+        *(make.cpu_op("aten::add", 20, 885, tid=tid) for tid in (1, 2)),  # neither waits for the other
+        make.call(910, 4, correlation=3),
+        make.kernel(920, 5, correlation=3),
+        make.call(915, 4, tid=2, correlation=4),
+        make.kernel(925, 5, stream=9, correlation=4),
+        make.call(2_000, 4, tid=2, correlation=5),
+    )
+    found = what_if(trace, [])
+    assert (found.replayed_ns - found.own.replayed_ns) / 1e3 == pytest.approx(gone_us, abs=2)
+
+
 def test_without_a_calibration_the_profiler_s_cost_stays_in_and_is_said(tmp_path: Path) -> None:
     found = what_if(small(tmp_path, make.call(0, 4, correlation=1), make.kernel(5, 5, correlation=1)), [])
     assert found.unprofiled is found.partly_unprofiled is None
