@@ -1589,15 +1589,13 @@ def test_a_prediction_for_another_program_is_near_what_came_of_it(pair: Any) -> 
 
 SHARED = {"producer_thread-faulty"}
 """Copies and kernels on one stream from two threads: which kernel reads which copy, only a recording knows."""
-HOST_WORK = {"layer_metrics-faulty", "gradient_offload-faulty", "evaluation_results-faulty"}
-"""What the host does with what it reads takes most of the time, and is not as long in the mended program."""
 
 
 @pytest.mark.parametrize("suffix", [".json.gz", ".sqlite.gz", "-plain.json.gz"])
 def test_programs_that_nobody_had_seen_are_predicted(suffix: str) -> None:
     errors = []
     for row in of_programs(BLIND, suffix):
-        assert row.predicted < row.before * 1.02 or row.pair.faulty in HOST_WORK
+        assert row.predicted <= row.unchanged
         if row.pair.faulty in SHARED and suffix != ".json.gz":
             assert 0.85 * row.low < row.real < row.high
         else:
