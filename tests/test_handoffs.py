@@ -115,15 +115,16 @@ def test_a_thread_that_hands_out_work_goes_on_when_all_of_it_is_done(rounds: int
     assert found.predicted_ns == pytest.approx(rounds * 2_000_000, rel=0.25)
 
 
-def test_a_thread_that_only_waits_in_the_end_does_so_for_the_others(tmp_path: Path) -> None:
-    """Its first call comes 60 us after their last, as in a trace of one step; the step began long before."""
-    first, *rest = handed_out(1, lag=5, tids=(2, 3))
+@pytest.mark.parametrize("tids", [(2,), (2, 3)])
+def test_a_thread_that_only_waits_in_the_end_does_so_for_the_others(tids: tuple[int, ...], tmp_path: Path) -> None:
+    """Its first call comes 20 us after their last, as in a trace of one step; the step began long before."""
+    first, *rest = handed_out(1, lag=5, tids=tids)
     work, end = rest[:-1], max(event["ts"] + event["dur"] for event in rest[:-1] if event["cat"] == "cuda_runtime")
     own = [make.annotation("step", 50, end), make.call(end + 20, 5, name="cudaDeviceSynchronize")]
     assert first["name"] == "cudaDeviceSynchronize"
     found = what_if(opened(tmp_path, [*work, *own], **GPU), ["pin", "non-blocking"], "step")
     assert found.replayed_ns == found.measured_ns > 3_000_000
-    assert found.predicted_ns == pytest.approx(900_000, rel=0.2)
+    assert 600_000 < found.predicted_ns < 1_000_000
 
 
 def test_a_thread_that_goes_on_while_others_are_busy_waits_for_none(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ def joins(graph: Graph, since_ns: Int64, after: Int64, config: ReplayConfig) -> 
     """From the last calls of other threads to the call with which a thread goes on that waited for all of them.
 
     It is idle while several others are busy, and goes on when none is any more. That this is so by chance, each time,
-    must be all but impossible. Where there is one other, the two take turns, or the one feeds the other; autograd's
-    threads work for the one that asks for gradients.
+    must be all but impossible. Where there is one other, the two take turns, or the one feeds the other, unless it is the
+    thread's first call; autograd's threads work for the one that asks for gradients.
     """
     engine = by_autograd(graph)
     calls, ops = graph.calls, graph.trace.cpu_ops
@@ -33,7 +33,8 @@ def joins(graph: Graph, since_ns: Int64, after: Int64, config: ReplayConfig) -> 
         theirs = (ops.process == calls.process[call]) & np.isin(ops.thread, calls.thread[others])
         last = _last_calls(graph, others, idle)
         lag, causes = _at_rest(busy(graph, others, theirs), idle)
-        causes[np.array([len(each) for each in last], np.int64) < _SEVERAL] = 0
+        first = calls.owner[after[idle.gap] - 1] != calls.owner[call]
+        causes[np.array([len(each) for each in last], np.int64) < np.where(first, 1, _SEVERAL)] = 0
         answers = names[after[idle.gap]]
         for name in np.unique(answers[causes > 0]).tolist():
             some = np.flatnonzero((answers == name) & (causes > 0))
