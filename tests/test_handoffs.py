@@ -12,7 +12,11 @@ from overlapscope import open_trace, what_if
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.chance import steady, unlikely
-from overlapscope.replay.graph import Because, Graph
+from overlapscope.replay.config import DEFAULT
+from overlapscope.replay.graph import Because, Graph, moments
+from overlapscope.replay.host import _silent_since
+from overlapscope.replay.idle import busy_threads
+from overlapscope.replay.joins import joins
 from tests import kineto_maker as make
 
 GPU = {"deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
@@ -133,6 +137,32 @@ def test_a_thread_that_goes_on_while_others_are_busy_waits_for_none(tmp_path: Pa
     copies = [event["ts"] for event in others if event["name"] == "cudaMemcpyAsync" and event["tid"] == 2]
     own = [make.call(moment + 1_000, 5, name="cudaDeviceSynchronize") for moment in copies[::3]]
     assert not {pair for pair in asked(graph_of(opened(tmp_path, [*others, *own], **GPU))) if pair[1] == 1}
+
+
+def by_themselves(seed: int, threads: int, steps: int) -> list[make.Event]:
+    """Threads that have nothing to do with each other: some launches, and a pause of 1.5 to 8 ms more or less."""
+    random, events = np.random.default_rng(seed), []
+    for tid in range(1, threads + 1):
+        now, pause = random.uniform(0, 3_000), random.uniform(1_500, 8_000)
+        for _ in range(steps):
+            for _ in range(random.integers(1, 8)):
+                duration, correlation = float(random.integers(3, 12)), len(events) + 1
+                events.append(make.call(now, duration, tid=tid, correlation=correlation))
+                events.append(make.kernel(now + duration + 3, 2, stream=10 + tid, correlation=correlation))
+                now += duration + random.uniform(5, 150)
+            now += pause * random.uniform(0.8, 1.2)
+    return events
+
+
+@pytest.mark.parametrize("steps", [3, 20])
+def test_threads_that_go_quiet_together_wait_for_nobody(steps: int, tmp_path: Path) -> None:
+    """By chance one of a hundred threads seems to, about."""
+    joined = 0
+    for seed in range(8):
+        graph = moments(opened(tmp_path, by_themselves(seed, 6, steps), **GPU))
+        found = joins(graph, _silent_since(graph), busy_threads(graph), DEFAULT)
+        joined += len(np.unique(graph.calls.owner[found.target // 2]))
+    assert joined <= 2, "of 48"
 
 
 def test_silences_end_by_chance_or_not() -> None:

@@ -312,22 +312,32 @@ def test_an_event_is_waited_for_after_a_change(tmp_path: Path) -> None:
         assert after.kernels.start_ns[0] < trace.kernels.start_ns[0]
 
 
-@pytest.mark.parametrize(("queued", "apart_ns"), [(30, 700), (10, 2_000)])
-def test_what_passes_between_kernels_is_as_in_the_trace(queued: int, apart_ns: int, tmp_path: Path) -> None:
-    """Where enough wait for the one before them: 0.7 us here. The last one comes long after, without an allocation."""
-    events = []
+@pytest.mark.parametrize(
+    ("queued", "pause_us", "late_us", "apart_ns"),
+    [(30, 0.7, 0, 700), (10, 0.7, 0, 2_000), (30, 9, 0, 2_000), (30, 0.7, 95, 2_000)],
+    ids=["as in the trace", "too few", "no longer than ever", "launched too late to tell"],
+)
+def test_what_passes_between_kernels_is_as_in_the_trace(
+    queued: int, pause_us: float, late_us: float, apart_ns: int, tmp_path: Path
+) -> None:
+    """Where enough wait for the one before them. The last one comes long after, without an allocation."""
+    events, each = [], 100 + pause_us
     for index in range(queued):
+        called = each * index + 100 + late_us if late_us else 6 * index
         events += [
-            make.call(6 * index, 4, correlation=index + 1),
-            make.kernel(200 + 100.7 * index, 100, correlation=index + 1),
+            make.call(called, 4, correlation=index + 1),
+            make.kernel(200 + each * index, 100, correlation=index + 1),
         ]
+    end = 200 + each * queued + 100
     events += [
-        make.call(200, 5_000, name="cudaMalloc", correlation=90),
-        make.call(5_210, 4, correlation=91),
-        make.kernel(5_220, 100, correlation=91),
+        make.call(end, 5_000, name="cudaMalloc", correlation=90),
+        make.call(end + 5_010, 4, correlation=91),
+        make.kernel(end + 5_020, 100, correlation=91),
     ]
-    kernels = what_if(small(tmp_path, *events), ["preallocate"]).after.kernels
-    assert kernels.start_ns[-1] - kernels.end_ns[-2] == apart_ns
+    kernels = graph_of(small(tmp_path, *events))
+    last = edges_of(kernels, Because.STREAM)
+    last = last.take(last.target == kernels.work_start(np.array([queued])))
+    assert last.lag_ns.tolist() == [apart_ns]
 
 
 @pytest.mark.parametrize("sync", ["cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from overlapscope import open_trace, what_if
@@ -57,6 +58,13 @@ def test_a_number_that_both_devices_have_is_the_own_one_s(tmp_path: Path) -> Non
     assert not graph.edges.of_kind(Because.EVENT).any()
 
 
+def peer(ts: float, dur: float, stream: int, correlation: int, *, by: int = 0) -> make.Event:
+    """A copy from the first device to the second, on a stream of the one that it is ``by``."""
+    event = make.copy(ts, dur, kinds="PtoP (Device -> Device)", stream=stream, correlation=correlation, device=by)
+    event["args"] |= {"bytes": 300_000_000, "fromDevice": 0, "inDevice": by, "toDevice": 1}
+    return event
+
+
 def handed_over(tmp_path: Path) -> Trace:
     """A kernel on either device, 2 ms on the first and 3 on the second, and a copy from the first that waits for both.
 
@@ -64,8 +72,6 @@ def handed_over(tmp_path: Path) -> Trace:
     """
     waits = {"wait_on_stream": SECOND, "wait_on_cuda_event_record_corr_id": 3}
     comes = {"wait_on_stream": FIRST, "wait_on_cuda_event_record_corr_id": 6}
-    copy = make.copy(3_020, 1_000, kinds="PtoP (Device -> Device)", stream=FIRST, size=300_000_000, correlation=5)
-    copy["args"] |= {"fromDevice": 0, "inDevice": 0, "toDevice": 1}
     events = [
         make.call(0, 4, correlation=1),
         make.kernel(10, 2_000, stream=FIRST, correlation=1),
@@ -75,7 +81,7 @@ def handed_over(tmp_path: Path) -> Trace:
         make.call(14, 1, name="cudaStreamWaitEvent", correlation=4),
         make.sync("Stream Wait Event", 14, 1, stream=FIRST, correlation=4, **waits),
         make.call(16, 4, name="cudaMemcpyPeerAsync", correlation=5),
-        copy,
+        peer(3_020, 1_000, FIRST, 5),
         make.call(22, 1, name="cudaEventRecord", correlation=6),
         make.call(24, 1, name="cudaStreamWaitEvent", correlation=7),
         on(make.sync("Stream Wait Event", 24, 1, stream=SECOND, correlation=7, **comes), 1),
@@ -98,6 +104,84 @@ def test_a_copy_to_another_device_on_a_stream_of_its_own_waits_for_what_made_it(
     assert mine < copies.start_ns[0] + 10_000, "the next kernel of the device that sends does not wait for it"
     assert theirs >= copies.end_ns[0]
     assert found.predicted_ns < found.high_ns <= found.replayed_ns
+
+
+def test_what_comes_from_another_device_takes_turns_in_two_buffers(tmp_path: Path) -> None:
+    """Three copies, each after the kernel of 3 ms that used the last one: the third waits for the first one's."""
+    events, number, host = [], 0, 0.0
+
+    def called(name: str) -> int:
+        nonlocal number, host
+        number, host = number + 1, host + 4
+        events.append(make.call(host, 3, name=name, correlation=number))
+        return number
+
+    used, now = 0, 40.0
+    for _ in range(3):
+        if used:
+            wait = {"wait_on_stream": SECOND, "wait_on_cuda_event_record_corr_id": used}
+            events.append(make.sync("Stream Wait Event", host + 4, 1, stream=FIRST,
+                                    correlation=called("cudaStreamWaitEvent"), **wait))  # fmt: skip
+        events.append(peer(now, 1_000, FIRST, called("cudaMemcpyPeerAsync")))
+        wait = {"wait_on_stream": FIRST, "wait_on_cuda_event_record_corr_id": called("cudaEventRecord")}
+        event = make.sync("Stream Wait Event", host + 4, 1, stream=SECOND,
+                          correlation=called("cudaStreamWaitEvent"), **wait)  # fmt: skip
+        events.append(on(event, 1))
+        events.append(make.kernel(now + 1_002, 3_000, stream=SECOND, device=1, correlation=called("cudaLaunchKernel")))
+        used, now = called("cudaEventRecord"), now + 4_004
+    found = what_if(open_trace(make.write(tmp_path / "t.json", *events, **GPUS)), ["side-stream"])
+    copies, kernels = found.after.copies, found.after.kernels
+    assert copies.start_ns[1] < copies.end_ns[0] + 10_000, "into the second buffer"
+    assert copies.start_ns[2] >= kernels.end_ns[0], "into the first one again"
+    assert copies.start_ns[2] < kernels.start_ns[1] + 100_000
+    assert any("two buffers" in text for text in found.basis)
+
+
+def test_a_copy_that_the_receiver_makes_is_like_one_from_the_host(tmp_path: Path) -> None:
+    """On a stream of its own it waits for no kernel of its device, and the next kernel waits for it."""
+    events = [
+        make.call(0, 4, correlation=1),
+        make.kernel(10, 2_000, stream=SECOND, device=1, correlation=1),
+        make.call(6, 4, name="cudaMemcpyPeerAsync", correlation=2),
+        peer(2_012, 1_000, SECOND, 2, by=1),
+        make.call(12, 4, correlation=3),
+        make.kernel(3_014, 500, stream=SECOND, device=1, correlation=3),
+    ]
+    found = what_if(open_trace(make.write(tmp_path / "t.json", *events, **GPUS)), ["side-stream"])
+    copies, kernels = found.after.copies, found.after.kernels
+    assert copies.start_ns[0] - found.after.start_ns < 100_000
+    assert kernels.start_ns[1] >= max(copies.end_ns[0], kernels.end_ns[0])
+
+
+def test_what_a_copy_waits_for_on_its_own_device_stays(tmp_path: Path) -> None:
+    """An event of another stream that sends: what is sent was made there."""
+    wait = {"wait_on_stream": 20, "wait_on_cuda_event_record_corr_id": 2}
+    events = [
+        make.call(0, 4, correlation=1),
+        make.kernel(10, 2_000, stream=20, correlation=1),
+        make.call(6, 1, name="cudaEventRecord", correlation=2),
+        make.call(8, 1, name="cudaStreamWaitEvent", correlation=3),
+        make.sync("Stream Wait Event", 8, 1, stream=FIRST, correlation=3, **wait),
+        make.call(10, 4, name="cudaMemcpyPeerAsync", correlation=4),
+        peer(2_014, 1_000, FIRST, 4),
+    ]
+    after = what_if(open_trace(make.write(tmp_path / "t.json", *events, **GPUS)), ["side-stream"]).after
+    assert after.copies.start_ns[0] >= after.kernels.end_ns[0]
+
+
+def test_copies_that_need_not_wait_for_each_other_are_on_streams_of_their_own(tmp_path: Path) -> None:
+    """One to the host and one to another device, which shared a stream: no stream does two things at once."""
+    events = [
+        make.call(0, 4, name="cudaMemcpyAsync", correlation=1),
+        make.copy(10, 5_000, kinds="DtoH (Device -> Pinned)", size=200_000_000, stream=20, correlation=1),
+        make.call(6, 4, name="cudaMemcpyPeerAsync", correlation=2),
+        peer(5_012, 1_000, 20, 2),
+        make.call(18, 4, correlation=3),
+        make.kernel(22, 100, stream=FIRST, correlation=3),
+    ]
+    copies = what_if(open_trace(make.write(tmp_path / "t.json", *events, **GPUS)), ["side-stream"]).after.copies
+    assert len(np.unique(copies.stream)) == 2
+    assert 20 in copies.stream
 
 
 def test_synchronisations_are_of_the_device_of_their_context(tmp_path: Path) -> None:

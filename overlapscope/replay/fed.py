@@ -12,10 +12,10 @@ from overlapscope.replay.autograd import by_autograd
 from overlapscope.replay.chance import steady, unlikely
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Edges, Graph
-from overlapscope.replay.idle import Idle, idle_threads
+from overlapscope.replay.idle import Idle, Threads, idle_threads
 
 
-def fed(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> tuple[Edges, Int64]:
+def fed(graph: Graph, before: Int64, after: Int64, threads: Threads, config: ReplayConfig) -> tuple[Edges, Int64]:
     """What some gaps between two calls of a thread wait for, and for how long each.
 
     A thread is idle, and goes on shortly after another one's call of some name. That it does so by chance, each time,
@@ -24,11 +24,11 @@ def fed(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> tupl
     calls = graph.calls
     engine = by_autograd(graph)
     parts = [(np.empty((2, 0), np.int64), np.empty(0, np.int64))]
-    for call, idle in idle_threads(graph, calls.end_ns[before], after, config):
-        if engine[call] or len(idle.gap) < config.telling_times:
+    for thread, idle in idle_threads(graph, calls.end_ns[before], after, threads, config):
+        if len(idle.gap) < config.telling_times or engine[call := int(after[idle.gap[0]])]:
             continue
         others = np.unique(calls.owner[(calls.process == calls.process[call]) & ~engine])
-        others = others[others != calls.owner[call]]
+        others = others[others != thread]
         for other in others.tolist():  # the more there are, the likelier is one by chance (Bonferroni)
             theirs = np.flatnonzero(calls.owner == other)
             parts += _caused(graph, theirs, idle, after, replace(config, chance=config.chance / len(others)))

@@ -13,6 +13,7 @@ from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.fed import fed
 from overlapscope.replay.graph import Because, Edges, Graph, bound
+from overlapscope.replay.idle import busy_threads
 from overlapscope.replay.joins import joins
 from overlapscope.replay.turns import turns
 
@@ -37,25 +38,26 @@ def _threads(graph: Graph, config: ReplayConfig) -> Edges:
     beside = gap < 0  # calls of one thread that overlap, in a trace that is not sound
     source = np.where(beside, graph.call_start(before), graph.call_end(before))
     gap = np.where(beside, calls.start_ns[after] - calls.start_ns[before], gap)
-    joined = joins(graph, *_silences(graph), config)
+    threads = busy_threads(graph)
+    joined = joins(graph, _silent_since(graph), threads, config)
     turned = turns(graph, before, after, config)
     turned = turned.take(~np.isin(turned.target, joined.target))
     resumed = np.isin(after, np.append(joined.target, turned.target) // 2)
-    given, waited_ns = fed(graph, before[~resumed], after[~resumed], config)
+    given, waited_ns = fed(graph, before[~resumed], after[~resumed], threads, config)
     gap[resumed] = 0
     gap[~resumed] -= waited_ns
     return Edges.together(Edges.of(source, graph.call_start(after), gap, Because.GAP), joined, turned, given)
 
 
-def _silences(graph: Graph) -> tuple[Int64, Int64]:
-    """Every call, and since when its thread made none: since its last one, or since the trace began."""
+def _silent_since(graph: Graph) -> Int64:
+    """Since when each call's thread had made none: since its last one, or since the trace began."""
     calls, trace = graph.calls, graph.trace
-    since_ns = np.append(0, calls.end_ns[:-1])
+    since_ns = np.append(0, calls.end_ns[:-1])[: len(calls)]
     first = np.diff(calls.owner, prepend=NO_ID) != 0
     for process in np.unique(calls.process[first]).tolist():
         starts = [table.start_ns[table.process == process] for table in (calls, trace.cpu_ops, trace.ranges)]
         since_ns[first & (calls.process == process)] = np.concatenate(starts).min()
-    return since_ns, np.arange(len(calls))
+    return since_ns
 
 
 def _synchronisations(graph: Graph) -> Edges:

@@ -1,4 +1,4 @@
-"""Where host threads neither call CUDA nor run operators for longer than Python takes between two calls."""
+"""When host threads are busy, and where they idle for longer than Python takes between two calls."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from overlapscope.measure.spans import Spans, union
-from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Graph
+
+Threads = list[Spans]
+"""When each of a graph's threads, by its number, makes a call or runs an operator."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,32 +25,40 @@ class Idle:
     end_ns: Int64
 
 
-def idle_threads(graph: Graph, since_ns: Int64, after: Int64, config: ReplayConfig) -> Iterator[tuple[int, Idle]]:
-    """Threads with long gaps before calls: one of those, and where the thread idles in its gaps.
+def busy_threads(graph: Graph) -> Threads:
+    """All threads that make calls; what the profiler does for itself, it does on any."""
+    calls, ops, affairs = graph.calls, graph.trace.cpu_ops, graph.trace.overheads
+    order = np.lexsort((ops.thread, ops.process))
+    process, thread = ops.process[order], ops.thread[order]
+    parts = np.split(order, np.flatnonzero((np.diff(process) != 0) | (np.diff(thread) != 0)) + 1)
+    rows_of = {(int(ops.process[rows[0]]), int(ops.thread[rows[0]])): rows for rows in parts if len(rows)}
+    result = []
+    for own in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(calls.owner)) + 1):
+        if len(own):
+            rows = rows_of.get((int(calls.process[own[0]]), int(calls.thread[own[0]])), own[:0])
+            start = np.concatenate([calls.start_ns[own], ops.start_ns[rows], affairs.start_ns])
+            end = np.concatenate([calls.end_ns[own], ops.end_ns[rows], affairs.end_ns])
+            result.append(union(start, end))
+    return result
+
+
+def idle_threads(
+    graph: Graph, since_ns: Int64, after: Int64, threads: Threads, config: ReplayConfig
+) -> Iterator[tuple[int, Idle]]:
+    """Threads with long gaps before calls, and where each idles in its gaps.
 
     Each gap lasts from ``since_ns``, the end of the thread's last call or the begin of the trace, to the start of the
     call ``after`` it.
     """
-    calls, ops = graph.calls, graph.trace.cpu_ops
-    long = calls.start_ns[after] - since_ns > config.launch_gap_ns
-    for owner in np.unique(calls.owner[after[long]]).tolist():
-        mine = np.flatnonzero(long & (calls.owner[after] == owner))
-        first = int(after[mine[0]])
-        own = (ops.process == calls.process[first]) & (ops.thread == calls.thread[first])
-        spans = busy(graph, calls.owner == owner, own)
+    calls = graph.calls
+    long = np.flatnonzero(calls.start_ns[after] - since_ns > config.launch_gap_ns)
+    owner = calls.owner[after[long]]
+    for thread in np.unique(owner).tolist():
+        mine, spans = long[owner == thread], threads[thread]
         start, end = np.append(since_ns[mine[0]], spans.end_ns[:-1]), spans.start_ns
         gap = np.searchsorted(since_ns[mine], start, "right") - 1
         inside = (gap >= 0) & (end <= calls.start_ns[after[mine]][gap]) & (end - start > config.launch_gap_ns)
         gap, start, end = gap[inside], start[inside], end[inside]
         longest = np.lexsort((start - end, gap))
         longest = longest[np.diff(gap[longest], prepend=NO_ID) > 0]
-        yield first, Idle(mine[gap[longest]], start[longest], end[longest])
-
-
-def busy(graph: Graph, calls: Bool, ops: Bool) -> Spans:
-    """When any of these calls and operators was running."""
-    table, trace = graph.calls, graph.trace
-    return union(
-        np.concatenate([table.start_ns[calls], trace.cpu_ops.start_ns[ops]]),
-        np.concatenate([table.end_ns[calls], trace.cpu_ops.end_ns[ops]]),
-    )
+        yield thread, Idle(mine[gap[longest]], start[longest], end[longest])

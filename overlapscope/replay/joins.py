@@ -4,79 +4,93 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.measure.spans import Spans
-from overlapscope.model.columns import Int64
+from overlapscope.measure.spans import Spans, union
+from overlapscope.model.columns import Bool, Float64, Int64
 from overlapscope.replay.autograd import by_autograd
-from overlapscope.replay.chance import steady, unlikely
+from overlapscope.replay.chance import steady, together
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Edges, Graph
-from overlapscope.replay.idle import Idle, busy, idle_threads
+from overlapscope.replay.idle import Idle, Threads, idle_threads
 
-_SEVERAL = 2  # of one, two other modules tell more
+_SEVERAL = 2  # with one, a thread takes turns, or is fed by it
 
 
-def joins(graph: Graph, since_ns: Int64, after: Int64, config: ReplayConfig) -> Edges:
+def joins(graph: Graph, since_ns: Int64, threads: Threads, config: ReplayConfig) -> Edges:
     """From the last calls of other threads to the call with which a thread goes on that waited for all of them.
 
-    It is idle while several others are busy, and goes on when none is any more. That this is so by chance, each time,
-    must be all but impossible. Where there is one other, the two take turns, or the one feeds the other, unless it is the
-    thread's first call; autograd's threads work for the one that asks for gradients.
+    It is idle while they are busy, and goes on when none of them is any more, each time; that this is so by chance must
+    be all but impossible. A thread's first call may wait for one; autograd's threads work for the one that asks for
+    gradients.
     """
-    engine = by_autograd(graph)
-    calls, ops = graph.calls, graph.trace.cpu_ops
+    calls, engine = graph.calls, by_autograd(graph)
+    first = np.append(0, np.flatnonzero(np.diff(calls.owner)) + 1)  # call of each thread
     names = graph.trace.api_calls.name_id[calls.row]
     parts = [Edges.none()]
-    for call, idle in idle_threads(graph, since_ns, after, config):
-        if engine[call]:
+    for thread, idle in idle_threads(graph, since_ns, np.arange(len(calls)), threads, config):
+        same = (calls.process[first] == calls.process[first[thread]]) & ~engine[first]
+        others = np.flatnonzero(same & (np.arange(len(first)) != thread))
+        if engine[first[thread]] or not len(others):
             continue
-        others = (calls.process == calls.process[call]) & (calls.owner != calls.owner[call]) & ~engine
-        theirs = (ops.process == calls.process[call]) & np.isin(ops.thread, calls.thread[others])
-        last = _last_calls(graph, others, idle)
-        lag, causes = _at_rest(busy(graph, others, theirs), idle)
-        first = calls.owner[after[idle.gap] - 1] != calls.owner[call]
-        causes[np.array([len(each) for each in last], np.int64) < np.where(first, 1, _SEVERAL)] = 0
-        answers = names[after[idle.gap]]
-        for name in np.unique(answers[causes > 0]).tolist():
-            some = np.flatnonzero((answers == name) & (causes > 0))
-            silence = idle.end_ns[some] - idle.start_ns[some]
-            usual = 2 * len(some) >= int((answers == name).sum()) and steady(lag[some], silence)
-            if usual and unlikely(silence, lag[some], causes[some], config.chance):
-                parts += [_joined(graph, last[each], int(after[idle.gap[each]])) for each in some.tolist()]
+        busy, silent = _active(threads, others, idle)
+        for name in np.unique(names[idle.gap]).tolist():
+            mine = np.flatnonzero((names[idle.gap] == name) & busy.any(0))
+            pool = others[(2 * busy[:, mine].sum(1) >= len(mine)) & (silent | ~busy)[:, mine].all(1)]
+            once = len(mine) == 1 and idle.gap[mine[0]] == first[thread]
+            level = config.chance if once else config.chance / len(first)  # one of many (Bonferroni)
+            if len(pool) < (1 if once else _SEVERAL):
+                continue
+            lag, by_chance = _at_rest(_any(threads, pool), idle, mine, config)
+            some = by_chance < 1
+            silence = (idle.end_ns - idle.start_ns)[mine]
+            if 2 * some.sum() >= len(mine) and together(by_chance) <= level and steady(lag[some], silence[some]):
+                parts += [_joined(graph, pool, first, idle.end_ns[each], idle.gap[each]) for each in mine[some]]
     return Edges.together(*parts)
 
 
-def _last_calls(graph: Graph, others: Int64, idle: Idle) -> list[Int64]:
-    """For each idle stretch the last call of every other thread that ended in it."""
-    calls, theirs = graph.calls, np.flatnonzero(others)
-    theirs = theirs[np.argsort(calls.end_ns[theirs], kind="stable")]
-    first, past = (np.searchsorted(calls.end_ns[theirs], each, "right") for each in (idle.start_ns, idle.end_ns))
-    result = []
-    for begin, end in zip(first.tolist(), past.tolist(), strict=True):
-        latest = theirs[begin:end][::-1]
-        result.append(latest[np.unique(calls.owner[latest], return_index=True)[1]])
-    return result
+def _active(threads: Threads, others: Int64, idle: Idle) -> tuple[Bool, Bool]:
+    """Which of the others did something in each idle stretch, and which did nothing when it ended."""
+    busy, silent = np.zeros((2, len(others), len(idle.gap)), np.bool_)
+    for row, other in enumerate(others.tolist()):
+        spans = threads[other]
+        until = np.append(spans.start_ns, np.iinfo(np.int64).max)
+        past = np.searchsorted(spans.end_ns, idle.end_ns, "right")
+        busy[row] = past > np.searchsorted(spans.end_ns, idle.start_ns, "right")
+        silent[row] = until[past] >= idle.end_ns
+    return busy, silent
 
 
-def _at_rest(rests: Spans, idle: Idle) -> tuple[Int64, Int64]:
-    """How long the others have been at rest where each idle stretch ends, and how often they rested as long in it.
+def _any(threads: Threads, some: Int64) -> Spans:
+    """When any of these is busy."""
+    start, end = (np.concatenate([getattr(threads[each], edge) for each in some]) for edge in ("start_ns", "end_ns"))
+    return union(start, end)
 
-    Never, where one of them is still busy then, or none was before.
+
+def _at_rest(busy: Spans, idle: Idle, some: Int64, config: ReplayConfig) -> tuple[Int64, Float64]:
+    """How long the others had been at rest when some idle stretches ended, and how likely that is by chance.
+
+    A rest is longer than Python between two calls, unless one of these is not. By chance a stretch ends anywhere: so
+    soon after the begin of any rest in it, or at another moment.
     """
-    until = np.append(rests.start_ns[1:], np.iinfo(np.int64).max)  # each rest begins with the end of a span
-    last = np.searchsorted(rests.end_ns, idle.end_ns, "right") - 1
-    causes = np.zeros(len(idle.gap), np.int64)
-    since = idle.start_ns.copy()
-    for index in np.flatnonzero(last >= 0).tolist():
-        first = int(np.searchsorted(rests.end_ns, idle.start_ns[index], "right"))
-        if first <= last[index] and until[last[index]] >= idle.end_ns[index]:
-            some = slice(first, int(last[index]) + 1)
-            length = until[some] - rests.end_ns[some]
-            since[index], causes[index] = rests.end_ns[some][-1], (length >= length[-1]).sum()
-    return idle.end_ns - since, causes
+    since, until = busy.end_ns, np.append(busy.start_ns[1:], np.iinfo(np.int64).max)[: len(busy)]
+    start, now = idle.start_ns[some], idle.end_ns[some]
+    last = np.searchsorted(since, now, "right") - 1
+    resting = (last >= 0) & (since[last] > start) & (until[last] >= now)
+    least = min((until - since)[last[resting]].min(initial=config.launch_gap_ns), config.launch_gap_ns)
+    since, until = since[until - since >= least], until[until - since >= least]
+    lag, by_chance = np.zeros(len(some), np.int64), np.ones(len(some))
+    for index in np.flatnonzero(resting).tolist():
+        rests = slice(*np.searchsorted(since, [start[index], now[index]], "right"))
+        lag[index] = now[index] - since[rests][-1]
+        soon = np.minimum(until[rests] - since[rests], lag[index]).sum()
+        by_chance[index] = min(soon / (now[index] - start[index]), 1)
+    return lag, by_chance
 
 
-def _joined(graph: Graph, last: Int64, call: int) -> Edges:
-    """A call follows each of these, and comes as long after the latest as it did."""
+def _joined(graph: Graph, pool: Int64, first: Int64, end_ns: int, call: int) -> Edges:
+    """A call follows the last ones of these threads before a moment, and comes as long after the latest as it did."""
     calls = graph.calls
-    lag = int(calls.start_ns[call] - calls.end_ns[last].max())
-    return Edges.of(graph.call_end(last), graph.call_start(np.full(len(last), call)), lag, Because.HANDOFF)
+    past = np.append(first, len(calls))
+    last = np.array([np.searchsorted(calls.end_ns[past[own] : past[own + 1]], end_ns, "right") for own in pool])
+    source = (past[pool] + last - 1)[last > 0]
+    lag = int(calls.start_ns[call] - calls.end_ns[source].max(initial=0))
+    return Edges.of(graph.call_end(source), graph.call_start(np.full(len(source), call)), lag, Because.HANDOFF)

@@ -28,6 +28,7 @@ from overlapscope.replay.edits.readers import first_readers, tensors_known
 from overlapscope.replay.edits.sent_back import sent_back
 from overlapscope.replay.graph import Because, Edges, Graph
 
+_TWO_BUFFERS = "copies to another device are received in two buffers in turn"
 _UNKNOWN = "the trace does not say what reads a copy, so the next work of its old stream waits for it"
 
 
@@ -58,7 +59,7 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     )
     changed = graph.with_edges(edges.take(~gone), engines, new, *order)
     unknown = moved & (work.engine == Direction.HTOD) & ~tensors_known(graph)
-    basis = (_UNKNOWN,) * bool(unknown.any())
+    basis = (_UNKNOWN,) * bool(unknown.any()) + (_TWO_BUFFERS,) * bool(received.any())
     return Edited(replace(changed, trace=_on_new_streams(graph, streams, moved)), basis, edges.take(received))
 
 
@@ -121,15 +122,20 @@ def _legacy(graph: Graph, moved: Bool) -> Bool:
 
 
 def _on_new_streams(graph: Graph, streams: Streams, moved: Bool) -> Trace:
-    """The trace in which copies that shared a stream with other work are on new ones, one for each direction."""
+    """The trace in which moved copies share a stream with others of their direction and device only.
+
+    Each stream that shared them with anything else gets a new one for every direction.
+    """
     trace, work = graph.trace, graph.work
     _, _, stream_of = streams
-    down = _leaves(graph)
-    shared = moved & np.isin(stream_of, stream_of[~moved])
-    shared |= moved & down & np.isin(stream_of, stream_of[moved & ~down])  # directions do not order each other
+    to = np.append(trace.copies.target_device, NO_ID)[work.copy]
+    lane = codes(np.stack([stream_of, np.where(moved, work.engine, 0), np.where(moved, to, NO_ID)]))
+    keeps = np.unique(stream_of, return_index=True)[1]  # what a stream begins with stays on it, if nothing is to stay
+    stays = np.isin(lane, np.where(np.isin(stream_of[keeps], stream_of[~moved]), NO_ID, lane[keeps]))
+    shared = moved & ~stays
     stream = trace.copies.stream.copy()
     highest = int(max((table.stream.max(initial=0) for table in trace.device_work), default=0))
-    stream[work.row[shared]] = highest + work.engine[shared]
+    stream[work.row[shared]] = highest + 1 + np.unique(lane[shared], return_inverse=True)[1]
     return replace(trace, copies=replace(trace.copies, stream=stream))
 
 
