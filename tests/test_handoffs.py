@@ -119,6 +119,19 @@ def test_a_thread_that_hands_out_work_goes_on_when_all_of_it_is_done(rounds: int
     assert found.predicted_ns == pytest.approx(rounds * 2_000_000, rel=0.25)
 
 
+def test_the_profiler_s_own_affairs_are_no_rest_of_the_others(tmp_path: Path) -> None:
+    """They make a call, nothing while a buffer is got, and then what the main thread waits for in the end."""
+    _, *rest = handed_out(1, lag=5, tids=(2, 3))
+    work = [event | {"ts": event["ts"] + 400} for event in rest[:-1]]
+    end = max(event["ts"] + event["dur"] for event in work if event["cat"] == "cuda_runtime")
+    work += [make.call(60, 4, tid=2, correlation=99), make.annotation("step", 50, end)]
+    affairs = make._event("overhead", "Activity Buffer Request", -1, 0, 66, 445, {})
+    own = make.call(end + 25, 5, name="cudaDeviceSynchronize")
+    without, known = (asked(graph_of(opened(tmp_path, [*work, own, *some], **GPU))) for some in ([], [affairs]))
+    assert not {pair for pair in without if pair[1] == 1}
+    assert {pair for pair in known if pair[1] == 1} == {(2, 1), (3, 1)}
+
+
 @pytest.mark.parametrize("tids", [(2,), (2, 3)])
 def test_a_thread_that_only_waits_in_the_end_does_so_for_the_others(tids: tuple[int, ...], tmp_path: Path) -> None:
     """Its first call comes 20 us after their last, as in a trace of one step; the step began long before."""

@@ -867,9 +867,13 @@ def test_what_the_profiler_did_for_itself_is_taken_out(tmp_path: Path) -> None:
     assert any("only a part is known" in text for text in found.basis)
 
 
-@pytest.mark.parametrize(("before", "gone_us"), [(100, 800), (600, 0)], ids=["waits for it too", "is busy meanwhile"])
+@pytest.mark.parametrize(
+    ("before", "after", "gone_us"),
+    [(100, 915, 800), (600, 915, 0), (100, 1_300, 0)],
+    ids=["waits for it too", "is busy meanwhile", "goes on later"],
+)
 def test_what_the_profiler_did_is_gone_on_every_thread_that_waited_for_it(
-    before: float, gone_us: float, tmp_path: Path
+    before: float, after: float, gone_us: float, tmp_path: Path
 ) -> None:
     """A buffer of 800 us, on whichever thread; one that goes on right after it has waited for it, too."""
     trace = small(
@@ -882,8 +886,8 @@ def test_what_the_profiler_did_is_gone_on_every_thread_that_waited_for_it(
         *(make.cpu_op("aten::add", 20, 885, tid=tid) for tid in (1, 2)),  # neither waits for the other
         make.call(910, 4, correlation=3),
         make.kernel(920, 5, correlation=3),
-        make.call(915, 4, tid=2, correlation=4),
-        make.kernel(925, 5, stream=9, correlation=4),
+        make.call(after, 4, tid=2, correlation=4),
+        make.kernel(after + 10, 5, stream=9, correlation=4),
         make.call(2_000, 4, tid=2, correlation=5),
     )
     found = what_if(trace, [])

@@ -23,22 +23,23 @@ def on(event: make.Event, device: int) -> make.Event:
     return {**event, "args": {**event["args"], "device": device}}
 
 
-def staged(tmp_path: Path, source: int = FIRST, *, told: bool) -> Trace:
-    """A pageable copy of 5 ms and a kernel of 1 ms on the first device, and a kernel on the second that waits for it.
+def staged(tmp_path: Path, streams: tuple[int, int] = (FIRST, SECOND), *, told: bool = True, first: int = 0) -> Trace:
+    """A pageable copy of 5 ms and a kernel of 1 ms on the ``first`` device; a kernel on the other waits for them.
 
     Unless it is ``told``, only its beginning right after the other kernel says what it waits for.
     """
+    source, waiting = streams
     known = {"wait_on_stream": source, "wait_on_cuda_event_record_corr_id": 3} if told else {"wait_on_stream": -1}
     events = [
         make.call(0, 5_000, name="cudaMemcpyAsync", correlation=1),
-        make.copy(5, 4_990, stream=source, size=55_000_000, correlation=1),
+        make.copy(5, 4_990, stream=source, device=first, size=55_000_000, correlation=1),
         make.call(5_004, 4, correlation=2),
-        make.kernel(5_012, 1_000, stream=source, correlation=2),
+        make.kernel(5_012, 1_000, stream=source, device=first, correlation=2),
         make.call(5_010, 1, name="cudaEventRecord", correlation=3),
         make.call(5_012, 1, name="cudaStreamWaitEvent", correlation=4),
-        on(make.sync("Stream Wait Event", 5_012, 1, stream=SECOND, correlation=4, **known), 1),
+        on(make.sync("Stream Wait Event", 5_012, 1, stream=waiting, correlation=4, **known), 1 - first),
         make.call(5_015, 4, correlation=5),
-        make.kernel(6_014, 500, stream=SECOND, device=1, correlation=5),
+        make.kernel(6_014, 500, stream=waiting, device=1 - first, correlation=5),
     ]
     return open_trace(make.write(tmp_path / "t.json", *events, **GPUS))
 
@@ -52,9 +53,10 @@ def test_a_kernel_waits_for_an_event_of_another_device(told: bool, tmp_path: Pat
     assert after.start_ns[1] == after.end_ns[0] + 2_000
 
 
-def test_a_number_that_both_devices_have_is_the_own_one_s(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_number_that_both_devices_have_is_the_own_one_s(first: int, tmp_path: Path) -> None:
     """As in traces that number the streams of each device from the first: nothing says that another is meant."""
-    graph = graph_of(staged(tmp_path, SECOND, told=True))
+    graph = graph_of(staged(tmp_path, (FIRST, FIRST), first=first))
     assert not graph.edges.of_kind(Because.EVENT).any()
 
 
@@ -153,17 +155,18 @@ def test_a_copy_that_the_receiver_makes_is_like_one_from_the_host(tmp_path: Path
     assert kernels.start_ns[1] >= max(copies.end_ns[0], kernels.end_ns[0])
 
 
-def test_what_a_copy_waits_for_on_its_own_device_stays(tmp_path: Path) -> None:
-    """An event of another stream that sends: what is sent was made there."""
+@pytest.mark.parametrize("by", [0, 1])
+def test_what_a_copy_waits_for_on_its_own_device_stays(by: int, tmp_path: Path) -> None:
+    """An event of another stream there: what is sent was made there, or what is received is used there."""
     wait = {"wait_on_stream": 20, "wait_on_cuda_event_record_corr_id": 2}
     events = [
         make.call(0, 4, correlation=1),
-        make.kernel(10, 2_000, stream=20, correlation=1),
+        make.kernel(10, 2_000, stream=20, device=by, correlation=1),
         make.call(6, 1, name="cudaEventRecord", correlation=2),
         make.call(8, 1, name="cudaStreamWaitEvent", correlation=3),
-        make.sync("Stream Wait Event", 8, 1, stream=FIRST, correlation=3, **wait),
+        on(make.sync("Stream Wait Event", 8, 1, stream=FIRST, correlation=3, **wait), by),
         make.call(10, 4, name="cudaMemcpyPeerAsync", correlation=4),
-        peer(2_014, 1_000, FIRST, 4),
+        peer(2_014, 1_000, FIRST, 4, by=by),
     ]
     after = what_if(open_trace(make.write(tmp_path / "t.json", *events, **GPUS)), ["side-stream"]).after
     assert after.copies.start_ns[0] >= after.kernels.end_ns[0]

@@ -7,7 +7,7 @@ import numpy as np
 from overlapscope.measure.spans import Spans, union
 from overlapscope.model.columns import Bool, Float64, Int64
 from overlapscope.replay.autograd import by_autograd
-from overlapscope.replay.chance import steady, together
+from overlapscope.replay.chance import together
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.idle import Idle, Threads, idle_threads
@@ -34,15 +34,14 @@ def joins(graph: Graph, since_ns: Int64, threads: Threads, config: ReplayConfig)
         busy, silent = _active(threads, others, idle)
         for name in np.unique(names[idle.gap]).tolist():
             mine = np.flatnonzero((names[idle.gap] == name) & busy.any(0))
-            pool = others[(2 * busy[:, mine].sum(1) >= len(mine)) & (silent | ~busy)[:, mine].all(1)]
+            pool = others[(2 * busy[:, mine].sum(1) >= len(mine)) & silent[:, mine].all(1)]
             once = len(mine) == 1 and idle.gap[mine[0]] == first[thread]
             level = config.chance if once else config.chance / len(first)  # one of many (Bonferroni)
             if len(pool) < (1 if once else _SEVERAL):
                 continue
-            lag, by_chance = _at_rest(_any(threads, pool), idle, mine, config)
+            by_chance = _at_rest(_any(threads, pool), idle, mine, config)
             some = by_chance < 1
-            silence = (idle.end_ns - idle.start_ns)[mine]
-            if 2 * some.sum() >= len(mine) and together(by_chance) <= level and steady(lag[some], silence[some]):
+            if 2 * some.sum() >= len(mine) and together(by_chance) <= level:
                 parts += [_joined(graph, pool, first, idle.end_ns[each], idle.gap[each]) for each in mine[some]]
     return Edges.together(*parts)
 
@@ -65,8 +64,8 @@ def _any(threads: Threads, some: Int64) -> Spans:
     return union(start, end)
 
 
-def _at_rest(busy: Spans, idle: Idle, some: Int64, config: ReplayConfig) -> tuple[Int64, Float64]:
-    """How long the others had been at rest when some idle stretches ended, and how likely that is by chance.
+def _at_rest(busy: Spans, idle: Idle, some: Int64, config: ReplayConfig) -> Float64:
+    """How likely it is by chance that some idle stretches ended so soon after others had come to rest.
 
     A rest is longer than Python between two calls, unless one of these is not. By chance a stretch ends anywhere: so
     soon after the begin of any rest in it, or at another moment.
@@ -74,16 +73,15 @@ def _at_rest(busy: Spans, idle: Idle, some: Int64, config: ReplayConfig) -> tupl
     since, until = busy.end_ns, np.append(busy.start_ns[1:], np.iinfo(np.int64).max)[: len(busy)]
     start, now = idle.start_ns[some], idle.end_ns[some]
     last = np.searchsorted(since, now, "right") - 1
-    resting = (last >= 0) & (since[last] > start) & (until[last] >= now)
-    least = min((until - since)[last[resting]].min(initial=config.launch_gap_ns), config.launch_gap_ns)
+    rested = (last >= 0) & (since[last] > start)
+    least = min((until - since)[last[rested]].min(initial=config.launch_gap_ns), config.launch_gap_ns)
     since, until = since[until - since >= least], until[until - since >= least]
-    lag, by_chance = np.zeros(len(some), np.int64), np.ones(len(some))
-    for index in np.flatnonzero(resting).tolist():
+    by_chance = np.ones(len(some))
+    for index in np.flatnonzero(rested).tolist():
         rests = slice(*np.searchsorted(since, [start[index], now[index]], "right"))
-        lag[index] = now[index] - since[rests][-1]
-        soon = np.minimum(until[rests] - since[rests], lag[index]).sum()
+        soon = np.minimum(until[rests] - since[rests], now[index] - since[rests][-1]).sum()
         by_chance[index] = min(soon / (now[index] - start[index]), 1)
-    return lag, by_chance
+    return by_chance
 
 
 def _joined(graph: Graph, pool: Int64, first: Int64, end_ns: int, call: int) -> Edges:
