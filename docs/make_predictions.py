@@ -37,7 +37,8 @@ line below the first table gives.
 **What was aimed at.** The unchanged replay within 1 % of the program's own time at the median; predictions within 2 %
 at the median and 6 % at worst, those of launch-bound programs within 10 %. From recorded traces the median is reached,
 and so are the launch-bound programs (`graph` among the changes); the worst is not, and the unchanged replay is nearly
-as near to the program's own time as another measurement of it is. From other traces neither median is reached.
+as near to the program's own time as another measurement of it is. From other traces neither median is reached, and
+some launch-bound programs are far off.
 
 **How blind this is.** Faults that the pairs showed were mended, so the figures are not blind, but these were:
 
@@ -110,8 +111,8 @@ From recorded traces:
   program and only issued, or gathered, in the other; which of them a slow processor slows more differs from second to
   second: `coalesced` took 4.0 to 7.2 ms in ten processes. What is gathered may be in the caches, as is predicted, or
   not, and it may have to be made views of, as in `coalesced`, or not, as in `small_copies`: the higher bound has both,
-  and what was predicted too short came within it, but for `two_towers`: what it gathers are matrices, its mended
-  program took 15.9 and 19.2 ms in two processes, and neither's two times agreed.
+  and most of what was predicted too short came within it. `two_towers` did not: what it gathers are matrices, its
+  mended program took 15.9 and 19.2 ms in two processes, and neither's two times agreed.
 - `activation_offload`: the GPU's clock seems to be lower where it never pauses; kernels took 5 % longer in traces of
   the mended program, beside copies or not.
 - `gradient_offload`: an optimiser works on the host on what was copied, faster where the host has staged nothing
@@ -150,9 +151,10 @@ From other traces also:
 
 A replay with nothing changed gives the trace back exactly, because the graph is made so; that says nothing of the
 model. What the model is worth shows in the column *unchanged* (without the profiler, against *before*), and
-in the predictions. Threads that have nothing to do with each other are often taken for ones that wait for each other,
-where they make calls at random moments: then what one wins, the other seems to win too. Bounds are given for the order
-of work, for what the host may read at once and for what gathering takes, not for other speeds.
+in the predictions. Threads that have nothing to do with each other are often taken for ones that take turns, where they
+make calls at random moments: then what one wins, the other seems to win too. With three GPUs or more, a wait for an
+event of another one is only known where the number of its stream is that of no other. Bounds are given for the order of
+work, for what the host may read at once and for what gathering takes, not for other speeds.
 """
 
 

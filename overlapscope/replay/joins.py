@@ -18,9 +18,9 @@ _SEVERAL = 2  # with one, a thread takes turns, or is fed by it
 def joins(graph: Graph, since_ns: Int64, threads: Threads, config: ReplayConfig) -> Edges:
     """From the last calls of other threads to the call with which a thread goes on that waited for all of them.
 
-    It is idle while they are busy, and goes on when none of them is any more, each time; that this is so by chance must
-    be all but impossible. A thread's first call may wait for one; autograd's threads work for the one that asks for
-    gradients.
+    It is idle while they are busy, and goes on when none of them is any more, each time; that it does so by chance is
+    no likelier than ``config.chance``, for all threads together. A thread's first call may wait for one, and is held
+    against chance by itself; autograd's threads work for the one that asks for gradients.
     """
     calls, engine = graph.calls, by_autograd(graph)
     first = np.append(0, np.flatnonzero(np.diff(calls.owner)) + 1)  # call of each thread
@@ -40,9 +40,9 @@ def joins(graph: Graph, since_ns: Int64, threads: Threads, config: ReplayConfig)
             if len(pool) < (1 if once else _SEVERAL):
                 continue
             by_chance = _at_rest(_any(threads, pool), idle, mine, config)
-            some = by_chance < 1
-            if 2 * some.sum() >= len(mine) and together(by_chance) <= level:
-                parts += [_joined(graph, pool, first, idle.end_ns[each], idle.gap[each]) for each in mine[some]]
+            if together(by_chance) <= level:
+                waits = mine[by_chance < 1]
+                parts += [_joined(graph, pool, first, idle.end_ns[each], idle.gap[each]) for each in waits]
     return Edges.together(*parts)
 
 

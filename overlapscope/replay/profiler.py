@@ -156,24 +156,33 @@ def _own_affairs_ns(graph: Graph, call: Int64, begin_ns: Int64, end_ns: Int64) -
 def _whose(graph: Graph, table: Overheads) -> tuple[Int64, Int64, Int64]:
     """Rows of what the profiler did for itself, with process and thread; where it does not say: whose call ended next.
 
-    Other threads that made no call for most of it, and one soon after it, have waited for the same.
+    And who waited for it too.
     """
     calls, row = graph.calls, np.arange(len(table))
     if not len(calls):
         return row, table.process, table.thread
-    by_end, by_start = (np.argsort(each, kind="stable") for each in (calls.end_ns, calls.start_ns))
+    by_end = np.argsort(calls.end_ns, kind="stable")
     following = by_end[np.minimum(np.searchsorted(calls.end_ns[by_end], table.end_ns), len(by_end) - 1)]
     told = np.isin(table.process, calls.process)
     process: Int64 = np.where(told, table.process, calls.process[following])
     thread: Int64 = np.where(told, table.thread, calls.thread[following])
-    first, last = (np.searchsorted(calls.start_ns[by_start], table.end_ns + later) for later in (0, _SOON_NS))
-    which, place = each_of(np.where(told, 0, first), np.where(told, 0, last))
-    soon = by_start[place]
-    waited = (soon > 0) & (calls.owner[soon - 1] == calls.owner[soon])
-    waited &= 2 * calls.end_ns[soon - 1] <= table.start_ns[which] + table.end_ns[which]
-    which, soon = which[waited], soon[waited]
-    whose = np.stack(
-        [np.append(row, which), np.append(process, calls.process[soon]), np.append(thread, calls.thread[soon])]
+    which, call = _waited(graph, table.take(~told))
+    places = (
+        np.append(row, row[~told][which]),
+        np.append(process, calls.process[call]),
+        np.append(thread, calls.thread[call]),
     )
-    row, process, thread = np.unique(whose, axis=1)
+    row, process, thread = np.unique(np.stack(places), axis=1)
     return row, process, thread
+
+
+def _waited(graph: Graph, table: Overheads) -> tuple[Int64, Int64]:
+    """Which of this held which calls up: of threads that made none for most of it, and one soon after it."""
+    calls = graph.calls
+    order = np.argsort(calls.start_ns, kind="stable")
+    first, last = (np.searchsorted(calls.start_ns[order], table.end_ns + later) for later in (0, _SOON_NS))
+    which, place = each_of(first, last)
+    call = order[place]
+    before = calls.owner[call - 1] == calls.owner[call]
+    held = before & (call > 0) & (2 * calls.end_ns[call - 1] <= (table.start_ns + table.end_ns)[which])
+    return which[held], call[held]
