@@ -172,19 +172,23 @@ def test_what_a_copy_waits_for_on_its_own_device_stays(by: int, tmp_path: Path) 
     assert after.copies.start_ns[0] >= after.kernels.end_ns[0]
 
 
-def test_copies_that_need_not_wait_for_each_other_are_on_streams_of_their_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made_on", [20, FIRST], ids=["after a kernel", "alone"])
+def test_copies_that_need_not_wait_for_each_other_are_on_streams_of_their_own(made_on: int, tmp_path: Path) -> None:
     """One to the host and one to another device, which shared a stream: no stream does two things at once."""
     events = [
-        make.call(0, 4, name="cudaMemcpyAsync", correlation=1),
-        make.copy(10, 5_000, kinds="DtoH (Device -> Pinned)", size=200_000_000, stream=20, correlation=1),
-        make.call(6, 4, name="cudaMemcpyPeerAsync", correlation=2),
-        peer(5_012, 1_000, 20, 2),
-        make.call(18, 4, correlation=3),
-        make.kernel(22, 100, stream=FIRST, correlation=3),
+        make.call(0, 4, correlation=1),
+        make.kernel(10, 1_000, stream=made_on, correlation=1),
+        make.call(6, 4, name="cudaMemcpyAsync", correlation=2),
+        make.copy(1_012, 5_000, kinds="DtoH (Device -> Pinned)", size=200_000_000, stream=20, correlation=2),
+        make.call(12, 4, name="cudaMemcpyPeerAsync", correlation=3),
+        peer(6_014, 1_000, 20, 3),
     ]
-    copies = what_if(open_trace(make.write(tmp_path / "t.json", *events, **GPUS)), ["side-stream"]).after.copies
-    assert len(np.unique(copies.stream)) == 2
-    assert 20 in copies.stream
+    after = what_if(open_trace(make.write(tmp_path / "t.json", *events, **GPUS)), ["side-stream"]).after
+    assert len(np.unique(after.copies.stream)) == 2
+    assert (20 in after.copies.stream) == (made_on != 20)
+    if made_on == 20:
+        assert (after.copies.start_ns >= after.kernels.end_ns[0]).all()
+    assert (after.copies.start_ns < after.copies.end_ns.min()).all()
 
 
 def test_synchronisations_are_of_the_device_of_their_context(tmp_path: Path) -> None:

@@ -121,6 +121,13 @@ def _legacy(graph: Graph, moved: Bool) -> Bool:
     return legacy
 
 
+def _lanes(graph: Graph, streams: Streams, moved: Bool) -> Int64:
+    """A number for what shares a stream afterwards: what stays on each, and its copies of each direction and device."""
+    work = graph.work
+    to = np.append(graph.trace.copies.target_device, NO_ID)[work.copy]
+    return codes(np.stack([streams[2], np.where(moved, work.engine, 0), np.where(moved, to, NO_ID)]))
+
+
 def _on_new_streams(graph: Graph, streams: Streams, moved: Bool) -> Trace:
     """The trace in which moved copies share a stream with others of their direction and device only.
 
@@ -128,8 +135,7 @@ def _on_new_streams(graph: Graph, streams: Streams, moved: Bool) -> Trace:
     """
     trace, work = graph.trace, graph.work
     _, _, stream_of = streams
-    to = np.append(trace.copies.target_device, NO_ID)[work.copy]
-    lane = codes(np.stack([stream_of, np.where(moved, work.engine, 0), np.where(moved, to, NO_ID)]))
+    lane = _lanes(graph, streams, moved)
     keeps = np.unique(stream_of, return_index=True)[1]  # what a stream begins with stays on it, if nothing is to stay
     stays = np.isin(lane, np.where(np.isin(stream_of[keeps], stream_of[~moved]), NO_ID, lane[keeps]))
     shared = moved & ~stays
@@ -139,14 +145,16 @@ def _on_new_streams(graph: Graph, streams: Streams, moved: Bool) -> Trace:
     return replace(trace, copies=replace(trace.copies, stream=stream))
 
 
-def _new_order(graph: Graph, streams: Streams, moved: Bool, config: ReplayConfig) -> list[Edges]:
-    """What stays on a stream keeps its order; copies that leave its device stay after the work before them."""
-    order, _, _ = streams
-    down = moved & _leaves(graph)
-    staying = _chain(graph, order[~moved[order]], config)
-    with_down = _chain(graph, order[~(moved & ~down)[order]], config)
-    after = down[graph.work_of(with_down.target)] & ~moved[graph.work_of(with_down.source)]
-    return [staying, with_down.take(after)]
+def _new_order(graph: Graph, streams: Streams, moved: Bool, config: ReplayConfig) -> Iterator[Edges]:
+    """What shares a stream keeps its order; copies that leave its device stay after the work before them."""
+    order, _, stream_of = streams
+    lane = _lanes(graph, streams, moved)
+    by_lane = order[np.argsort(lane[order], kind="stable")]
+    same = lane[by_lane[:-1]] == lane[by_lane[1:]]
+    yield _after(graph, by_lane[:-1][same], by_lane[1:][same], config)
+    staying = order[np.maximum.accumulate(np.where(moved[order], 0, np.arange(len(order))))]
+    leaving = (moved & _leaves(graph))[order] & (stream_of[staying] == stream_of[order]) & ~moved[staying]
+    yield _after(graph, staying[leaving], order[leaving], config)
 
 
 def _still_waited(graph: Graph, streams: Streams, moved: Bool) -> Iterator[Edges]:
@@ -221,13 +229,9 @@ def _among(some: Edges, others: Edges) -> Bool:
     return same
 
 
-def _chain(graph: Graph, order: Int64, config: ReplayConfig) -> Edges:
-    """Each op after the one before it in ``order`` on its stream, where in the trace another was between them."""
-    work, before, after = graph.work, order[:-1], order[1:]
-    same = np.ones(len(before), np.bool_)
-    for values in (work.stream, work.device, work.process):
-        same &= values[before] == values[after]
-    same &= work.end_ns[before] <= work.start_ns[after]
-    source, target = graph.work_end(before[same]), graph.work_start(after[same])
+def _after(graph: Graph, one: Int64, other: Int64, config: ReplayConfig) -> Edges:
+    """Each op after another one of its stream that was over before it, where in the trace one was between them."""
+    apart = graph.work.end_ns[one] <= graph.work.start_ns[other]
+    source, target = graph.work_end(one[apart]), graph.work_start(other[apart])
     new = np.append(graph.edges.source, NO_ID)[graph.into(target, Because.STREAM)] != source
     return Edges.of(source[new], target[new], config.follow_ns, Because.STREAM)
