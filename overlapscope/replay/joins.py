@@ -32,8 +32,9 @@ def joins(graph: Graph, since_ns: Int64, threads: Threads, config: ReplayConfig)
         if engine[first[thread]] or not len(others):
             continue
         busy, silent = _active(threads, others, idle)
-        for name in np.unique(names[idle.gap]).tolist():
-            mine = np.flatnonzero((names[idle.gap] == name) & busy.any(0))
+        met = busy.any(0)
+        for name in np.unique(names[idle.gap[met]]).tolist():
+            mine = np.flatnonzero((names[idle.gap] == name) & met)
             pool = others[(2 * busy[:, mine].sum(1) >= len(mine)) & silent[:, mine].all(1)]
             once = len(mine) == 1 and idle.gap[mine[0]] == first[thread]
             level = config.chance if once else config.chance / len(first)  # one of many (Bonferroni)
@@ -90,5 +91,6 @@ def _joined(graph: Graph, pool: Int64, first: Int64, end_ns: int, call: int) -> 
     past = np.append(first, len(calls))
     last = np.array([np.searchsorted(calls.end_ns[past[own] : past[own + 1]], end_ns, "right") for own in pool])
     source = (past[pool] + last - 1)[last > 0]
+    source = source[calls.end_ns[source] <= end_ns]  # calls of a thread overlap in a trace that is not sound
     lag = int(calls.start_ns[call] - calls.end_ns[source].max(initial=0))
     return Edges.of(graph.call_end(source), graph.call_start(np.full(len(source), call)), lag, Because.HANDOFF)
