@@ -5,7 +5,7 @@
     nsys profile -c cudaProfilerApi python -m benchmarks.pairs.programs NAME --bracket
     python -m benchmarks.pairs.programs --list
 
-``blind`` and ``unseen`` have the same commands. The first times the faulty and the mended program in turns, in one
+The other sets have the same commands. The first times the faulty and the mended program in turns, in one
 process, since processors are faster in one second than in the next; adds the medians to ``truth.json`` beside OUT; and
 then records the faulty one. The traces beside this file are scrubbed, and have three steps, but for the programs that
 the benchmark prefetches for: the replay does so from step to step, where the mended programs begin anew.
