@@ -1054,53 +1054,87 @@ def test_steps_that_scatter_are_surer_the_more_there_are() -> None:
 
 
 AFTER_COPIES = [
-    {"size_bytes": 1 << 20, "issue_ns": 20_000, "usual_ns": 20_000},
-    {"size_bytes": 1 << 24, "issue_ns": 40_000, "usual_ns": 20_000},
+    {"size_bytes": 1 << 20, "issue_ns": [20_000, 100_000], "usual_ns": [20_000, 100_000]},
+    {"size_bytes": 1 << 24, "issue_ns": [40_000, 140_000], "usual_ns": [20_000, 100_000]},
 ]
-BETWEEN, MOST = (1 << 20) + 15 * (1 << 19), 1 << 24
+BETWEEN = (1 << 20) + 15 * (1 << 19)
+
+
+def staging(begin: float, gaps: list[float], sizes: list[int], stream: int = 13) -> list[make.Event]:
+    """Pageable copies that hold their calls for 1 ms, and launches (of size 0), with so much time before each."""
+    events, at = [], begin
+    for number, (gap, size) in enumerate(zip(gaps, sizes, strict=True), round(begin) + 1):
+        at += gap
+        name, work = ("cudaMemcpyAsync", make.copy(at + 4, 990, correlation=number, size=size, stream=stream))
+        if not size:
+            name, work = ("cudaLaunchKernel", make.kernel(at + 10, 50, correlation=number))
+        held = 1_000 if size else 4
+        events += [make.call(at, held, name=name, correlation=number), work]
+        at += held
+    return events
+
+
+def gaps_us(found: Any) -> list[float]:
+    """What passes between the calls of one thread, in us."""
+    calls = found.after.api_calls
+    return ((calls.start_ns[1:] - calls.end_ns[:-1]) / 1e3).tolist()
 
 
 @pytest.mark.parametrize(
     ("size", "gap", "less"),
     [
-        (1 << 24, 1_000, 4),
-        (1 << 24, 100, 50),
-        (1 << 24, 6, 3),
-        (BETWEEN, 1_000, 2),
-        (BETWEEN, 100, 25),
+        (1 << 24, 1_000, 40),
+        (1 << 24, 140, 40),
+        (1 << 24, 90, 30),
+        (1 << 24, 40, 20),
+        (1 << 24, 10, 5),
+        (1 << 26, 140, 40),
+        (BETWEEN, 1_000, 20),
+        (BETWEEN, 30, 10),
         (1 << 18, 100, 0),
     ],
 )
 def test_what_follows_a_copy_that_is_staged_no_more_is_as_fast_as_usual(
     size: int, gap: float, less: float, tmp_path: Path
 ) -> None:
-    """After 16 MiB five events took 20 us more, twice as long as usual.
+    """After 16 MiB what usually takes 20 us took 40, and what takes 100 took 140; after half as much, half as long."""
+    trace = small(tmp_path, *staging(0, [0, gap], [size, 0]), overlapscope=ABOUT | {"after_copies": AFTER_COPIES})
+    assert gaps_us(what_if(trace, ["pin"])) == [pytest.approx(gap - less, abs=0.01)]
 
-    So what Python does between two calls takes half, and what is longer 4 us less for the one event in it.
+
+def test_the_host_is_slow_until_it_has_done_as_much_as_the_calibration(tmp_path: Path) -> None:
+    """36 us, a call of 4, 100 us: the 140 us that usually take 100; then as long as it took."""
+    events = staging(0, [0, 36, 100, 500], [1 << 24, 0, 0, 0])
+    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
+    assert gaps_us(found) == pytest.approx([18, 80, 500], abs=0.01)
+
+
+@pytest.mark.parametrize(("profiled", "share"), [({}, 0.5), ({"kernel_ns": 6_000, "copy_ns": 4_000}, 0.25)])
+def test_a_loop_over_copies_is_in_the_caches(profiled: dict[str, int], share: float, tmp_path: Path) -> None:
+    """Between them as much as a tiny copy and a kernel take that follow others; after the last one what else is slow.
+
+    A pause of 300 us is more than what a loop does.
     """
-    events = [
-        make.call(0, 1_000, name="cudaMemcpyAsync", correlation=1),
-        make.copy(4, 990, correlation=1, size=size),
-        make.call(1_000 + gap, 4, correlation=2),
-        make.kernel(1_010 + gap, 50, correlation=2),
-    ]
-    trace = small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES})
-    calls = what_if(trace, ["pin"]).after.api_calls
-    assert (calls.start_ns[1] - calls.end_ns[0]) / 1e3 == pytest.approx(gap - less, abs=0.01)
+    about = ABOUT | {"after_copies": AFTER_COPIES, "issue": {"profiled": profiled}}
+    events = staging(0, [0, 60, 60, 300, 140], [*[1 << 24] * 4, 0])
+    found = what_if(small(tmp_path, *events, overlapscope=about), ["pin"])
+    assert gaps_us(found) == pytest.approx([60 * share, 60 * share, 260, 100], abs=0.01)
 
 
-def test_what_comes_again_after_a_staged_copy_is_in_the_caches(tmp_path: Path) -> None:
-    """Three thousand operators of one name: 30 ms of the host's own work, of which two events are slow once."""
-    events = [
-        make.call(0, 1_000, name="cudaMemcpyAsync", correlation=1),
-        make.copy(4, 990, correlation=1, size=1 << 24),
-        *(make.cpu_op("aten::add", 1_010 + 10 * index, 9) for index in range(3_000)),
-        make.call(31_010, 4, correlation=2),
-        make.kernel(31_020, 50, correlation=2),
+def test_what_follows_a_copy_that_is_staged_as_before_is_as_slow_as_before(tmp_path: Path) -> None:
+    events = staging(0, [0, 140], [1 << 24, 0]) + staging(5_000, [0, 140], [1 << 24, 0], stream=14)
+    about = ABOUT | {"after_copies": AFTER_COPIES}
+    found = what_if(small(tmp_path, *events, overlapscope=about), ["pin:stream=14"])
+    assert gaps_us(found)[::2] == pytest.approx([140, 100], abs=0.01)
+
+
+def test_each_thread_has_its_own_copies(tmp_path: Path) -> None:
+    other = [
+        event | {"tid": 2} if event["cat"] == "cuda_runtime" else event for event in staging(5_000, [0, 90], [0, 0])
     ]
-    about = ABOUT | {"after_copies": [{"size_bytes": 1 << 24, "issue_ns": 60_000, "usual_ns": 20_000}]}
-    calls = what_if(small(tmp_path, *events, overlapscope=about), ["pin"]).after.api_calls
-    assert (calls.start_ns[1] - calls.end_ns[0]) / 1e3 == pytest.approx(30_010 - 2 * 8, abs=0.01)
+    events = [*staging(0, [0, 140], [1 << 24, 0]), *other]
+    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
+    assert gaps_us(found)[2] == pytest.approx(90, abs=0.01)
 
 
 def test_a_host_that_runs_ahead_in_every_other_step_is_not_unsure(tmp_path: Path) -> None:
@@ -1158,12 +1192,11 @@ def test_a_copy_s_own_synchronisation_is_part_of_what_it_holds(tmp_path: Path) -
         make.copy(4, 990, correlation=1, size=1 << 24, stream=13),
         make.call(1_001, 4, name="cudaStreamSynchronize", correlation=2),
         make.sync("Stream Sync", 1_001, 4, stream=13, correlation=2),
-        make.call(1_105, 4, correlation=3),
-        make.kernel(1_115, 50, correlation=3),
+        make.call(1_145, 4, correlation=3),
+        make.kernel(1_155, 50, correlation=3),
     ]
     trace = small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES})
-    calls = what_if(trace, ["pin"]).after.api_calls
-    assert (calls.start_ns[2] - calls.end_ns[1]) / 1e3 == pytest.approx(100 / 2, abs=0.01)
+    assert gaps_us(what_if(trace, ["pin"]))[1] == pytest.approx(100, abs=0.01)
 
 
 def test_what_a_short_gap_cannot_pay_the_next_one_pays(tmp_path: Path) -> None:
@@ -1275,6 +1308,7 @@ DAMAGED = {
     "slow pieces": {"gathers": [{"size_bytes": 1, "gather_ns": 2**63 - 1}]},
     "costly events": {"issue": {name: {"kernel_ns": at, "copy_ns": at} for name, at in COSTLY}},
     "held": {"after_copies": [{"size_bytes": 1, "issue_ns": 2**63 - 1, "usual_ns": 1}]},
+    "held and held": {"after_copies": [{"size_bytes": 1, "issue_ns": [1, 2**63 - 1], "usual_ns": [1, 2**63 - 1]}]},
     "issue": {"issue": {"unprofiled": {"kernel_ns": HUGE, "copy_ns": 1}, "profiled": {"kernel_ns": 2, "copy_ns": 2}}},
     "steps": {"steps": {name: {"steps": HUGE, "wall_ns": HUGE} for name in ("recorded", "unprofiled")}},
     "host": {"steps": {"unprofiled": {"steps": 5, "wall_ns": 5, "host_ns": [HUGE] * 5}}},

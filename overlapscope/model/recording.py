@@ -65,11 +65,14 @@ class BothWays:
 
 @dataclass(frozen=True)
 class AfterCopy:
-    """Host time to issue some tiny work right after a pageable copy of this size, and what it usually takes."""
+    """Host time to issue some tiny work right after a pageable copy of this size, and what it usually takes.
+
+    Both cumulative, for several amounts of it.
+    """
 
     size_bytes: int
-    issue_ns: int
-    usual_ns: int
+    issue_ns: tuple[int, ...]
+    usual_ns: tuple[int, ...]
 
 
 @dataclass(frozen=True)

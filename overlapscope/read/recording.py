@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -122,8 +123,14 @@ def _gather(row: dict[str, Any]) -> GatherTime | None:
 
 
 def _after_copy(row: dict[str, Any]) -> AfterCopy | None:
-    size, issue_ns, usual_ns = (_count(row.get(key)) for key in ("size_bytes", "issue_ns", "usual_ns"))
-    return AfterCopy(size, issue_ns, usual_ns) if size and issue_ns and usual_ns else None
+    size, issue_ns, usual_ns = _count(row.get("size_bytes")), _rising(row.get("issue_ns")), _rising(row.get("usual_ns"))
+    return AfterCopy(size, issue_ns, usual_ns) if size and issue_ns and len(issue_ns) == len(usual_ns) else None
+
+
+def _rising(value: Any) -> tuple[int, ...]:
+    """Times that were added up, or one by itself; nothing where one is no time, or less than the one before."""
+    times = tuple(_count(each) or 0 for each in (value if isinstance(value, list) else [value]))
+    return times if all(before < after for before, after in pairwise((0, *times))) else ()
 
 
 def _both_ways(row: dict[str, Any]) -> BothWays | None:

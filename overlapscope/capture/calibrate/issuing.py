@@ -1,4 +1,4 @@
-"""What it takes the host to issue work, when it does little else and after it was held by a copy."""
+"""What it takes the host to issue work, when it does little else."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from overlapscope.capture.calibrate.timing import host_ns, registered
+from overlapscope.capture.calibrate.timing import registered
 
 if TYPE_CHECKING:
     import torch
 
-HELD = (1 << 20, 1 << 22, 1 << 24, 1 << 26)
-"""Bytes of the pageable copies after which issuing is timed: from within a core's own caches to beyond them."""
 _TO_DEVICE = 1  # cudaMemcpyHostToDevice
 _RUNTIMES = {"11": "libcudart.so.11.0"}
 _CALLS, _BATCHES = 20, 30  # between two synchronisations, and how often
-_HOLDS = 7
 
 
 def op_costs() -> dict[str, int]:
@@ -36,36 +33,6 @@ def op_costs() -> dict[str, int]:
         }
         call_ns = _call_ns(there, here)
     return costs if call_ns is None else costs | {"call_ns": call_ns}
-
-
-def after_copies() -> list[dict[str, int]]:
-    """Time issuing a tiny pinned copy and a tiny kernel right after a pageable copy of each size to the device.
-
-    The host stages such a copy itself, by which its caches lose what they had of the program.
-
-    Returns:
-        Rows of ``size_bytes``, ``issue_ns`` for both together, and ``usual_ns`` after others like them.
-    """
-    import torch
-
-    rows = []
-    with registered(torch.ones(1024)) as here:
-        there = torch.empty(1024, device="cuda")
-
-        def issue() -> None:
-            there.copy_(here, non_blocking=True)
-            there.add_(1)
-
-        for size in HELD:
-            source = torch.ones(size, dtype=torch.uint8)
-            target = torch.empty_like(source, device="cuda")
-
-            def hold(source: torch.Tensor = source, target: torch.Tensor = target) -> None:
-                target.copy_(source, non_blocking=True)
-
-            times = {"issue_ns": host_ns(issue, hold, _HOLDS), "usual_ns": host_ns(issue, issue, _HOLDS)}
-            rows.append({"size_bytes": size, **times})
-    return rows
 
 
 def _call_ns(target: torch.Tensor, source: torch.Tensor) -> int | None:
