@@ -25,8 +25,8 @@ def without_staging(graph: Graph, copies: Int64, config: ReplayConfig) -> Graph:
     Until its thread stages the next copy, what it did in a time since this one takes as long as the operators of the
     calibration usually do which took that time after such a copy, and what it did after all of those as long as it did.
     Where the next one follows soon, they are in a loop, which is in the caches from its first round on: what is between
-    them takes as large a share as a tiny copy and a tiny kernel that follow others like them. Copies smaller than all
-    of the calibration's slow nothing down.
+    them takes as large a share as a tiny copy and a tiny kernel that follow others like them. A long time between two
+    calls is other work, by which the caches lose as much. Copies smaller than all of the calibration's slow nothing.
     """
     recording = graph.trace.metadata.recording
     measured = sorted(recording.after_copies if recording else (), key=lambda entry: entry.size_bytes)
@@ -48,10 +48,10 @@ def without_staging(graph: Graph, copies: Int64, config: ReplayConfig) -> Graph:
 
 @dataclass(frozen=True, eq=False)
 class _Gaps:
-    """Edges of what threads do between two calls, the last call before each that staged a copy, if any did.
+    """Edges of what threads do for a short time between two calls, and what each of them comes back from, if anything.
 
-    ``begin_ns`` and ``end_ns`` are how long the thread had worked since then; ``looped`` are those after which it soon
-    stages the next one.
+    ``held_by`` is the last call that staged a copy, or came after a long time; ``begin_ns`` and ``end_ns`` are how long
+    the thread had worked since then; ``looped`` are those after which it soon stages the next one.
     """
 
     edge: Int64
@@ -68,21 +68,25 @@ class _Gaps:
         own = lag[graph.into(graph.call_end(calls), Because.CALL)]
         worked = np.append(np.cumsum(lag[gap] + own), 0)
         begun = worked[:-1] - own
-        last, following = _around(staging, graph.calls.owner)
+        short = lag[gap] <= config.launch_gap_ns
+        last, following = _last_before(staging | ~short, graph.calls.owner), _next(staging, graph.calls.owner)
         between = np.append(begun, 0)[following] - worked[last]
         looped = (last != NO_ID) & (following != NO_ID) & (between <= config.launch_gap_ns)
-        mine = np.flatnonzero(gap != NO_ID)
+        mine = np.flatnonzero((gap != NO_ID) & short)
         end = (begun - worked[last])[mine]
         return cls(gap[mine], last[mine], end - lag[gap[mine]], end, looped[mine])
 
 
-def _around(some: Bool, owner: Int64) -> tuple[Int64, Int64]:
-    """The last of some calls that each one's thread made before it, and the first from it on; `NO_ID` for none."""
-    count, index = len(some), np.arange(len(some))
-    last = np.append(NO_ID, np.maximum.accumulate(np.where(some, index, NO_ID)))[:count]
-    following = np.minimum.accumulate(np.where(some, index, count)[::-1])[::-1]
-    of = np.append(owner, NO_ID)
-    return np.where(of[last] == owner, last, NO_ID), np.where(of[following] == owner, following, NO_ID)
+def _last_before(some: Bool, owner: Int64) -> Int64:
+    """The last of some calls that each one's thread made before it, `NO_ID` where there is none."""
+    last = np.append(NO_ID, np.maximum.accumulate(np.where(some, np.arange(len(some)), NO_ID)))[: len(some)]
+    return np.where(np.append(owner, NO_ID)[last] == owner, last, NO_ID)
+
+
+def _next(some: Bool, owner: Int64) -> Int64:
+    """The first of some calls that each one's thread makes, from it on, `NO_ID` where there is none."""
+    first = np.minimum.accumulate(np.where(some, np.arange(len(some)), len(some))[::-1])[::-1]
+    return np.where(np.append(owner, NO_ID)[first] == owner, first, NO_ID)
 
 
 def _share(recording: Recording, measured: Sequence[AfterCopy], size: int) -> float:
