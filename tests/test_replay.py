@@ -1348,6 +1348,27 @@ def test_a_pinned_result_is_still_waited_for_before_it_is_read(tmp_path: Path) -
     assert untold.high_ns > untold.predicted_ns + 20_000, "it may be read after the call, as it was"
 
 
+@pytest.mark.parametrize("changes", [["pin"], ["pin", "non-blocking"]])
+@pytest.mark.parametrize("making", [("aten::to", "aten::_to_copy"), ("aten::_to_copy",), ("aten::copy_",), ()])
+def test_a_new_tensor_on_the_host_is_read_at_once(making: tuple[str, ...], changes: list[str], tmp_path: Path) -> None:
+    """As ``.cpu()`` makes one; what goes to a buffer that was there may be read later. The other way is a bound."""
+    around = [make.cpu_op(name, 10 + at, 2_040 - 2 * at) for at, name in enumerate(making)]
+    large = make.copy(30, 2_000, correlation=1, kinds="DtoH (Device -> Pageable)", size=100 << 20, stream=7)
+    result = [large if event["cat"] == "gpu_memcpy" else event for event in PAGEABLE_RESULT]
+    wait = make.call(2_034, 6, name="cudaStreamSynchronize", correlation=3)
+    events = [*around, *result, wait, make.sync("Stream Sync", 2_034, 6, stream=7, correlation=3)]
+    found = what_if(small(tmp_path, *events, **GPU), changes)
+    calls, copies = found.after.api_calls, found.after.copies
+    waited = calls.start_ns[calls.kind == ApiKind.LAUNCH] >= copies.end_ns
+    at_once = making[-1:] == ("aten::_to_copy",)
+    assert waited == (at_once or changes == ["pin"]), "the synchronisation is there for pinned memory too"
+    assert any("read at once" in text for text in found.basis) == at_once
+    if changes == ["pin"]:
+        return
+    assert (found.low_ns < found.predicted_ns) == at_once
+    assert (found.high_ns > found.predicted_ns) != at_once
+
+
 @pytest.mark.parametrize(("issue", "call_us"), [({"call_ns": 2_000}, 2), ({"copy_ns": 3_000}, 3), ({}, 9)])
 def test_a_pinned_copy_s_call_takes_what_the_calibration_says(
     issue: dict[str, int], call_us: float, tmp_path: Path

@@ -13,19 +13,19 @@ from overlapscope.replay.engine import has_circle
 from overlapscope.replay.graph import Because, Edges, Graph
 
 
-def with_less_order(before: Graph, after: Graph) -> Graph:
-    """Nothing waits for copies to the device that a change has moved, where the trace does not know what reads them.
+def with_less_order(before: Graph, after: Graph, kept: Edges) -> Graph:
+    """Without what was kept, and with copies to the device that a change has moved waited for by what reads them only.
 
-    Coincidences order nothing.
+    Where the trace does not know what does, nothing waits for them. Coincidences order nothing then.
     """
-    moved = _moved(before, after)
-    if not len(moved):
-        return after
-    edges = after.edges
-    gone = edges.of_kind(Because.DEVICE)
-    unknown = moved[~tensors_known(after)[moved]]
-    gone |= np.isin(edges.source, after.work_end(unknown)) & edges.of_kind(Because.STREAM)
-    return after.with_edges(edges.take(~gone))
+    edges, moved, moments = after.edges, _moved(before, after), len(after.time_ns)
+    gone = np.isin(edges.source * moments + edges.target, kept.source * moments + kept.target)
+    gone &= edges.of_kind(Because.SYNC, Because.STAGING)
+    if len(moved):
+        gone |= edges.of_kind(Because.DEVICE)
+        unknown = moved[~tensors_known(after)[moved]]
+        gone |= np.isin(edges.source, after.work_end(unknown)) & edges.of_kind(Because.STREAM)
+    return after.with_edges(edges.take(~gone)) if gone.any() else after
 
 
 def with_more_order(before: Graph, after: Graph, doubtful: Edges, config: ReplayConfig) -> Graph:

@@ -33,7 +33,7 @@ EDITS: dict[str, Edit] = {
 def changed(graph: Graph, changes: Iterable[Change], config: ReplayConfig = DEFAULT) -> Edited:
     """The graph with some changes, in an order that does not depend on theirs."""
     basis: list[str] = []
-    doubtful = [Edges.none()]
+    doubtful, kept = [Edges.none()], [Edges.none()]
     order = list(EDITS)
     for change in sorted(changes, key=lambda change: order.index(change.name)):
         copies, calls = change.concerns(graph.trace)
@@ -44,5 +44,6 @@ def changed(graph: Graph, changes: Iterable[Change], config: ReplayConfig = DEFA
         edited = EDITS[change.name](graph, Where(copies, calls, change.value), config)
         graph = edited.graph
         doubtful.append(edited.doubtful)
+        kept.append(edited.kept)
         basis += [f"{change.name}: {text}" for text in edited.basis]
-    return Edited(graph, tuple(basis), Edges.together(*doubtful))
+    return Edited(graph, tuple(basis), Edges.together(*doubtful), Edges.together(*kept))

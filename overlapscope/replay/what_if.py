@@ -128,7 +128,7 @@ class Base:
         if not bounds:
             return predicted, predicted, predicted
         after = edited.graph
-        less = with_less_order(before, after)
+        less = with_less_order(before, after, edited.kept)
         more = with_more_order(before, after, edited.doubtful, self.config)
         freer = less is not after or _turns(after, played)
         low = length_ns(self.link.replay(less), self.window) if freer else predicted

@@ -32,11 +32,15 @@ class Where:
 
 @dataclass(frozen=True, eq=False)
 class Edited:
-    """A graph after an edit, and what the edit rests on; ``doubtful`` are edges that may have to stay."""
+    """A graph after an edit, and what the edit rests on.
+
+    ``doubtful`` are edges that may have to stay, and ``kept`` those that stay and may not have to.
+    """
 
     graph: Graph
     basis: tuple[str, ...] = ()
     doubtful: Edges = field(default_factory=Edges.none)
+    kept: Edges = field(default_factory=Edges.none)
 
 
 Edit = Callable[[Graph, Where, ReplayConfig], Edited]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from overlapscope.measure.places import following
+from overlapscope.measure.places import enclosing, following
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.replay.edits.readers import issuing_operators
 from overlapscope.replay.graph import Because, Edges, Graph
 
 UNREAD = "the trace does not say when the host reads what is copied to it"
+AT_ONCE = "what .cpu() and .to() bring to the host is taken to be read at once"
 _COPY = "aten::copy_"  # others may read by themselves what they copy
+_MAKING = ("aten::_to_copy", "aten::to")
 
 
 def waits_gone(before: Graph, after: Graph) -> Edges:
@@ -20,16 +24,53 @@ def waits_gone(before: Graph, after: Graph) -> Edges:
     return waits.take(~np.isin(waits.source * moments + waits.target, kept.source * moments + kept.target))
 
 
-def read_later(graph: Graph, gone: Edges, copies: Int64) -> tuple[Edges, Edges]:
+@dataclass(frozen=True, eq=False)
+class Waits:
+    """What the host waits for of some copies to it where it waited for more.
+
+    ``reads`` are waits before what is known to read them, ``kept`` those for what is taken to be read at once, and
+    ``unread`` those that had to stay if something else were read at once.
+    """
+
+    reads: Edges
+    kept: Edges
+    unread: Edges
+
+    def of(self, graph: Graph) -> Edges:
+        """All edges of a graph, with those that stay."""
+        return Edges.together(graph.edges, self.reads, self.kept)
+
+    @property
+    def basis(self) -> tuple[str, ...]:
+        """What is taken for granted here."""
+        return tuple(text for text, some in ((AT_ONCE, self.kept), (UNREAD, self.unread)) if len(some))
+
+
+def read_later(graph: Graph, gone: Edges, copies: Int64) -> Waits:
     """What the host still waits for of some copies to it when some of its waits are gone.
 
     Before the first call after an operator that is given what was copied, the copy is there. Where no such operator is
-    known, the host may read it at once: then the waits are returned as the second.
+    known, the host may read it at once, and is taken to if ``.cpu()`` or ``.to()`` made a tensor of it: the program
+    asked for that where it uses it, while it has set aside a buffer for what comes later.
     """
     source = graph.work_of(gone.source)
     free = np.intersect1d(copies, source)
     reads, known = _before_reads(graph, free)
-    return reads, gone.take(np.isin(source, free[~known]))
+    unknown = free[~known]
+    new = _makes_tensor(graph, unknown)
+    kept, unread = (gone.take(np.isin(source, unknown[some])) for some in (new, ~new))
+    return Waits(reads, kept, unread)
+
+
+def _makes_tensor(graph: Graph, copies: Int64) -> Bool:
+    """Which of some copies were issued by an operator that makes a new tensor of them."""
+    if not len(copies):
+        return np.zeros(0, np.bool_)
+    ops = graph.trace.cpu_ops
+    around = np.append(enclosing(ops), NO_ID)[issuing_operators(graph)[copies]]
+    named = np.append(ops.name_id, NO_ID)[around]
+    new: Bool = (around != NO_ID) & np.isin(named, graph.trace.names.find(*_MAKING))
+    return new
 
 
 def _before_reads(graph: Graph, copies: Int64) -> tuple[Edges, Bool]:

@@ -10,7 +10,7 @@ from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, blocking_calls, enqueue_ns, index_of_calls, without_wait
-from overlapscope.replay.edits.host_reads import UNREAD, read_later, waits_gone
+from overlapscope.replay.edits.host_reads import read_later, waits_gone
 from overlapscope.replay.edits.unread import without_operators
 from overlapscope.replay.graph import Because, Edges, Graph
 
@@ -23,8 +23,8 @@ def non_blocking(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
 
     A single value that comes to the host is one that the program reads, and waits for in any case; so is what it
     waits for with a synchronisation of its own, of the device or an event. What else comes to the host is waited for
-    before it is read, where the trace knows that; where it does not, it may be read at once. A synchronisation of the
-    device or an event after a copy to the device may be there for something else.
+    before it is read, where the trace knows that; where it does not, see `read_later`. A synchronisation of the device
+    or an event after a copy to the device may be there for something else.
     """
     copies = graph.trace.copies
     wanted = where.copies & ~_values(graph)
@@ -38,10 +38,10 @@ def non_blocking(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
         graph = without_wait(graph, some, enqueue_ns(graph, config))
     gone = waits_gone(before, graph)
     came = Where(wanted & down, where.calls).work(graph)
-    reads, unread = read_later(graph, gone, came)
+    waits = read_later(graph, gone, came)
     own = gone.take(~np.isin(gone.source, graph.work_end(came)) & _of_the_program(graph, gone))
-    basis = tuple(text for some, text in ((unread, UNREAD), (own, _OWN)) if len(some))
-    return Edited(graph.with_edges(graph.edges, reads), basis, Edges.together(unread, own))
+    basis = (*waits.basis, _OWN) if len(own) else waits.basis
+    return Edited(graph.with_edges(waits.of(graph)), basis, Edges.together(waits.unread, own), waits.kept)
 
 
 def _of_the_program(graph: Graph, waits: Edges) -> Bool:

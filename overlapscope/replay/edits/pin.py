@@ -13,7 +13,7 @@ from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, blocking_calls, enqueue_ns
-from overlapscope.replay.edits.host_reads import UNREAD, read_later, waits_gone
+from overlapscope.replay.edits.host_reads import read_later, waits_gone
 from overlapscope.replay.edits.unstaged import without_staging
 from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.speeds import pinned_speed
@@ -22,7 +22,7 @@ from overlapscope.replay.speeds import pinned_speed
 def pin(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     """Pinned ahead of time: pinning itself is not in the prediction. Calls that block by name still wait.
 
-    What comes to the host is waited for before it is read, where the trace knows that; else it may be read at once.
+    What comes to the host is waited for before it is read, see `read_later`.
     """
     pageable = host_kind(graph.trace.copies) == MemoryKind.PAGEABLE
     some = Where(where.copies & pageable, where.calls).work(graph)
@@ -45,9 +45,8 @@ def pin(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     waits = Edges.of(graph.work_end(blocking), graph.call_end(graph.work.call[blocking]), 0, Because.STAGING)
     edited = changed.with_edges(changed.edges.take(~gone), waits)
     came = some[graph.work.engine[some] == Direction.DTOH]
-    reads, unread = read_later(edited, waits_gone(graph, edited), came)
-    basis = (*basis, UNREAD) if len(unread) else basis
-    return Edited(edited.with_edges(edited.edges, reads), basis, unread)
+    later = read_later(edited, waits_gone(graph, edited), came)
+    return Edited(edited.with_edges(later.of(edited)), (*basis, *later.basis), later.unread, later.kept)
 
 
 def _pinned(trace: Trace, some: Bool) -> Trace:
