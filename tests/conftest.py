@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "sample_traces"
+PAIRS = ROOT / "benchmarks" / "pairs"
 CASES = Path(__file__).resolve().parent / "cases"
 CORPUS = Path(os.environ.get("OVERLAPSCOPE_CORPUS", ROOT.parent / "shared" / "traces"))
 CORPUS_REQUIRED = os.environ.get("OVERLAPSCOPE_CORPUS_REQUIRED") == "1"

@@ -22,7 +22,7 @@ from overlapscope.measure.losses import Cause
 from overlapscope.model.enums import Direction
 from overlapscope.report.content import audit
 from tests import kineto_maker as make
-from tests.conftest import CASES, SAMPLES, corpus_files, trace_id
+from tests.conftest import CASES, PAIRS, SAMPLES, corpus_files, trace_id
 
 KINETO, NSYS = "json.gz", "sqlite.gz"
 
@@ -170,8 +170,20 @@ def test_a_hazard_comes_first_whatever_it_costs() -> None:
 def test_every_rule_has_a_case_that_it_speaks_in_and_one_in_which_it_is_silent() -> None:
     spoken = {code for name in (*LOOPS, "read_too_early") for code in _codes(loop(name))}
     made_up = {"OVL000", "OVL013"}  # in the tests below
-    assert spoken | made_up == {entry.code for entry in RULES}
+    several_devices = {"OVL017"}
+    assert spoken | made_up | several_devices == {entry.code for entry in RULES}
     assert not any(loop(name).findings for name, code in LOOPS.items() if code is None)
+
+
+@pytest.mark.parametrize("suffix", [KINETO, NSYS])
+@pytest.mark.parametrize(("name", "waits"), [("pipeline_stages", True), ("replicas", True), ("streamed_halves", False)])
+def test_of_two_gpus_one_that_waits_for_the_other_is_told_so(name: str, waits: bool, suffix: str) -> None:
+    """Stages take turns, replicas exchange what they learnt; halves are streamed to each by itself."""
+    found = diagnosed(PAIRS / f"{name}-faulty.{suffix}", "step")
+    assert ("OVL017" in _codes(found)) is waits
+    told = sum(finding.lost_ns for finding in found.findings if finding.code == "OVL017")
+    untold = sum(finding.lost_ns for finding in found.findings if finding.code == "OVL000")
+    assert told > 5 * untold or not waits
 
 
 def _codes(diagnosis: Diagnosis) -> set[str]:
@@ -637,7 +649,7 @@ def test_a_rule_s_page_is_complete(entry: Any) -> None:
 
 
 def test_codes_are_in_order_and_each_has_its_file() -> None:
-    assert [entry.code for entry in RULES] == [f"OVL{number:03}" for number in range(17)]
+    assert [entry.code for entry in RULES] == [f"OVL{number:03}" for number in range(18)]
     folder = Path(__file__).parent.parent / "overlapscope" / "diagnosis" / "rules"
     assert sorted(path.name[:6] for path in folder.glob("ovl*.py")) == [entry.code.lower() for entry in RULES]
     assert {entry.code for entry in CLAIMING} == {entry.code for entry in RULES} - {"OVL014", "OVL015", "OVL016"}

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overlapscope import open_trace, what_if
+from overlapscope import diagnose, open_trace, what_if
+from overlapscope.measure.losses import Cause
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.graph import Because
@@ -209,3 +210,70 @@ def test_synchronisations_are_of_the_device_of_their_context(tmp_path: Path) -> 
     }
     trace = open_trace(nsys.write(tmp_path / "t.sqlite", tables, {7: "a"}))
     assert trace.syncs.device.tolist() == [1, 0, 0]
+
+
+def taking_turns(
+    tmp_path: Path, streams: tuple[int, int] = (FIRST, SECOND), *, ends: float = 5_000, fetched: bool = False
+) -> Trace:
+    """Each device has a kernel of its own; the next of the second waits for the first's, which may end long before.
+
+    Or a copy does, by which the second has it ``fetched``.
+    """
+    source, waiting = streams
+    events = [
+        make.call(0, 4, correlation=1),
+        make.kernel(10, ends - 10, stream=source, device=0, correlation=1),
+        make.call(5, 4, correlation=2),
+        make.kernel(15, 85, stream=waiting, device=1, correlation=2),
+        make.call(10, 1, name="cudaEventRecord", correlation=3),
+        make.call(12, 1, name="cudaStreamWaitEvent", correlation=4),
+        on(
+            make.sync(
+                "Stream Wait Event",
+                *(12, 1),
+                stream=waiting,
+                correlation=4,
+                wait_on_stream=source,
+                wait_on_cuda_event_record_corr_id=3,
+            ),
+            1,
+        ),
+    ]
+    if fetched:
+        events += [make.call(14, 4, name="cudaMemcpyPeerAsync", correlation=6), peer(5_003, 1_000, waiting, 6, by=1)]
+    begin = 6_005 if fetched else 5_004
+    events += [make.call(20, 4, correlation=5), make.kernel(begin, 500, stream=waiting, device=1, correlation=5)]
+    return open_trace(make.write(tmp_path / "t.json", *events, **GPUS))
+
+
+def lost_by_the_second(trace: Trace) -> dict[Cause, float]:
+    """What the second device's time was lost to, in us."""
+    losses = diagnose(trace).devices[1].losses
+    return {Cause(cause): float(losses.duration_ns[losses.cause == cause].sum()) / 1e3 for cause in set(losses.cause)}
+
+
+def test_a_device_that_waits_for_another_one_is_told_so(tmp_path: Path) -> None:
+    trace = taking_turns(tmp_path)
+    assert lost_by_the_second(trace) == {Cause.BEHIND_DEVICE: 5_004 - 100}
+    (finding,) = diagnose(trace).findings
+    assert (finding.code, finding.where.device, finding.saving_ns) == ("OVL017", 1, None)
+    assert "4.9 ms for work of another one, in front of 1 launch" in finding.message
+
+
+def test_what_ended_long_before_was_not_waited_for(tmp_path: Path) -> None:
+    assert lost_by_the_second(taking_turns(tmp_path, ends=4_000)) == {Cause.QUEUED: 5_004 - 100}
+
+
+def test_streams_that_both_devices_have_do_not_tell_which_is_meant(tmp_path: Path) -> None:
+    trace = taking_turns(tmp_path, (FIRST, FIRST))
+    assert lost_by_the_second(trace) == {Cause.QUEUED: 5_004 - 100}
+    assert diagnose(trace).findings[0].code == "OVL000"
+
+
+def test_a_copy_from_another_device_waits_for_what_makes_its_data(tmp_path: Path) -> None:
+    """The second fetches what the first computes: until the copy begins it waits for that, then for the copy."""
+    assert lost_by_the_second(taking_turns(tmp_path, fetched=True)) == {
+        Cause.BEHIND_DEVICE: 5_003 - 100,
+        Cause.BEHIND_STREAM: 1_000,
+        Cause.LAUNCHING: 2,
+    }

@@ -21,6 +21,7 @@ from overlapscope.diagnosis.rules import (
     ovl014_unsafe_read,
     ovl015_device_full,
     ovl016_exposed_collective,
+    ovl017_another_device,
 )
 
 RULES: tuple[Rule, ...] = tuple(
@@ -43,11 +44,12 @@ RULES: tuple[Rule, ...] = tuple(
         ovl014_unsafe_read,
         ovl015_device_full,
         ovl016_exposed_collective,
+        ovl017_another_device,
     )
 )
 """In the order of their codes."""
 
-_PRECEDENCE = ("000", "012", "010", "005", "001", "013", "009", "007", "004", "003", "002", "006", "011", "008")
+_PRECEDENCE = ("000", "012", "010", "005", "001", "013", "009", "007", "004", "003", "002", "006", "011", "017", "008")
 """Which rule has a stretch that several claim. What makes gaps doubtful goes first, then what explains a whole run of
 calls, then causes by how specific they are; a late host is what is left."""
 

@@ -46,6 +46,7 @@ class Cause(Labelled):
     BEHIND_ENGINE = 12, "queued behind a copy that waits for another's engine"
     QUEUED = 13, "queued for a reason that the trace does not show"
     COPYING = 14, "a copy, and no other work that could have run"
+    BEHIND_DEVICE = 15, "queued behind work of another device"
 
 
 _WITHIN_DEVICE = (Direction.DTOD, Direction.UVM_DTOD)
@@ -240,7 +241,8 @@ def _queued(trace: Trace, activity: Activity, gaps: Gaps, config: QueueConfig) -
         parts += _behind_copies(trace, activity, gaps.take(mine), found.take(mine), (stream, direction), latency)
     short = gaps.end_ns - gaps.issued_ns <= latency
     ahead = np.append(trace.api_calls.end_ns, 0)[gaps.call] < gaps.start_ns
-    return [*parts, _unexplained(gaps.take(~done & ~(short & ahead)), latency)]
+    rest = ~done & ~(short & ahead)
+    return [*parts, _behind_no_copy(gaps.take(rest), found.take(rest), latency)]
 
 
 def _behind_copies(
@@ -260,15 +262,19 @@ def _behind_copies(
     engine = _Part.of(start, end, Cause.BEHIND_ENGINE, copy=copy, next_call=call[after])
     left = subtract(rest, others.spans)
     index = np.searchsorted(gaps.issued_ns, left.start_ns, "right") - 1
-    short = left.end_ns - left.start_ns <= latency
-    cause = np.where(short, Cause.LAUNCHING, Cause.QUEUED)
+    cause = _of_queued(left.end_ns - left.start_ns, found.elsewhere[index], latency)
     return [behind, engine, _Part.of(left.start_ns, left.end_ns, cause, next_call=gaps.call[index])]
 
 
-def _unexplained(gaps: Gaps, latency: int) -> _Part:
-    """Queued and nothing seen to wait for: the launch itself, where it is short."""
-    cause = np.where(gaps.end_ns - gaps.issued_ns <= latency, Cause.LAUNCHING, Cause.QUEUED)
+def _behind_no_copy(gaps: Gaps, found: Blockers, latency: int) -> _Part:
+    """Queued, and no copy of the device to wait for."""
+    cause = _of_queued(gaps.end_ns - gaps.issued_ns, found.elsewhere, latency)
     return _Part.of(gaps.issued_ns, gaps.end_ns, cause, next_call=gaps.call)
+
+
+def _of_queued(duration_ns: Int64, elsewhere: Bool, latency: int) -> Int64:
+    """What work waits for while it is queued and no copy runs: the launch itself, where that is short."""
+    return np.select([duration_ns <= latency, elsewhere], [Cause.LAUNCHING, Cause.BEHIND_DEVICE], Cause.QUEUED)
 
 
 def _copying(copies: _Carried, tail: Spans) -> _Part:

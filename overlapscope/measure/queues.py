@@ -10,6 +10,7 @@ Sources: CUDA C++ Programming Guide, sections on streams, implicit synchronisati
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,21 +61,23 @@ DEFAULT = QueueConfig()
 class Blockers:
     """For each gap, the copy that the queued work waited for (a row of copies, or `NO_ID`), and how it came to.
 
-    ``sure`` is false where that rests on the copy having ended just before the work began.
+    ``sure`` is false where that rests on the copy having ended just before the work began. ``elsewhere`` says whether
+    the copy, or the work where there is none, was made to wait for another device.
     """
 
     copy: Int64
     how: Int8
     sure: Bool
+    elsewhere: Bool
 
-    def take(self, rows: Int64) -> Blockers:
+    def take(self, rows: Int64 | Bool) -> Blockers:
         """Some of them."""
-        return Blockers(self.copy[rows], self.how[rows], self.sure[rows])
+        return Blockers(self.copy[rows], self.how[rows], self.sure[rows], self.elsewhere[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class _Ops:
-    """A device's work by stream and start."""
+    """A device's work, or that of others, by stream and start."""
 
     stream: Int64
     start_ns: Int64
@@ -85,10 +88,24 @@ class _Ops:
 
     @classmethod
     def of(cls, trace: Trace, key: DeviceKey) -> _Ops:
+        """All of a device."""
+        return cls._some(trace, [key.rows(table) for table in trace.device_work])
+
+    @classmethod
+    def elsewhere(cls, trace: Trace, key: DeviceKey) -> _Ops:
+        """What other devices of its process did on streams whose numbers this one does not use."""
+        tables = trace.device_work
+        own = np.concatenate([table.stream[key.rows(table)] for table in tables])
+        return cls._some(
+            trace, [(table.process == key.process) & ~key.rows(table) & ~np.isin(table.stream, own) for table in tables]
+        )
+
+    @classmethod
+    def _some(cls, trace: Trace, those: Sequence[Bool]) -> _Ops:
         calls = np.append(trace.api_calls.start_ns, NO_TIME)
         parts = []
-        for table in trace.device_work:
-            rows = np.flatnonzero(key.rows(table))
+        for table, mine in zip(trace.device_work, those, strict=True):
+            rows = np.flatnonzero(mine)
             link = np.isin(trace.copies.direction[rows], LINK) if table is trace.copies else np.zeros(len(rows), bool)
             call = table.call[rows].astype(np.int64)
             parts.append(
@@ -132,7 +149,8 @@ def blockers(trace: Trace, key: DeviceKey, gaps: Gaps, config: QueueConfig = DEF
     ops = _Ops.of(trace, key)
     if not len(gaps.start_ns) or not len(ops.stream):
         count = len(gaps.start_ns)
-        return Blockers(np.full(count, NO_ID, np.int64), np.zeros(count, np.int8), np.zeros(count, np.bool_))
+        no = np.zeros(count, np.bool_)
+        return Blockers(np.full(count, NO_ID, np.int64), np.zeros(count, np.int8), no, no)
     issue = np.append(trace.api_calls.start_ns, NO_TIME)[gaps.call]
     previous = ops.before(gaps.stream, gaps.next_ns, ops.start_ns)
     after = np.append(ops.issued_ns, NO_TIME)[previous]
@@ -157,7 +175,12 @@ def blockers(trace: Trace, key: DeviceKey, gaps: Gaps, config: QueueConfig = DEF
         Behind.NOTHING,
     ).astype(np.int8)
     copy = np.select([by_event, by_stream, how != Behind.NOTHING], [copies[source], copies[previous], other], NO_ID)
-    return Blockers(copy, how, by_event | by_stream | same_graph)
+    own = copy == NO_ID
+    stream = np.where(own, gaps.stream, np.append(trace.copies.stream, NO_ID)[copy])
+    start = np.where(own, gaps.next_ns, np.append(trace.copies.start_ns, NO_TIME)[copy])
+    call = np.where(own, gaps.call, np.append(trace.copies.call, NO_ID)[copy])
+    elsewhere = _released_elsewhere(trace, key, ops, (stream, start, call), latency)
+    return Blockers(copy, how, by_event | by_stream | same_graph, elsewhere)
 
 
 def kept_back(trace: Trace, key: DeviceKey, copies: Int64, config: QueueConfig = DEFAULT) -> Bool:
@@ -211,6 +234,22 @@ def _event_sources(
             better = ends[candidate] > ends[found[mine[here]]]
             found[mine[here][better]] = candidate[better]
     return waits, found
+
+
+def _released_elsewhere(
+    trace: Trace, key: DeviceKey, ops: _Ops, work: tuple[Int64, Int64, Int64], latency: int
+) -> Bool:
+    """Whether work, by stream, start and call, had to wait for that of another device, which ended just before."""
+    stream, start, call = work
+    others = _Ops.elsewhere(trace, key)
+    if not len(others.stream):
+        return np.zeros(len(stream), np.bool_)
+    issued = np.append(trace.api_calls.start_ns, NO_TIME)[call]
+    after = np.append(ops.issued_ns, NO_TIME)[ops.before(stream, start, ops.start_ns)]
+    _, source = _event_sources(trace, key, others, stream, after, issued)
+    end = np.append(others.end_ns, NO_TIME)[source]
+    released: Bool = (source != NO_ID) & (end > issued) & (end <= start) & (start - end <= latency)
+    return released
 
 
 def _unrecorded_waits(trace: Trace, key: DeviceKey, after_ns: Int64, before_ns: Int64) -> Bool:

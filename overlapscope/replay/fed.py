@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, Int64
-from overlapscope.replay.autograd import by_autograd
 from overlapscope.replay.chance import steady, unlikely
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Edges, Graph
@@ -21,8 +20,7 @@ def fed(graph: Graph, before: Int64, after: Int64, threads: Threads, config: Rep
     A thread is idle, and goes on shortly after another one's call of some name. That it does so by chance, each time,
     must be all but impossible; and it answers steadily, see `chance`.
     """
-    calls = graph.calls
-    engine = by_autograd(graph)
+    calls, engine = graph.calls, threads.engine
     parts = [(np.empty((2, 0), np.int64), np.empty(0, np.int64))]
     for thread, idle in idle_threads(graph, calls.end_ns[before], after, threads, config):
         if len(idle.gap) < config.telling_times or engine[call := int(after[idle.gap[0]])]:

@@ -106,6 +106,11 @@ class Calls:
         other = (self.thread[1:] != self.thread[:-1]) | (self.process[1:] != self.process[:-1])
         return np.append(0, np.cumsum(other))[: len(self)]
 
+    @cached_property
+    def first(self) -> Int64:
+        """The first call of each thread, by its number."""
+        return np.flatnonzero(np.diff(self.owner, prepend=NO_ID))
+
 
 @dataclass(frozen=True, eq=False)
 class Work:

@@ -40,7 +40,7 @@ def _threads(graph: Graph, config: ReplayConfig) -> Edges:
     gap = np.where(beside, calls.start_ns[after] - calls.start_ns[before], gap)
     threads = busy_threads(graph)
     joined = joins(graph, _silent_since(graph), threads, config)
-    turned = turns(graph, before, after, config)
+    turned = turns(graph, before, after, threads.engine, config)
     turned = turned.take(~np.isin(turned.target, joined.target))
     resumed = np.isin(after, np.append(joined.target, turned.target) // 2)
     given, waited_ns = fed(graph, before[~resumed], after[~resumed], threads, config)
@@ -53,10 +53,9 @@ def _silent_since(graph: Graph) -> Int64:
     """Since when each call's thread had made none: since its last one, or since the trace began."""
     calls, trace = graph.calls, graph.trace
     since_ns = np.append(0, calls.end_ns[:-1])[: len(calls)]
-    first = np.diff(calls.owner, prepend=NO_ID) != 0
-    for process in np.unique(calls.process[first]).tolist():
+    for process in np.unique(calls.process).tolist():
         starts = [table.start_ns[table.process == process] for table in (calls, trace.cpu_ops, trace.ranges)]
-        since_ns[first & (calls.process == process)] = np.concatenate(starts).min()
+        since_ns[calls.first[calls.process[calls.first] == process]] = np.concatenate(starts).min()
     return since_ns
 
 

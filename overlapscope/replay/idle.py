@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from overlapscope.measure.spans import Spans, union
-from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.replay.autograd import by_autograd
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Graph
 
-Threads = list[Spans]
-"""When each of a graph's threads, by its number, makes a call or runs an operator."""
+
+@dataclass(frozen=True, eq=False)
+class Threads:
+    """When each of a graph's threads, by its number, is ``busy`` with a call or an operator.
+
+    ``engine`` says which of its calls are those of threads of torch's autograd engine.
+    """
+
+    busy: list[Spans]
+    engine: Bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +42,14 @@ def busy_threads(graph: Graph) -> Threads:
     process, thread = ops.process[order], ops.thread[order]
     parts = np.split(order, np.flatnonzero((np.diff(process) != 0) | (np.diff(thread) != 0)) + 1)
     rows_of = {(int(ops.process[rows[0]]), int(ops.thread[rows[0]])): rows for rows in parts if len(rows)}
-    result = []
-    for own in np.split(np.arange(len(calls)), np.flatnonzero(np.diff(calls.owner)) + 1):
-        if len(own):
-            rows = rows_of.get((int(calls.process[own[0]]), int(calls.thread[own[0]])), own[:0])
-            start = np.concatenate([calls.start_ns[own], ops.start_ns[rows], affairs.start_ns])
-            end = np.concatenate([calls.end_ns[own], ops.end_ns[rows], affairs.end_ns])
-            result.append(union(start, end))
-    return result
+    busy = []
+    for first, past in pairwise([*calls.first.tolist(), len(calls)]):
+        own = slice(first, past)
+        rows = rows_of.get((int(calls.process[first]), int(calls.thread[first])), order[:0])
+        start = np.concatenate([calls.start_ns[own], ops.start_ns[rows], affairs.start_ns])
+        end = np.concatenate([calls.end_ns[own], ops.end_ns[rows], affairs.end_ns])
+        busy.append(union(start, end))
+    return Threads(busy, by_autograd(graph))
 
 
 def idle_threads(
@@ -54,7 +64,7 @@ def idle_threads(
     long = np.flatnonzero(calls.start_ns[after] - since_ns > config.launch_gap_ns)
     owner = calls.owner[after[long]]
     for thread in np.unique(owner).tolist():
-        mine, spans = long[owner == thread], threads[thread]
+        mine, spans = long[owner == thread], threads.busy[thread]
         start, end = np.append(since_ns[mine[0]], spans.end_ns[:-1]), spans.start_ns
         gap = np.searchsorted(since_ns[mine], start, "right") - 1
         inside = (gap >= 0) & (end <= calls.start_ns[after[mine]][gap]) & (end - start > config.launch_gap_ns)

@@ -6,7 +6,6 @@ import numpy as np
 
 from overlapscope.measure.spans import Spans, union
 from overlapscope.model.columns import Bool, Float64, Int64
-from overlapscope.replay.autograd import by_autograd
 from overlapscope.replay.chance import together
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Edges, Graph
@@ -22,8 +21,8 @@ def joins(graph: Graph, since_ns: Int64, threads: Threads, config: ReplayConfig)
     no likelier than ``config.chance``, for all threads together. A thread's first call may wait for one, and is held
     against chance by itself; autograd's threads work for the one that asks for gradients.
     """
-    calls, engine = graph.calls, by_autograd(graph)
-    first = np.append(0, np.flatnonzero(np.diff(calls.owner)) + 1)  # call of each thread
+    calls, engine = graph.calls, threads.engine
+    first = calls.first
     names = graph.trace.api_calls.name_id[calls.row]
     parts = [Edges.none()]
     for thread, idle in idle_threads(graph, since_ns, np.arange(len(calls)), threads, config):
@@ -43,7 +42,7 @@ def joins(graph: Graph, since_ns: Int64, threads: Threads, config: ReplayConfig)
             by_chance = _at_rest(_any(threads, pool), idle, mine, config)
             if together(by_chance) <= level:
                 waits = mine[by_chance < 1]
-                parts += [_joined(graph, pool, first, idle.end_ns[each], idle.gap[each]) for each in waits]
+                parts += [_joined(graph, pool, idle.end_ns[each], idle.gap[each]) for each in waits]
     return Edges.together(*parts)
 
 
@@ -51,7 +50,7 @@ def _active(threads: Threads, others: Int64, idle: Idle) -> tuple[Bool, Bool]:
     """Which of the others did something in each idle stretch, and which did nothing when it ended."""
     busy, silent = np.zeros((2, len(others), len(idle.gap)), np.bool_)
     for row, other in enumerate(others.tolist()):
-        spans = threads[other]
+        spans = threads.busy[other]
         until = np.append(spans.start_ns, np.iinfo(np.int64).max)
         past = np.searchsorted(spans.end_ns, idle.end_ns, "right")
         busy[row] = past > np.searchsorted(spans.end_ns, idle.start_ns, "right")
@@ -61,7 +60,8 @@ def _active(threads: Threads, others: Int64, idle: Idle) -> tuple[Bool, Bool]:
 
 def _any(threads: Threads, some: Int64) -> Spans:
     """When any of these is busy."""
-    start, end = (np.concatenate([getattr(threads[each], edge) for each in some]) for edge in ("start_ns", "end_ns"))
+    parts = [threads.busy[each] for each in some]
+    start, end = (np.concatenate([getattr(part, edge) for part in parts]) for edge in ("start_ns", "end_ns"))
     return union(start, end)
 
 
@@ -85,10 +85,10 @@ def _at_rest(busy: Spans, idle: Idle, some: Int64, config: ReplayConfig) -> Floa
     return by_chance
 
 
-def _joined(graph: Graph, pool: Int64, first: Int64, end_ns: int, call: int) -> Edges:
+def _joined(graph: Graph, pool: Int64, end_ns: int, call: int) -> Edges:
     """A call follows the last ones of these threads before a moment, and comes as long after the latest as it did."""
     calls = graph.calls
-    past = np.append(first, len(calls))
+    past = np.append(calls.first, len(calls))
     last = np.array([np.searchsorted(calls.end_ns[past[own] : past[own + 1]], end_ns, "right") for own in pool])
     source = (past[pool] + last - 1)[last > 0]
     source = source[calls.end_ns[source] <= end_ns]  # calls of a thread overlap in a trace that is not sound

@@ -7,19 +7,19 @@ import numpy as np
 from overlapscope.measure.places import following
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int64
-from overlapscope.replay.autograd import by_autograd, threads_told
+from overlapscope.replay.autograd import threads_told
 from overlapscope.replay.chance import steady, unlikely
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Edges, Graph
 
 
-def turns(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> Edges:
+def turns(graph: Graph, before: Int64, after: Int64, engine: Bool, config: ReplayConfig) -> Edges:
     """Work that goes from a silent thread to another and back, as a backward pass does.
 
     A thread makes no call between ``before`` and ``after``; if another one's calls lie wholly within and it was
     silent on both sides, the first of these follows ``before``, and ``after`` follows the last. Any two threads
     take turns like that, though; those that wait for each other answer promptly, see `_prompt`. Of several that a call
-    may answer it is autograd's, else the latest.
+    may answer it is one of autograd's ``engine``, else the latest.
     """
     calls = graph.calls
     idle = ~_at_work(graph, before, after)
@@ -42,7 +42,6 @@ def turns(graph: Graph, before: Int64, after: Int64, config: ReplayConfig) -> Ed
     source, target = np.concatenate([one, last]), np.concatenate([first, two])
     real = _prompt(graph, source, target)
     source, target = source[real], target[real]
-    engine = by_autograd(graph)
     real = _may_wait(graph, source, target, engine, config)
     source, target = source[real], target[real]
     lag = calls.start_ns[target] - calls.end_ns[source]

@@ -1,0 +1,70 @@
+"""One GPU waits for another.
+
+## What happens
+Work is queued on a GPU, and its stream was made to wait for an event of another GPU: for what that one computes, or
+sends. While stages of a model take turns, or replicas exchange what they have learnt, each GPU waits for the other.
+
+## How it shows in a trace
+The work was issued and its own stream was free; its stream, or that of the copy before it, waits for an event of
+another device's stream, and begins when the work before that event ends. Where both devices number their streams alike,
+an event is taken to be the own device's, and this cannot be told (OVL000).
+
+## Fix
+Give each GPU something to do meanwhile:
+
+```python
+# before: the whole batch goes through both stages, of which one waits
+hidden = first(batch)
+out = second(hidden.to("cuda:1", non_blocking=True))
+# after: in pieces, so that one computes a piece while the other has the next
+hidden = [first(piece) for piece in batch.chunk(8)]
+out = torch.cat([second(each.to("cuda:1", non_blocking=True)) for each in hidden])
+```
+
+Replicas can exchange a layer's gradients while the backward pass computes those of the next (DistributedDataParallel
+does). Where one has more to do, or its data later, mend that first.
+
+## What the saving assumes
+Nothing: no saving is given, since how the work could be divided is not in the trace.
+
+## When this misleads
+The other GPU may be late for a reason that has a finding of its own: then that is the one to mend.
+
+## Sources
+CUDA C++ Programming Guide, "Multi-Device System": ``cudaStreamWaitEvent`` succeeds for events of other devices. The
+idea of pieces: GPipe (Huang et al., NeurIPS 2019).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.measure.losses import Cause
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.words import counted, time
+
+
+def claims(case: Case) -> Bool:
+    """Queued behind work of another device."""
+    return case.of_cause(Cause.BEHIND_DEVICE)
+
+
+def describe(case: Case, rows: Int64) -> Said:
+    """How long it waited, and how often."""
+    waited = case.lost_ns(rows)
+    launches = len(np.unique(case.losses.next_call[rows]))
+    times = counted(launches, "launch", "launches")
+    message = f"The device waited {time(waited)} for work of another one, in front of {times}."
+    return Said(message, {"waited_ns": waited, "launches": launches})
+
+
+RULE = Rule(
+    code="OVL017",
+    name="another-device",
+    page=__doc__,
+    fix="out = [second(first(piece).to(other, non_blocking=True)) for piece in batch.chunk(8)]  # both at once",
+    claims=claims,
+    describe=describe,
+)
