@@ -30,9 +30,10 @@ than it has alone: gathering 40 MB in `coalesced` took 7.4 ms then, and takes 4.
 than a few per cent apart, it was recorded again, up to three times. Of those where they were within 10 %, the one is
 here in which the faulty and the mended program together were quickest; else the one whose times were nearest to each
 other, whatever was predicted from it. Programs whose large pageable copies are pinned were recorded again when the
-calibration came to know for how long such copies slow the host, and only those recordings were candidates. Older are
-the recordings of `gemm_copy`, each of whose variants had processes of its own. Traces of `benchmarks/pairs` have three
-steps (one where something is prefetched, or made by other tools), those of the workloads one.
+calibration came to know for how long such copies slow the host, and only those recordings were candidates; not so
+`weather_forcing`, whose new times never agreed, `replicas`, `thread_per_gpu` and `gemm_copy`, each of whose variants
+had processes of its own. Traces of `benchmarks/pairs` have three steps (one where something is prefetched, or made by
+other tools), those of the workloads one.
 
 No prediction can be nearer than two times of the same program are to each other. The line below the first table gives
 that for the recordings that are here. Of all 285 that were made, the two times that one process took for the faulty
@@ -153,8 +154,8 @@ From other traces also:
 - `kv_offload`: its copies are pinned in the prediction, at the usual speed of the link.
 - `embedding_rows`, `evaluation_results`, `dataloader_train`, `video_upscaling`, `point_clouds`, `growing_history`,
   `gradient_offload`, `rollout`, `scene_tiles`, `parameter_server`, `tabular_training`, `video_grading`,
-  `lattice_fluid`, `radar_bursts`, `policy_epochs`, `vision_transformer`, `replicas`: host or pageable copies were
-  slower, or faster, in the one step recorded than they usually are. A recording knows what is usual.
+  `lattice_fluid`, `radar_bursts`, `policy_epochs`, `vision_transformer`, `replicas`, `distillation`: host or pageable
+  copies were slower, or faster, in the one step recorded than they usually are. A recording knows what is usual.
 - `to`, `concurrent-pageable`, `moe_prefetch` under Nsight Systems: the host after it was held, which is slower for
   longer there.
 - `rollout` under Nsight Systems: without operators it is not seen that `.cpu()` brings the actions, which are read at

@@ -1075,8 +1075,8 @@ def staging(begin: float, gaps: list[float], sizes: list[int], stream: int = 13)
 
 
 def gaps_us(found: Any) -> list[float]:
-    """What passes between the calls of one thread, in us."""
-    calls = found.after.api_calls
+    """What passes between calls, thread by thread, in us."""
+    calls = found.after.api_calls.take(np.argsort(found.after.api_calls.thread, kind="stable"))
     return ((calls.start_ns[1:] - calls.end_ns[:-1]) / 1e3).tolist()
 
 
@@ -1113,22 +1113,33 @@ def test_the_host_is_slow_until_it_has_done_as_much_as_the_calibration(tmp_path:
     assert gaps_us(found) == pytest.approx([18, 80, 150], abs=0.01)
 
 
-@pytest.mark.parametrize(("profiled", "share"), [({}, 0.5), ({"kernel_ns": 6_000, "copy_ns": 4_000}, 0.25)])
+@pytest.mark.parametrize(("profiled", "share"), [({}, 0.5), ({"kernel_ns": 6_000, "copy_ns": 4_000}, 1 / 3)])
 def test_a_loop_over_copies_is_in_the_caches(profiled: dict[str, int], share: float, tmp_path: Path) -> None:
-    """Between them as much as a tiny copy and a kernel take that follow others; after the last one what else is slow.
+    """Between them as much as a tiny copy and a kernel take that follow others, but 20 us more after a copy.
 
-    After a pause of 300 us the host is as slow as after a copy.
+    No more than 40 us can be lost. After the last one what else is slow; after a pause of 300 us the host is as slow
+    as after a copy.
     """
     about = ABOUT | {"after_copies": AFTER_COPIES, "issue": {"profiled": profiled}}
-    events = staging(0, [0, 60, 60, 300, 140], [*[1 << 24] * 4, 0])
+    events = staging(0, [0, 30, 150, 300, 140], [*[1 << 24] * 4, 0])
     found = what_if(small(tmp_path, *events, overlapscope=about), ["pin"])
-    assert gaps_us(found) == pytest.approx([60 * share, 60 * share, 300, 100], abs=0.01)
+    assert gaps_us(found) == pytest.approx([30 * share, 110, 300, 100], abs=0.01)
+
+
+def test_copies_with_launches_between_them_are_no_loop(tmp_path: Path) -> None:
+    events = staging(0, [0, 40, 56, 100], [1 << 24, 0, 1 << 24, 0])
+    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
+    assert gaps_us(found) == pytest.approx([20, 44.8, 68], abs=0.01)
+
+
+LONG = [{"size_bytes": 1 << 24, "issue_ns": [40_000, 800_000], "usual_ns": [20_000, 600_000]}]
 
 
 def test_after_other_work_the_host_is_as_slow_as_after_a_copy(tmp_path: Path) -> None:
-    events = staging(0, [0, 36, 300, 90], [1 << 24, 0, 0, 0])
-    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
-    assert gaps_us(found) == pytest.approx([18, 300, 90], abs=0.01)
+    """It had not done all of the calibration's work yet."""
+    events = staging(0, [0, 20, 201, 30], [1 << 24, 0, 0, 0])
+    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": LONG}), ["pin"])
+    assert gaps_us(found) == pytest.approx([10, 201, 30], abs=0.01)
 
 
 def test_what_follows_a_copy_that_is_staged_as_before_is_as_slow_as_before(tmp_path: Path) -> None:
@@ -1138,13 +1149,97 @@ def test_what_follows_a_copy_that_is_staged_as_before_is_as_slow_as_before(tmp_p
     assert gaps_us(found)[::2] == pytest.approx([140, 100], abs=0.01)
 
 
-def test_each_thread_has_its_own_copies(tmp_path: Path) -> None:
-    other = [
-        event | {"tid": 2} if event["cat"] == "cuda_runtime" else event for event in staging(5_000, [0, 90], [0, 0])
-    ]
-    events = [*staging(0, [0, 140], [1 << 24, 0]), *other]
-    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
+def test_until_a_thread_stages_the_next_copy(tmp_path: Path) -> None:
+    """The second stays as it is, and the host is slow after it."""
+    events = staging(0, [0, 20], [1 << 24, 0]) + staging(1_030, [0, 90], [1 << 24, 0], stream=14)
+    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin:stream=13"])
     assert gaps_us(found)[2] == pytest.approx(90, abs=0.01)
+
+
+@pytest.mark.parametrize("first", [1 << 24, 0])
+def test_each_thread_has_its_own_copies(first: int, tmp_path: Path) -> None:
+    """One stages a copy and does not do much after it; then the other does something, or stages one itself."""
+    events = staging(5_000, [0, 90], [first, 0])
+    other = [event | {"tid": 99} if event["cat"] == "cuda_runtime" else event for event in events]
+    about = ABOUT | {"after_copies": AFTER_COPIES}
+    found = what_if(small(tmp_path, *staging(0, [0, 90], [1 << 24, 0]), *other, overlapscope=about), ["pin"])
+    assert gaps_us(found)[::2] == pytest.approx([60, 60 if first else 90], abs=0.01)
+
+
+def test_another_thread_s_next_copy_makes_no_loop(tmp_path: Path) -> None:
+    events = [
+        *staging(0, [0], [1 << 24]),
+        make.call(1_100, 4, name="cudaEventRecord", correlation=50),
+        *(
+            event | {"tid": 99} if event["cat"] == "cuda_runtime" else event
+            for event in staging(5_000, [0, 90], [1 << 24, 0])
+        ),
+    ]
+    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
+    assert gaps_us(found)[0] == pytest.approx(68, abs=0.01)
+
+
+def test_a_copy_that_is_pinned_already_does_not_slow_the_host(tmp_path: Path) -> None:
+    events = [
+        *staging(0, [0], [1 << 24]),
+        make.call(1_030, 4, name="cudaMemcpyAsync", correlation=50),
+        make.copy(1_040, 300, correlation=50, size=1 << 24, kinds="HtoD (Pinned -> Device)"),
+        make.call(1_124, 4, correlation=51),
+        make.kernel(1_350, 50, correlation=51),
+    ]
+    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
+    assert gaps_us(found) == pytest.approx([15, 0.8 * (124 - 40) + 20 - 17], abs=0.01)
+
+
+def test_two_copies_far_apart_are_no_loop(tmp_path: Path) -> None:
+    """Between them are 120 us, a call, and as much again."""
+    events = [
+        *staging(0, [0], [1 << 24]),
+        make.call(1_120, 4, name="cudaEventRecord", correlation=50),
+        *staging(1_124, [120, 140], [1 << 24, 0]),
+    ]
+    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
+    assert gaps_us(found) == pytest.approx([84, 116.8, 100], abs=0.01)
+
+
+def test_what_was_quicker_after_a_copy_slowed_nothing(tmp_path: Path) -> None:
+    """The first operators of the calibration took 15 us instead of 20, because a copy had come right before them."""
+    rows = [{"size_bytes": 1 << 24, "issue_ns": [15_000, 140_000], "usual_ns": [20_000, 100_000]}]
+    events = staging(0, [0, 60, 10], [1 << 24, 1 << 24, 0])
+    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": rows}), ["pin"])
+    assert gaps_us(found) == pytest.approx([60, 10], abs=0.01)
+
+
+def test_what_was_lost_is_not_won_back(tmp_path: Path) -> None:
+    """As it was measured, the operators after the first two took less long than usual: that was noise."""
+    rows = [{"size_bytes": 1 << 20, "issue_ns": [60_000, 130_000], "usual_ns": [20_000, 100_000]}]
+    events = staging(0, [0, 60, 66, 80], [1 << 20, 0, 0, 0])
+    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": rows}), ["pin"])
+    assert gaps_us(found) == pytest.approx([20, 66, 80], abs=0.01)
+
+
+def test_the_order_of_a_calibration_s_rows_does_not_matter(tmp_path: Path) -> None:
+    about = ABOUT | {"after_copies": AFTER_COPIES[::-1]}
+    found = what_if(small(tmp_path, *staging(0, [0, 140], [BETWEEN, 0]), overlapscope=about), ["pin"])
+    assert gaps_us(found) == pytest.approx([120], abs=0.01)
+
+
+@pytest.mark.parametrize(("size", "gap"), [(1 << 24, 100), ((1 << 24) - 1, 140)])
+def test_smaller_copies_than_were_calibrated_slow_nothing(size: int, gap: float, tmp_path: Path) -> None:
+    about = ABOUT | {"after_copies": AFTER_COPIES[1:]}
+    found = what_if(small(tmp_path, *staging(0, [0, 140], [size, 0]), overlapscope=about), ["pin"])
+    assert gaps_us(found) == pytest.approx([gap], abs=0.01)
+
+
+def test_several_changes_of_a_kind_are_one(tmp_path: Path) -> None:
+    """What one half of the copies takes when it is pinned, is no measurement of what pinned copies take."""
+    events = staging(0, [0, 100], [1 << 24, 0]) + staging(2_104, [100, 140], [1 << 24, 0], stream=14)
+    trace = small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}, **GPU)
+    whole = what_if(trace, ["pin"])
+    for changes in (["pin:stream=13", "pin:stream=14"], ["pin:stream=14", "pin:stream=13"], ["pin:stream=14", "pin"]):
+        found = what_if(trace, changes)
+        assert (found.predicted_ns, gaps_us(found)) == (whole.predicted_ns, gaps_us(whole))
+        assert (found.after.copies.duration_ns == whole.after.copies.duration_ns).all()
 
 
 def test_a_host_that_runs_ahead_in_every_other_step_is_not_unsure(tmp_path: Path) -> None:
@@ -1196,17 +1291,19 @@ def test_nothing_to_replay_is_no_reason_to_fail(tmp_path: Path) -> None:
     assert found.predicted_ns == found.replayed_ns
 
 
-def test_a_copy_s_own_synchronisation_is_part_of_what_it_holds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [1, 90])
+def test_a_copy_s_own_synchronisation_is_part_of_what_it_holds(before: float, tmp_path: Path) -> None:
+    at = 1_000 + before
     events = [
         make.call(0, 1_000, name="cudaMemcpyAsync", correlation=1),
         make.copy(4, 990, correlation=1, size=1 << 24, stream=13),
-        make.call(1_001, 4, name="cudaStreamSynchronize", correlation=2),
-        make.sync("Stream Sync", 1_001, 4, stream=13, correlation=2),
-        make.call(1_145, 4, correlation=3),
-        make.kernel(1_155, 50, correlation=3),
+        make.call(at, 4, name="cudaStreamSynchronize", correlation=2),
+        make.sync("Stream Sync", at, 4, stream=13, correlation=2),
+        make.call(at + 144, 4, correlation=3),
+        make.kernel(at + 154, 50, correlation=3),
     ]
     trace = small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES})
-    assert gaps_us(what_if(trace, ["pin"]))[1] == pytest.approx(100, abs=0.01)
+    assert gaps_us(what_if(trace, ["pin"])) == pytest.approx([before, 100], abs=0.01)
 
 
 def test_what_a_short_gap_cannot_pay_the_next_one_pays(tmp_path: Path) -> None:
@@ -1349,24 +1446,25 @@ def test_a_pinned_result_is_still_waited_for_before_it_is_read(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("changes", [["pin"], ["pin", "non-blocking"]])
-@pytest.mark.parametrize("making", [("aten::to", "aten::_to_copy"), ("aten::_to_copy",), ("aten::copy_",), ()])
+@pytest.mark.parametrize("making", [("aten::to", "aten::_to_copy"), ("aten::to",), ("aten::copy_",), ()])
 def test_a_new_tensor_on_the_host_is_read_at_once(making: tuple[str, ...], changes: list[str], tmp_path: Path) -> None:
     """As ``.cpu()`` makes one; what goes to a buffer that was there may be read later. The other way is a bound."""
     around = [make.cpu_op(name, 10 + at, 2_040 - 2 * at) for at, name in enumerate(making)]
     large = make.copy(30, 2_000, correlation=1, kinds="DtoH (Device -> Pageable)", size=100 << 20, stream=7)
     result = [large if event["cat"] == "gpu_memcpy" else event for event in PAGEABLE_RESULT]
     wait = make.call(2_034, 6, name="cudaStreamSynchronize", correlation=3)
-    events = [*around, *result, wait, make.sync("Stream Sync", 2_034, 6, stream=7, correlation=3)]
+    beside = [make.call(2_070, 4, correlation=4), make.kernel(2_080, 2_000, stream=9, correlation=4)]
+    events = [*around, *result, wait, make.sync("Stream Sync", 2_034, 6, stream=7, correlation=3), *beside]
     found = what_if(small(tmp_path, *events, **GPU), changes)
     calls, copies = found.after.api_calls, found.after.copies
-    waited = calls.start_ns[calls.kind == ApiKind.LAUNCH] >= copies.end_ns
-    at_once = making[-1:] == ("aten::_to_copy",)
+    waited = calls.start_ns[-1] >= copies.end_ns[0]
+    at_once = making[:1] == ("aten::to",)
     assert waited == (at_once or changes == ["pin"]), "the synchronisation is there for pinned memory too"
     assert any("read at once" in text for text in found.basis) == at_once
     if changes == ["pin"]:
         return
-    assert (found.low_ns < found.predicted_ns) == at_once
-    assert (found.high_ns > found.predicted_ns) != at_once
+    assert (found.low_ns < found.predicted_ns - 500_000) == at_once
+    assert (found.high_ns > found.predicted_ns + 500_000) != at_once
 
 
 @pytest.mark.parametrize(("issue", "call_us"), [({"call_ns": 2_000}, 2), ({"copy_ns": 3_000}, 3), ({}, 9)])

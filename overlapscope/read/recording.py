@@ -128,7 +128,7 @@ def _after_copy(row: dict[str, Any]) -> AfterCopy | None:
 
 
 def _rising(value: Any) -> tuple[int, ...]:
-    """Times that were added up, or one by itself; nothing where one is no time, or less than the one before."""
+    """Times that were added up, or one by itself; nothing where one is no time, or no more than the one before."""
     times = tuple(_count(each) or 0 for each in (value if isinstance(value, list) else [value]))
     return times if all(before < after for before, after in pairwise((0, *times))) else ()
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
+
+import numpy as np
 
 from overlapscope.replay.changes import Change
 from overlapscope.replay.config import DEFAULT, ReplayConfig
@@ -31,19 +34,38 @@ EDITS: dict[str, Edit] = {
 
 
 def changed(graph: Graph, changes: Iterable[Change], config: ReplayConfig = DEFAULT) -> Edited:
-    """The graph with some changes, in an order that does not depend on theirs."""
+    """The graph with some changes, in an order that does not depend on theirs.
+
+    Those of one name and value are made as one, of all that they are about.
+    """
     basis: list[str] = []
     doubtful, kept = [Edges.none()], [Edges.none()]
     order = list(EDITS)
-    for change in sorted(changes, key=lambda change: order.index(change.name)):
-        copies, calls = change.concerns(graph.trace)
-        meant = copies.any() if change.stream is not None else copies.any() or calls.any()
-        if not meant:
-            basis.append(f"{change}: nothing in the trace is meant by that")
+    ordered = sorted(changes, key=lambda change: (order.index(change.name), change.value or 0, str(change)))
+    for (name, value), alike in groupby(ordered, key=lambda change: (change.name, change.value)):
+        where, missing = _meant(graph, list(alike), value)
+        basis += [f"{change}: nothing in the trace is meant by that" for change in missing]
+        if where is None:
             continue
-        edited = EDITS[change.name](graph, Where(copies, calls, change.value), config)
+        edited = EDITS[name](graph, where, config)
         graph = edited.graph
         doubtful.append(edited.doubtful)
         kept.append(edited.kept)
-        basis += [f"{change.name}: {text}" for text in edited.basis]
+        basis += [f"{name}: {text}" for text in edited.basis]
     return Edited(graph, tuple(basis), Edges.together(*doubtful), Edges.together(*kept))
+
+
+def _meant(graph: Graph, changes: list[Change], value: float | None) -> tuple[Where | None, list[Change]]:
+    """What any of some changes is about, and which of them are about nothing in the trace."""
+    places, missing = [], []
+    for change in changes:
+        copies, calls = change.concerns(graph.trace)
+        meant = copies.any() if change.stream is not None else copies.any() or calls.any()
+        if meant:
+            places.append((copies, calls))
+        else:
+            missing.append(change)
+    if not places:
+        return None, missing
+    copies, calls = (np.logical_or.reduce(masks) for masks in zip(*places, strict=True))
+    return Where(copies, calls, value), missing

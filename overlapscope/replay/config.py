@@ -47,10 +47,10 @@ class ReplayConfig:
     trace tells what passes between two. ``near_ns``: work that ended this shortly before other work began may have kept
     it; no launch on an idle device takes longer. ``launch_gap_ns``: host work between two launches that a graph would
     save, or between two copies that are gathered or a loop's; Python between two calls takes 10 to 60 us under a
-    profiler.
-    ``node_gap_ns``: what a node of a graph takes beyond the duration that a kernel has outside of it; between 0.02 and
-    0.28 us in five chains of kernels on an H200 (`benchmarks/graph_nodes.py`). ``full_queue``: a launch that is held
-    while this much work is pending on its stream waits for room; streams are known to take about a thousand launches.
+    profiler, so that what takes several times that is other work too. ``node_gap_ns``: what a node of a graph takes
+    beyond the duration that a kernel has outside of it; between 0.02 and 0.28 us in five chains of kernels on an H200
+    (`benchmarks/graph_nodes.py`). ``full_queue``: a launch that is held while this much work is pending on its stream
+    waits for room; streams are known to take about a thousand launches.
     ``telling_times``: a thread that goes on so many times after another tells that it waits for it, where that it did
     so by chance is no likelier than ``chance``, the usual level of such tests.
     """

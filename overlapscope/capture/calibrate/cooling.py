@@ -26,8 +26,8 @@ def after_copies() -> list[dict[str, Any]]:
 
     Returns:
         Rows of ``size_bytes``, ``issue_ns``, what issuing the first few of them took, cumulative, for several numbers
-        of operators, and ``usual_ns``, the same after others like them. The first two are a tiny copy and a tiny
-        kernel.
+        of operators, and ``usual_ns``, the same after another round of the mixture. The first two are a tiny copy and
+        a tiny kernel.
     """
     import torch
 

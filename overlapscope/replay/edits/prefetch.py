@@ -52,8 +52,7 @@ def prefetch(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     moved = graph.with_edges(kept, waits)
     synced_too = graph.with_edges(kept, waits, host)  # in a trace out of order, a copy may wait for what follows that
     graph = synced_too if len(host) and not has_circle(synced_too) else moved
-    said = (*basis, *unblocked.basis, *aside.basis)
-    return Edited(replace(graph, trace=trace), said, unblocked.doubtful, unblocked.kept)
+    return Edited(replace(graph, trace=trace), (*basis, *unblocked.basis, *aside.basis), unblocked.doubtful)
 
 
 def _next_device_sync(graph: Graph, call: Int64) -> Int64:
