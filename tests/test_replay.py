@@ -1113,14 +1113,21 @@ def test_the_host_is_slow_until_it_has_done_as_much_as_the_calibration(tmp_path:
     assert gaps_us(found) == pytest.approx([18, 80, 150], abs=0.01)
 
 
-@pytest.mark.parametrize(("profiled", "share"), [({}, 0.5), ({"kernel_ns": 6_000, "copy_ns": 4_000}, 1 / 3)])
-def test_a_loop_over_copies_is_in_the_caches(profiled: dict[str, int], share: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("issue", "share"),
+    [
+        ({}, 0.5),
+        ({"unprofiled": {"kernel_ns": 3_000, "copy_ns": 2_000}}, 0.2),
+        ({"unprofiled": {"kernel_ns": 1, "copy_ns": 1}, "profiled": {"kernel_ns": 6_000, "copy_ns": 4_000}}, 1 / 3),
+    ],
+)
+def test_a_loop_over_copies_is_in_the_caches(issue: dict[str, Any], share: float, tmp_path: Path) -> None:
     """Between them as much as a tiny copy and a kernel take that follow others, but 20 us more after a copy.
 
     No more than 40 us can be lost. After the last one what else is slow; after a pause of 300 us the host is as slow
     as after a copy.
     """
-    about = ABOUT | {"after_copies": AFTER_COPIES, "issue": {"profiled": profiled}}
+    about = ABOUT | {"after_copies": AFTER_COPIES, "issue": issue}
     events = staging(0, [0, 30, 150, 300, 140], [*[1 << 24] * 4, 0])
     found = what_if(small(tmp_path, *events, overlapscope=about), ["pin"])
     assert gaps_us(found) == pytest.approx([30 * share, 110, 300, 100], abs=0.01)
@@ -1240,6 +1247,9 @@ def test_several_changes_of_a_kind_are_one(tmp_path: Path) -> None:
         found = what_if(trace, changes)
         assert (found.predicted_ns, gaps_us(found)) == (whole.predicted_ns, gaps_us(whole))
         assert (found.after.copies.duration_ns == whole.after.copies.duration_ns).all()
+    for changes in (["pin:stream=9", "pin:stream=8"], ["prefetch=2:stream=13", "prefetch=1:stream=14"]):
+        one, other = (what_if(trace, order) for order in (changes, changes[::-1]))
+        assert (one.basis, one.predicted_ns) == (other.basis, other.predicted_ns)
 
 
 def test_a_host_that_runs_ahead_in_every_other_step_is_not_unsure(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def _released_elsewhere(
     after = np.append(ops.issued_ns, NO_TIME)[ops.before(stream, start, ops.start_ns)]
     _, source = _event_sources(trace, key, others, stream, after, issued)
     end = np.append(others.end_ns, NO_TIME)[source]
-    released: Bool = (source != NO_ID) & (end > issued) & (end <= start) & (start - end <= latency)
+    released: Bool = (source != NO_ID) & (end <= start) & (start - end <= latency)
     return released
 
 

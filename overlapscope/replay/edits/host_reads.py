@@ -69,7 +69,7 @@ def _makes_tensor(graph: Graph, copies: Int64) -> Bool:
     ops = graph.trace.cpu_ops
     around = np.append(enclosing(ops), NO_ID)[issuing_operators(graph)[copies]]
     named = np.append(ops.name_id, NO_ID)[around]
-    new: Bool = (around != NO_ID) & np.isin(named, graph.trace.names.find(*_MAKING))
+    new: Bool = np.isin(named, graph.trace.names.find(*_MAKING))
     return new
 
 

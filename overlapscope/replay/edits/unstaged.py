@@ -119,7 +119,7 @@ class _Gaps:
         begun = np.append(worked[:-1] - own, 0)
         short = lag[gap] <= config.launch_gap_ns
         last = _last_before(held | ~short, graph.calls.owner)
-        following = _next(held & (graph.calls.kind == ApiKind.COPY), graph.calls.owner)
+        following = _next(held, graph.calls.owner)
         looped = (following != NO_ID) & (begun[following] - worked[last] <= config.launch_gap_ns)
         looped &= launched[following] == launched[last]
         mine = np.flatnonzero((gap != NO_ID) & short)
