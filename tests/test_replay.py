@@ -1217,6 +1217,20 @@ def test_what_was_quicker_after_a_copy_slowed_nothing(tmp_path: Path) -> None:
     assert gaps_us(found) == pytest.approx([60, 10], abs=0.01)
 
 
+def test_what_is_gathered_in_two_places_goes_into_two_buffers(tmp_path: Path) -> None:
+    """Each of two ranges has four small copies, the last of one soon before the first of the other."""
+    events = [make.annotation("a", 0, 40), make.annotation("b", 40, 40)]
+    for index in range(8):
+        events += [
+            make.call(10 * index + 2, 4, name="cudaMemcpyAsync", correlation=index + 1),
+            make.copy(10 * index + 8, 1, correlation=index + 1, size=4_096, kinds="HtoD (Pinned -> Device)"),
+        ]
+    trace = small(tmp_path, *events, **GPU)
+    both = what_if(trace, ["coalesce:range=a", "coalesce:range=b"]).after.copies
+    assert np.flatnonzero(both.duration_ns).tolist() == [0, 4]
+    assert np.flatnonzero(what_if(trace, ["coalesce"]).after.copies.duration_ns).tolist() == [0]
+
+
 def test_what_was_lost_is_not_won_back(tmp_path: Path) -> None:
     """As it was measured, the operators after the first two took less long than usual: that was noise."""
     rows = [{"size_bytes": 1 << 20, "issue_ns": [60_000, 130_000], "usual_ns": [20_000, 100_000]}]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from overlapscope import diagnose, open_trace, what_if
+from overlapscope.diagnosis.finding import Confidence
 from overlapscope.measure.losses import Cause
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
@@ -212,38 +214,39 @@ def test_synchronisations_are_of_the_device_of_their_context(tmp_path: Path) -> 
     assert trace.syncs.device.tolist() == [1, 0, 0]
 
 
-def taking_turns(
-    tmp_path: Path, streams: tuple[int, int] = (FIRST, SECOND), *, ends: float = 5_000, fetched: bool = False
-) -> Trace:
-    """Each device has a kernel of its own; the next of the second waits for the first's, which may end long before.
+FETCH = (make.call(14, 4, name="cudaMemcpyPeerAsync", correlation=6), peer(5_003, 1_000, SECOND, 6, by=1))
+FETCH_MORE = (make.call(19, 4, name="cudaMemcpyPeerAsync", correlation=7), peer(6_004, 1_000, SECOND, 7, by=1))
 
-    Or a copy does, by which the second has it ``fetched``.
-    """
+
+def upload(call: float, begin: float, end: float, stream: int) -> list[make.Event]:
+    """A copy from the host to the second device."""
+    copy = make.copy(begin, end - begin, stream=stream, device=1, correlation=8, kinds="HtoD (Pinned -> Device)")
+    return [make.call(call, 4, name="cudaMemcpyAsync", correlation=8), copy]
+
+
+def taking_turns(
+    tmp_path: Path,
+    *events: make.Event,
+    streams: tuple[int, int] = (FIRST, SECOND),
+    ends: float = 5_000,
+    begin: float = 5_004,
+    device: int = 1,
+) -> Trace:
+    """Each device has a kernel; the next of the second waits for that of the first, which may end long before."""
     source, waiting = streams
-    events = [
+    told = {"wait_on_stream": source, "wait_on_cuda_event_record_corr_id": 3}
+    turns = [
         make.call(0, 4, correlation=1),
         make.kernel(10, ends - 10, stream=source, device=0, correlation=1),
         make.call(5, 4, correlation=2),
         make.kernel(15, 85, stream=waiting, device=1, correlation=2),
         make.call(10, 1, name="cudaEventRecord", correlation=3),
         make.call(12, 1, name="cudaStreamWaitEvent", correlation=4),
-        on(
-            make.sync(
-                "Stream Wait Event",
-                *(12, 1),
-                stream=waiting,
-                correlation=4,
-                wait_on_stream=source,
-                wait_on_cuda_event_record_corr_id=3,
-            ),
-            1,
-        ),
+        on(make.sync("Stream Wait Event", 12, 1, stream=waiting, correlation=4, **told), device),
+        make.call(30, 4, correlation=5),
+        make.kernel(begin, 500, stream=waiting, device=1, correlation=5),
     ]
-    if fetched:
-        events += [make.call(14, 4, name="cudaMemcpyPeerAsync", correlation=6), peer(5_003, 1_000, waiting, 6, by=1)]
-    begin = 6_005 if fetched else 5_004
-    events += [make.call(20, 4, correlation=5), make.kernel(begin, 500, stream=waiting, device=1, correlation=5)]
-    return open_trace(make.write(tmp_path / "t.json", *events, **GPUS))
+    return open_trace(make.write(tmp_path / "t.json", *turns, *events, **GPUS))
 
 
 def lost_by_the_second(trace: Trace) -> dict[Cause, float]:
@@ -257,23 +260,56 @@ def test_a_device_that_waits_for_another_one_is_told_so(tmp_path: Path) -> None:
     assert lost_by_the_second(trace) == {Cause.BEHIND_DEVICE: 5_004 - 100}
     (finding,) = diagnose(trace).findings
     assert (finding.code, finding.where.device, finding.saving_ns) == ("OVL017", 1, None)
-    assert "4.9 ms for work of another one, in front of 1 launch" in finding.message
+    assert finding.confidence is Confidence.HIGH
+    assert "4.9 ms for work of another one, once" in finding.message
+
+
+def test_where_the_event_is_left_open_that_is_not_as_sure(tmp_path: Path) -> None:
+    trace = taking_turns(tmp_path)
+    left_open = replace(trace, syncs=replace(trace.syncs, inferred=~trace.syncs.inferred))
+    (finding,) = diagnose(left_open).findings
+    assert (finding.code, finding.confidence) == ("OVL017", Confidence.MEDIUM)
 
 
 def test_what_ended_long_before_was_not_waited_for(tmp_path: Path) -> None:
     assert lost_by_the_second(taking_turns(tmp_path, ends=4_000)) == {Cause.QUEUED: 5_004 - 100}
 
 
+def test_what_still_runs_was_not_waited_for(tmp_path: Path) -> None:
+    assert lost_by_the_second(taking_turns(tmp_path, ends=5_100)) == {Cause.QUEUED: 5_004 - 100}
+
+
+def test_another_device_s_stream_of_that_number_waits_for_itself(tmp_path: Path) -> None:
+    assert lost_by_the_second(taking_turns(tmp_path, device=0)) == {Cause.QUEUED: 5_004 - 100}
+
+
 def test_streams_that_both_devices_have_do_not_tell_which_is_meant(tmp_path: Path) -> None:
-    trace = taking_turns(tmp_path, (FIRST, FIRST))
+    trace = taking_turns(tmp_path, streams=(FIRST, FIRST))
     assert lost_by_the_second(trace) == {Cause.QUEUED: 5_004 - 100}
     assert diagnose(trace).findings[0].code == "OVL000"
 
 
-def test_a_copy_from_another_device_waits_for_what_makes_its_data(tmp_path: Path) -> None:
-    """The second fetches what the first computes: until the copy begins it waits for that, then for the copy."""
-    assert lost_by_the_second(taking_turns(tmp_path, fetched=True)) == {
-        Cause.BEHIND_DEVICE: 5_003 - 100,
-        Cause.BEHIND_STREAM: 1_000,
-        Cause.LAUNCHING: 2,
-    }
+@pytest.mark.parametrize("events", [FETCH, FETCH + FETCH_MORE])
+def test_copies_from_another_device_wait_for_what_makes_their_data(
+    events: tuple[make.Event, ...], tmp_path: Path
+) -> None:
+    """The second fetches what the first computes: until the first copy begins it waits for that, then for copies."""
+    carried = 500 * len(events)
+    lost = lost_by_the_second(taking_turns(tmp_path, *events, begin=5_008 + carried))
+    assert (lost[Cause.BEHIND_DEVICE], lost[Cause.BEHIND_STREAM]) == (5_003 - 100, carried)
+    assert set(lost) <= {Cause.BEHIND_DEVICE, Cause.BEHIND_STREAM, Cause.LAUNCHING}
+
+
+def test_what_waits_on_after_its_copy_does_so_for_no_known_reason(tmp_path: Path) -> None:
+    lost = lost_by_the_second(taking_turns(tmp_path, *FETCH, begin=9_000))
+    assert lost == {Cause.BEHIND_DEVICE: 5_003 - 100, Cause.BEHIND_STREAM: 1_000, Cause.QUEUED: 9_000 - 6_003}
+
+
+def test_an_upload_before_the_wait_does_not_hide_it(tmp_path: Path) -> None:
+    lost = lost_by_the_second(taking_turns(tmp_path, *upload(7, 110, 130, SECOND)))
+    assert lost == {Cause.LAUNCHING: 10, Cause.BEHIND_STREAM: 20, Cause.BEHIND_DEVICE: 5_004 - 130}
+
+
+def test_a_copy_beside_it_that_ends_then_by_chance_is_not_what_is_waited_for(tmp_path: Path) -> None:
+    lost = lost_by_the_second(taking_turns(tmp_path, *upload(7, 4_500, 4_998, 20)))
+    assert lost == {Cause.BEHIND_DEVICE: 5_004 - 100}

@@ -11,7 +11,7 @@ Sources: CUDA C++ Programming Guide, sections on streams, implicit synchronisati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -62,17 +62,20 @@ class Blockers:
     """For each gap, the copy that the queued work waited for (a row of copies, or `NO_ID`), and how it came to.
 
     ``sure`` is false where that rests on the copy having ended just before the work began. ``elsewhere`` says whether
-    the copy, or the work where there is none, was made to wait for another device.
+    the work was made to wait for another device, ``fetched`` whether the copy was, or the first in a row of copies that
+    it is the last of, which began at ``begun_ns``.
     """
 
     copy: Int64
     how: Int8
     sure: Bool
     elsewhere: Bool
+    fetched: Bool
+    begun_ns: Int64
 
     def take(self, rows: Int64 | Bool) -> Blockers:
         """Some of them."""
-        return Blockers(self.copy[rows], self.how[rows], self.sure[rows], self.elsewhere[rows])
+        return Blockers(*(getattr(self, entry.name)[rows] for entry in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +96,12 @@ class _Ops:
 
     @classmethod
     def elsewhere(cls, trace: Trace, key: DeviceKey) -> _Ops:
-        """What other devices of its process did on streams whose numbers this one does not use."""
-        tables = trace.device_work
-        own = np.concatenate([table.stream[key.rows(table)] for table in tables])
+        """What other devices of its process did on streams whose numbers this one does not use, as far as known."""
+        tables, known = trace.device_work, key.device != NO_ID
+        own = np.append(np.concatenate([table.stream[key.rows(table)] for table in tables]), NO_ID)
+        others = [(table.process == key.process) & ~np.isin(table.device, (key.device, NO_ID)) for table in tables]
         return cls._some(
-            trace, [(table.process == key.process) & ~key.rows(table) & ~np.isin(table.stream, own) for table in tables]
+            trace, [mine & ~np.isin(table.stream, own) & known for table, mine in zip(tables, others, strict=True)]
         )
 
     @classmethod
@@ -149,8 +153,8 @@ def blockers(trace: Trace, key: DeviceKey, gaps: Gaps, config: QueueConfig = DEF
     ops = _Ops.of(trace, key)
     if not len(gaps.start_ns) or not len(ops.stream):
         count = len(gaps.start_ns)
-        no = np.zeros(count, np.bool_)
-        return Blockers(np.full(count, NO_ID, np.int64), np.zeros(count, np.int8), no, no)
+        no, nothing = np.zeros(count, np.bool_), np.full(count, NO_ID, np.int64)
+        return Blockers(nothing, np.zeros(count, np.int8), no, no, no, nothing)
     issue = np.append(trace.api_calls.start_ns, NO_TIME)[gaps.call]
     previous = ops.before(gaps.stream, gaps.next_ns, ops.start_ns)
     after = np.append(ops.issued_ns, NO_TIME)[previous]
@@ -162,7 +166,8 @@ def blockers(trace: Trace, key: DeviceKey, gaps: Gaps, config: QueueConfig = DEF
     by_stream = ~by_event & (copies[previous] != NO_ID) & (ends[previous] > gaps.issued_ns)
     latency = round(config.tolerance * launch_latency_ns(trace, config))
     other = _ended_just_before(trace, key, gaps, latency)
-    implied = ~by_event & ~by_stream & (other != NO_ID)
+    elsewhere = _released_elsewhere(trace, key, ops, (gaps.stream, gaps.next_ns, gaps.call), latency)
+    implied = ~by_event & ~by_stream & ~elsewhere & (other != NO_ID)
     same_graph = implied & _same_graph(trace, gaps.call, other)
     implied &= ~same_graph
     hidden |= ~waits & (len(trace.syncs) == 0)  # nothing is known of what waits for what
@@ -175,12 +180,22 @@ def blockers(trace: Trace, key: DeviceKey, gaps: Gaps, config: QueueConfig = DEF
         Behind.NOTHING,
     ).astype(np.int8)
     copy = np.select([by_event, by_stream, how != Behind.NOTHING], [copies[source], copies[previous], other], NO_ID)
-    own = copy == NO_ID
-    stream = np.where(own, gaps.stream, np.append(trace.copies.stream, NO_ID)[copy])
-    start = np.where(own, gaps.next_ns, np.append(trace.copies.start_ns, NO_TIME)[copy])
-    call = np.where(own, gaps.call, np.append(trace.copies.call, NO_ID)[copy])
-    elsewhere = _released_elsewhere(trace, key, ops, (stream, start, call), latency)
-    return Blockers(copy, how, by_event | by_stream | same_graph, elsewhere)
+    first = _first_in_row(ops, copy, gaps.start_ns)
+    begun = np.append(ops.start_ns, NO_TIME)[first]
+    begins = (np.append(ops.stream, NO_ID)[first], begun, np.append(ops.call, NO_ID)[first])
+    fetched = _released_elsewhere(trace, key, ops, begins, latency) & (first != NO_ID)
+    return Blockers(copy, how, by_event | by_stream | same_graph, elsewhere, fetched, begun)
+
+
+def _first_in_row(ops: _Ops, copy: Int64, since_ns: Int64) -> Int64:
+    """The op that is the first of the copies before each copy on its stream, with no other work between, since then."""
+    index = np.append(np.full(max(ops.copy.max(initial=NO_ID), copy.max(initial=NO_ID)) + 1, NO_ID, np.int64), NO_ID)
+    index[ops.copy] = np.where(ops.copy == NO_ID, NO_ID, np.arange(len(ops.copy)))
+    own = index[copy]
+    begins = np.append(True, (ops.copy[:-1] == NO_ID) | (ops.stream[1:] != ops.stream[:-1]))
+    run = np.append(np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0)), NO_ID)[own]
+    earlier = ops.before(np.append(ops.stream, NO_ID)[own], since_ns, ops.start_ns)
+    return np.where(own == NO_ID, NO_ID, np.maximum(run, earlier + 1))
 
 
 def kept_back(trace: Trace, key: DeviceKey, copies: Int64, config: QueueConfig = DEFAULT) -> Bool:
@@ -246,7 +261,9 @@ def _released_elsewhere(
         return np.zeros(len(stream), np.bool_)
     issued = np.append(trace.api_calls.start_ns, NO_TIME)[call]
     after = np.append(ops.issued_ns, NO_TIME)[ops.before(stream, start, ops.start_ns)]
-    _, source = _event_sources(trace, key, others, stream, after, issued)
+    own = np.isin(trace.syncs.device, (key.device, NO_ID)) & (trace.syncs.source_stream != NO_ID)
+    told = replace(trace, syncs=trace.syncs.take(own))
+    _, source = _event_sources(told, key, others, stream, after, issued)
     end = np.append(others.end_ns, NO_TIME)[source]
     released: Bool = (source != NO_ID) & (end <= start) & (start - end <= latency)
     return released

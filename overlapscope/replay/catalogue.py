@@ -32,17 +32,20 @@ EDITS: dict[str, Edit] = {
 }
 """In the order in which they are made: what copies are comes before where they go."""
 
+_OF_RUNS = ("coalesce", "graph")
+
 
 def changed(graph: Graph, changes: Iterable[Change], config: ReplayConfig = DEFAULT) -> Edited:
     """The graph with some changes, in an order that does not depend on theirs.
 
-    Those of one name and value are made as one, of all that they are about.
+    Those of one name and value are made as one, of all that they are about; not so those that make one of what comes
+    together, which keep what each is about apart.
     """
     basis: list[str] = []
     doubtful, kept = [Edges.none()], [Edges.none()]
     order = list(EDITS)
     ordered = sorted(changes, key=lambda change: (order.index(change.name), change.value or 0, str(change)))
-    for (name, value), alike in groupby(ordered, key=lambda change: (change.name, change.value)):
+    for (name, value, _), alike in groupby(ordered, key=_made_as_one):
         where, missing = _meant(graph, list(alike), value)
         basis += [f"{change}: nothing in the trace is meant by that" for change in missing]
         if where is None:
@@ -53,6 +56,11 @@ def changed(graph: Graph, changes: Iterable[Change], config: ReplayConfig = DEFA
         kept.append(edited.kept)
         basis += [f"{name}: {text}" for text in edited.basis]
     return Edited(graph, tuple(basis), Edges.together(*doubtful), Edges.together(*kept))
+
+
+def _made_as_one(change: Change) -> tuple[str, float | None, str]:
+    """Equal for changes that are made as one."""
+    return change.name, change.value, str(change) if change.name in _OF_RUNS else ""
 
 
 def _meant(graph: Graph, changes: list[Change], value: float | None) -> tuple[Where | None, list[Change]]:

@@ -5,9 +5,9 @@ Work is queued on a GPU, and its stream was made to wait for an event of another
 sends. While stages of a model take turns, or replicas exchange what they have learnt, each GPU waits for the other.
 
 ## How it shows in a trace
-The work was issued and its own stream was free; its stream, or that of the copy before it, waits for an event of
-another device's stream, and begins when the work before that event ends. Where both devices number their streams alike,
-an event is taken to be the own device's, and this cannot be told (OVL000).
+The work was issued and its own stream was free; its stream, or that of the copies before it, waits for an event of
+another device's stream, and begins when the work before that event ends. Where the device itself has a stream of that
+number, its own is taken to be meant, and this is not found; nor are waits that a third stream passes on.
 
 ## Fix
 Give each GPU something to do meanwhile:
@@ -40,9 +40,11 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Rule, Said
 from overlapscope.measure.losses import Cause
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import SyncKind
 from overlapscope.words import counted, time
 
 
@@ -53,11 +55,15 @@ def claims(case: Case) -> Bool:
 
 def describe(case: Case, rows: Int64) -> Said:
     """How long it waited, and how often."""
-    waited = case.lost_ns(rows)
-    launches = len(np.unique(case.losses.next_call[rows]))
-    times = counted(launches, "launch", "launches")
-    message = f"The device waited {time(waited)} for work of another one, in front of {times}."
-    return Said(message, {"waited_ns": waited, "launches": launches})
+    waited, times = case.lost_ns(rows), len(np.unique(case.losses.next_call[rows]))
+    often = "once" if times == 1 else counted(times, "time")
+    message = f"The device waited {time(waited)} for work of another one, {often}."
+    evidence = {"waited_ns": waited, "times": times}
+    syncs = case.trace.syncs
+    waits = (syncs.kind == SyncKind.STREAM_WAIT_EVENT) & np.isin(syncs.device, (case.activity.key.device, NO_ID))
+    if not syncs.inferred[waits].any():
+        return Said(message, evidence)
+    return Said(message, evidence, Confidence.MEDIUM, "the trace leaves open which stream was waited for")
 
 
 RULE = Rule(
