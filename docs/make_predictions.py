@@ -36,7 +36,7 @@ had processes of its own. Traces of `benchmarks/pairs` have three steps (one whe
 other tools), those of the workloads one.
 
 No prediction can be nearer than two times of the same program are to each other. The line below the first table gives
-that for the recordings that are here. Of all 285 that were made, the two times that one process took for the faulty
+that for the recordings that are here. Of the last 285 that were made, the two times one process took for the faulty
 program were 4 % apart at the median, and 16 % or more in every tenth; of the 62 pairs that were recorded more than
 once, the mended program was once 6 % or more from its own median in 26, and the share that mending won in 41.
 
