@@ -262,9 +262,9 @@ def _behind_copies(
     engine = _Part.of(start, end, Cause.BEHIND_ENGINE, copy=copy, next_call=call[after])
     left = subtract(rest, others.spans)
     index = np.searchsorted(gaps.issued_ns, left.start_ns, "right") - 1
-    ended = np.append(copies.end_ns, 0)[found.copy[index]]
-    elsewhere = np.where(left.start_ns < found.begun_ns[index], found.fetched[index], found.elsewhere[index])
-    elsewhere &= (left.start_ns < found.begun_ns[index]) | (left.start_ns >= ended)
+    sooner = left.start_ns < found.begun_ns[index]
+    later = left.start_ns >= copies.end_ns[found.copy[index]]
+    elsewhere = (sooner & found.fetched[index]) | (later & found.elsewhere[index])
     cause = _of_queued(left.end_ns - left.start_ns, elsewhere, latency)
     return [behind, engine, _Part.of(left.start_ns, left.end_ns, cause, next_call=gaps.call[index])]
 

@@ -166,7 +166,8 @@ def blockers(trace: Trace, key: DeviceKey, gaps: Gaps, config: QueueConfig = DEF
     by_stream = ~by_event & (copies[previous] != NO_ID) & (ends[previous] > gaps.issued_ns)
     latency = round(config.tolerance * launch_latency_ns(trace, config))
     other = _ended_just_before(trace, key, gaps, latency)
-    elsewhere = _released_elsewhere(trace, key, ops, (gaps.stream, gaps.next_ns, gaps.call), latency)
+    others = _Elsewhere.of(trace, key, ops, latency)
+    elsewhere = others.released(gaps.stream, gaps.next_ns, gaps.call)
     implied = ~by_event & ~by_stream & ~elsewhere & (other != NO_ID)
     same_graph = implied & _same_graph(trace, gaps.call, other)
     implied &= ~same_graph
@@ -182,8 +183,8 @@ def blockers(trace: Trace, key: DeviceKey, gaps: Gaps, config: QueueConfig = DEF
     copy = np.select([by_event, by_stream, how != Behind.NOTHING], [copies[source], copies[previous], other], NO_ID)
     first = _first_in_row(ops, copy, gaps.start_ns)
     begun = np.append(ops.start_ns, NO_TIME)[first]
-    begins = (np.append(ops.stream, NO_ID)[first], begun, np.append(ops.call, NO_ID)[first])
-    fetched = _released_elsewhere(trace, key, ops, begins, latency) & (first != NO_ID)
+    stream, call = (np.append(values, NO_ID)[first] for values in (ops.stream, ops.call))
+    fetched = others.released(stream, begun, call) & (first != NO_ID)
     return Blockers(copy, how, by_event | by_stream | same_graph, elsewhere, fetched, begun)
 
 
@@ -251,22 +252,32 @@ def _event_sources(
     return waits, found
 
 
-def _released_elsewhere(
-    trace: Trace, key: DeviceKey, ops: _Ops, work: tuple[Int64, Int64, Int64], latency: int
-) -> Bool:
-    """Whether work, by stream, start and call, had to wait for that of another device, which ended just before."""
-    stream, start, call = work
-    others = _Ops.elsewhere(trace, key)
-    if not len(others.stream):
-        return np.zeros(len(stream), np.bool_)
-    issued = np.append(trace.api_calls.start_ns, NO_TIME)[call]
-    after = np.append(ops.issued_ns, NO_TIME)[ops.before(stream, start, ops.start_ns)]
-    own = np.isin(trace.syncs.device, (key.device, NO_ID)) & (trace.syncs.source_stream != NO_ID)
-    told = replace(trace, syncs=trace.syncs.take(own))
-    _, source = _event_sources(told, key, others, stream, after, issued)
-    end = np.append(others.end_ns, NO_TIME)[source]
-    released: Bool = (source != NO_ID) & (end <= start) & (start - end <= latency)
-    return released
+@dataclass(frozen=True, eq=False)
+class _Elsewhere:
+    """What a device may wait for on others: their work, and a trace with the device's own waits of a known stream."""
+
+    trace: Trace
+    key: DeviceKey
+    own: _Ops
+    others: _Ops
+    latency: int
+
+    @classmethod
+    def of(cls, trace: Trace, key: DeviceKey, own: _Ops, latency: int) -> _Elsewhere:
+        """All that is known of."""
+        told = np.isin(trace.syncs.device, (key.device, NO_ID)) & (trace.syncs.source_stream != NO_ID)
+        return cls(replace(trace, syncs=trace.syncs.take(told)), key, own, _Ops.elsewhere(trace, key), latency)
+
+    def released(self, stream: Int64, start_ns: Int64, call: Int64) -> Bool:
+        """Whether work of the device had to wait for that of another one, which ended just before it began."""
+        if not len(self.others.stream):
+            return np.zeros(len(stream), np.bool_)
+        issued = np.append(self.trace.api_calls.start_ns, NO_TIME)[call]
+        after = np.append(self.own.issued_ns, NO_TIME)[self.own.before(stream, start_ns, self.own.start_ns)]
+        _, source = _event_sources(self.trace, self.key, self.others, stream, after, issued)
+        end = np.append(self.others.end_ns, NO_TIME)[source]
+        released: Bool = (source != NO_ID) & (end <= start_ns) & (start_ns - end <= self.latency)
+        return released
 
 
 def _unrecorded_waits(trace: Trace, key: DeviceKey, after_ns: Int64, before_ns: Int64) -> Bool:

@@ -18,9 +18,8 @@ def with_less_order(before: Graph, after: Graph, kept: Edges) -> Graph:
 
     Where the trace does not know what does, nothing waits for them. Coincidences order nothing then.
     """
-    edges, moved, moments = after.edges, _moved(before, after), len(after.time_ns)
-    gone = np.isin(edges.source * moments + edges.target, kept.source * moments + kept.target)
-    gone &= edges.of_kind(Because.SYNC, Because.STAGING)
+    edges, moved = after.edges, _moved(before, after)
+    gone = edges.among(kept) & edges.of_kind(Because.SYNC, Because.STAGING)
     if len(moved):
         gone |= edges.of_kind(Because.DEVICE)
         unknown = moved[~tensors_known(after)[moved]]

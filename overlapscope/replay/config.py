@@ -14,18 +14,17 @@ from overlapscope.measure.queues import QueueConfig
 class ProfilerConfig:
     """How what the profiler spent is estimated.
 
-    ``events_issued``: of a tiny kernel and a tiny copy together, two operators and ``calls_issued``: theirs, and a
-    copy's question whether its stream is being captured. ``most_times``: an event costs up to so much more than the
-    least that is known of it, which was measured with everything in the processor's caches. ``telling``: less than this
-    share of the time says nothing of the host, also where steps seem to differ by less. ``most_event_ns``: at most
-    that, where issuing was not measured. ``spread``: by how much, as a share, the host's pace differs between two
-    stretches of one process; on hosts of H200s the same steps did so by a tenth, some by far more. ``rounds`` to find
-    what is likeliest, no guess being off by more than ``most_off`` of its spreads, as is usual for outliers; what is
-    left unexplained is said from ``worth_saying`` on. ``telling_operators``: so many that have others in them tell what
-    is around those; ``least`` of them may take less, since some are no more than that.
+    ``calls_issued``: of a tiny kernel and a tiny copy together, theirs and a copy's question whether its stream is
+    being captured. ``most_times``: an event costs up to so much more than the least that is known of it, which was
+    measured with everything in the processor's caches. ``telling``: less than this share of the time says nothing of
+    the host, also where steps seem to differ by less. ``most_event_ns``: at most that, where issuing was not
+    measured. ``spread``: by how much, as a share, the host's pace differs between two stretches of one process; on
+    hosts of H200s the same steps did so by a tenth, some by far more. ``rounds`` to find what is likeliest, no guess
+    being off by more than ``most_off`` of its spreads, as is usual for outliers; what is left unexplained is said
+    from ``worth_saying`` on. ``telling_operators``: so many that have others in them tell what is around those;
+    ``least`` of them may take less, since some are no more than that.
     """
 
-    events_issued: int = 5
     calls_issued: int = 3
     most_times: float = 3.0
     telling: float = 0.01

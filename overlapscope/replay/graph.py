@@ -58,6 +58,12 @@ class Edges:
         """Which of them are there for one of these reasons."""
         return np.isin(self.because, because)
 
+    def among(self, others: Edges) -> Bool:
+        """Which of them are between the same two moments as one of the others."""
+        moments = 1 + max(self.target.max(initial=0), others.target.max(initial=0))
+        found: Bool = np.isin(self.source * moments + self.target, others.source * moments + others.target)
+        return found
+
     @classmethod
     def of(cls, source: Int64, target: Int64, lag_ns: Int64 | int, because: Because) -> Edges:
         """Edges for one reason; those from or to an unknown moment (negative) are left out."""

@@ -61,9 +61,9 @@ def describe(case: Case, rows: Int64) -> Said:
     evidence = {"waited_ns": waited, "times": times}
     syncs = case.trace.syncs
     waits = (syncs.kind == SyncKind.STREAM_WAIT_EVENT) & np.isin(syncs.device, (case.activity.key.device, NO_ID))
-    if not syncs.inferred[waits].any():
-        return Said(message, evidence)
-    return Said(message, evidence, Confidence.MEDIUM, "the trace leaves open which stream was waited for")
+    inferred = bool(syncs.inferred[waits].any())
+    doubt = "an Nsight Systems trace, which records what each event waits for" if inferred else ""
+    return Said(message, evidence, Confidence.MEDIUM if inferred else Confidence.HIGH, doubt)
 
 
 RULE = Rule(

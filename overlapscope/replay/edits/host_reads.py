@@ -20,8 +20,7 @@ _MAKING = ("aten::_to_copy", "aten::to")
 def waits_gone(before: Graph, after: Graph) -> Edges:
     """The waits of the host that are there no more."""
     waits, kept = (graph.edges.take(graph.edges.of_kind(Because.SYNC, Because.STAGING)) for graph in (before, after))
-    moments = len(before.time_ns)
-    return waits.take(~np.isin(waits.source * moments + waits.target, kept.source * moments + kept.target))
+    return waits.take(~waits.among(kept))
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,9 +48,9 @@ def side_stream(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     received = _received(graph, streams, moved)
     gone |= _implicit(graph, moved) | _legacy(graph, moved) | received
     reads = _reads(graph, streams, moved, config)
-    gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & ~down])) & ~_among(edges, reads)
+    gone |= ordered & np.isin(edges.source, graph.work_end(index[moved & ~down])) & ~edges.among(reads)
     gone, engines = _engines(graph, moved, gone, config)
-    new = reads.take(~_among(reads, edges.take(~gone)))
+    new = reads.take(~reads.among(edges.take(~gone)))
     order = (
         *_still_waited(graph, streams, moved),
         *_new_order(graph, streams, moved, config),
@@ -193,7 +193,7 @@ def _engines(graph: Graph, moved: Bool, gone: Bool, config: ReplayConfig) -> tup
     again = moved & (earlier != NO_ID) & (work.end_ns[earlier] <= work.start_ns)
     index = np.flatnonzero(again)
     order = Edges.of(graph.work_end(earlier[index]), graph.work_start(index), config.follow_ns, Because.ENGINE)
-    return gone, order.take(~_among(order, edges.take(~gone)))
+    return gone, order.take(~order.among(edges.take(~gone)))
 
 
 def _reads(graph: Graph, streams: Streams, moved: Bool, config: ReplayConfig) -> Edges:
@@ -220,13 +220,6 @@ def _of_any(graph: Graph, readers: Int64, copies: Int64, streams: Streams, moved
     np.minimum.at(first, group[own], place[readers[own]])
     found: Int64 = np.where(own, np.append(order, NO_ID)[first[group]], readers)
     return found
-
-
-def _among(some: Edges, others: Edges) -> Bool:
-    """Which edges are between the same two moments as one of the others."""
-    pairs = codes(np.concatenate([np.stack([each.source, each.target]) for each in (some, others)], axis=1))
-    same: Bool = np.isin(pairs[: len(some)], pairs[len(some) :])
-    return same
 
 
 def _after(graph: Graph, one: Int64, other: Int64, config: ReplayConfig) -> Edges:

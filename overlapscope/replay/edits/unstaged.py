@@ -36,9 +36,10 @@ def without_staging(graph: Graph, copies: Int64, config: ReplayConfig) -> Graph:
     measured = sorted(recording.after_copies if recording else (), key=lambda entry: entry.size_bytes)
     if recording is None or not measured:
         return graph
-    pageable = np.flatnonzero(graph.of_memory(MemoryKind.PAGEABLE))
-    gaps = _Gaps.of(graph, _held_bytes(graph, pageable) >= measured[0].size_bytes, config)
-    size = np.append(_freed_bytes(graph, copies), 0)[gaps.held_by]
+    followed = synchronised_copy(graph.trace)[graph.calls.row]
+    held = np.maximum(*_bytes(graph, np.flatnonzero(graph.of_memory(MemoryKind.PAGEABLE)), followed))
+    gaps = _Gaps.of(graph, held >= measured[0].size_bytes, config)
+    size = np.append(_freed_bytes(graph, copies, followed), 0)[gaps.held_by]
     lag = graph.edges.lag_ns.copy()
     for each in np.unique(size[size >= measured[0].size_bytes]).tolist():
         slow = _Slow.after(each, measured)
@@ -139,20 +140,18 @@ def _next(some: Bool, owner: Int64) -> Int64:
     return np.where(np.append(owner, NO_ID)[first] == owner, first, NO_ID)
 
 
-def _held_bytes(graph: Graph, copies: Int64) -> Int64:
-    """For each call the bytes of some copies that held it: copy calls, and the synchronisations that follow them."""
-    return np.maximum(*_bytes(graph, copies))
+def _freed_bytes(graph: Graph, copies: Int64, followed: Int64) -> Int64:
+    """For each call the bytes of some copies that the host comes back from at its end.
 
-
-def _freed_bytes(graph: Graph, copies: Int64) -> Int64:
-    """For each call the bytes of some copies that the host comes back from at its end."""
-    staged, synchronised = _bytes(graph, copies)
-    followed = synchronised_copy(graph.trace)[graph.calls.row]
-    again = np.isin(np.arange(len(staged)), graph.work.call[copies][np.isin(graph.work.copy[copies], followed)])
+    ``followed`` is the copy that each call synchronises right after, if any: the host comes back from it there.
+    """
+    staged, synchronised = _bytes(graph, copies, followed)
+    waiting = copies[np.isin(graph.work.copy[copies], followed)]
+    again = np.isin(np.arange(len(staged)), graph.work.call[waiting])
     return np.where(again, 0, np.maximum(staged, synchronised))
 
 
-def _bytes(graph: Graph, copies: Int64) -> tuple[Int64, Int64]:
+def _bytes(graph: Graph, copies: Int64, followed: Int64) -> tuple[Int64, Int64]:
     """For each call the bytes of some copies that it issued, and of those that it synchronises right after."""
     work, table = graph.work, graph.trace.copies
     staged = np.zeros(len(graph.calls) + 1, np.int64)
@@ -160,5 +159,4 @@ def _bytes(graph: Graph, copies: Int64) -> tuple[Int64, Int64]:
     np.maximum.at(staged, work.call[mine], table.size_bytes[work.row[mine]])
     size_of = np.zeros(len(table) + 1, np.int64)
     size_of[work.row[mine]] = table.size_bytes[work.row[mine]]
-    synchronised: Int64 = size_of[synchronised_copy(graph.trace)[graph.calls.row]]
-    return staged[:-1], synchronised
+    return staged[:-1], size_of[followed]
