@@ -37,6 +37,10 @@ class Direction(Labelled):
     UVM_DTOD = 8, "UDtoD"
 
 
+LINK = (Direction.HTOD, Direction.DTOH, Direction.PTOP)
+"""Copies that cross a link; copies within a device are work like a kernel's."""
+
+
 class MemoryKind(Labelled):
     """What memory one end of a copy lies in."""
 
@@ -72,6 +76,10 @@ class ApiKind(Labelled):
 
 SYNC_CALLS = (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, ApiKind.DEVICE_SYNC)
 """Calls in which a thread waits for the device."""
+ALLOCATIONS = (ApiKind.DEVICE_ALLOC, ApiKind.DEVICE_FREE, ApiKind.HOST_ALLOC, ApiKind.HOST_FREE)
+"""Calls that get or give back memory; most of them wait for the device."""
+LAUNCHES = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)
+"""Calls that launch kernels."""
 
 
 class SyncKind(Labelled):

@@ -129,6 +129,26 @@ class EventRecords(Table):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class EventWaits(Table):
+    """One stream made to wait for an event, with what the event stands for."""
+
+    row_meaning: ClassVar[str] = (
+        "One stream made to wait for an event: by a synchronisation record, or by its calls alone (then it is inferred)."
+    )
+
+    time_ns: Int64 = column("i8", "when the wait was issued", unit="ns")
+    recorded_ns: Int64 = column("i8", "when the event's record was issued, where known, else as above", unit="ns")
+    process: Int64 = column("i8", "operating-system process id", null=NO_ID)
+    device: Int32 = column("i4", "device of the stream that waits", null=NO_ID)
+    stream: Int64 = column("i8", "stream that waits", null=NO_ID)
+    source_device: Int32 = column("i4", "device of the stream that is waited for", null=NO_ID)
+    source_stream: Int64 = column("i8", "stream that is waited for", null=NO_ID)
+    call: Int32 = column("i4", "row in api_calls of the wait", null=NO_ID)
+    record_call: Int32 = column("i4", "row in api_calls of the event's record", null=NO_ID)
+    inferred: Bool = column("?", "whether the source was inferred rather than recorded")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Ranges(HostWork):
     """One named host range, pushed by NVTX or by the profiler's annotations."""
 

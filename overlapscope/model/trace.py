@@ -14,6 +14,7 @@ from overlapscope.model.tables import (
     CpuOps,
     DeviceWork,
     EventRecords,
+    EventWaits,
     Frames,
     Kernels,
     Memsets,
@@ -36,6 +37,7 @@ class Trace:
     api_calls: ApiCalls
     syncs: Syncs
     event_records: EventRecords
+    event_waits: EventWaits
     ranges: Ranges
     cpu_ops: CpuOps
     frames: Frames
@@ -88,6 +90,7 @@ TABLES: dict[str, type[Table]] = {
     "api_calls": ApiCalls,
     "syncs": Syncs,
     "event_records": EventRecords,
+    "event_waits": EventWaits,
     "ranges": Ranges,
     "cpu_ops": CpuOps,
     "frames": Frames,

@@ -11,6 +11,7 @@ from overlapscope.model.trace import DEVICE_WORK, TABLES, Trace
 from overlapscope.read import checks, waits
 from overlapscope.read.correlate import Calls, doubled, join, outermost
 from overlapscope.read.draft import Arrays, Draft
+from overlapscope.read.event_waits import event_waits
 from overlapscope.read.labels import api_kind, sync_kind
 from overlapscope.read.processes import assign_processes
 
@@ -27,6 +28,7 @@ def assemble(draft: Draft) -> Trace:
     for table in (*DEVICE_WORK, "syncs", "event_records"):
         _join(draft, table)
     _finish_syncs(draft)
+    draft.tables["event_waits"] = event_waits(draft)
     names = Names(tuple(draft.pool))
     tables = {name: kind.build(names, draft.rows(name), draft.tables[name]) for name, kind in TABLES.items()}
     checks.check(draft, tables)

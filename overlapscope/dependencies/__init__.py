@@ -1,0 +1,1 @@
+"""What waited for what: one graph of dependencies under diagnosis and prediction."""

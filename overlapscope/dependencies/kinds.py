@@ -1,0 +1,88 @@
+"""Why one thing on the host or on a GPU waits for another: every kind of dependency, with its fact and its source."""
+
+from __future__ import annotations
+
+from overlapscope.model.enums import Labelled
+
+_GUIDE = "CUDA C++ Programming Guide"
+
+
+class DependencyKind(Labelled):
+    """Why a node of the graph comes no earlier than another."""
+
+    PROGRAM_ORDER = 0, "program order"
+    API_CALL = 1, "duration of the call"
+    ALLOCATION = 2, "duration of an allocation or a free"
+    EXECUTION = 3, "execution"
+    LAUNCH = 4, "launch"
+    STREAM_ORDER = 5, "stream order"
+    EVENT = 6, "event"
+    OTHER_DEVICE = 7, "event of another GPU"
+    LEGACY_DEFAULT_STREAM = 8, "legacy default stream"
+    COPY_ENGINE = 9, "copy engine"
+    FULL_DEVICE = 10, "kernels that fill the GPU"
+    NOT_RECORDED = 11, "a wait that was not recorded"
+    STAGING = 12, "staging of a copy"
+    SYNCHRONISATION = 13, "synchronisation"
+    DRIVER_LOCK = 14, "driver lock"
+    THREAD_HANDOFF = 15, "thread hand-off"
+
+
+OWN_DURATION = (DependencyKind.API_CALL, DependencyKind.ALLOCATION)
+"""From the start of a call to its end."""
+
+FACTS: dict[DependencyKind, tuple[str, str]] = {
+    DependencyKind.PROGRAM_ORDER: (
+        "a thread makes its calls one after the other; between two of them it does its own work",
+        "the trace",
+    ),
+    DependencyKind.API_CALL: ("a call takes time by itself", "the trace"),
+    DependencyKind.ALLOCATION: (
+        "page-locked allocation, cudaMalloc and cudaFree may synchronise with the GPU",
+        f"{_GUIDE}, Implicit Synchronization",
+    ),
+    DependencyKind.EXECUTION: ("a kernel, copy or memset takes time by itself", "the trace"),
+    DependencyKind.LAUNCH: ("device work starts after the call that launches it", f"{_GUIDE}, Asynchronous Execution"),
+    DependencyKind.STREAM_ORDER: ("a stream runs its work in order", f"{_GUIDE}, Streams"),
+    DependencyKind.EVENT: (
+        "a stream that waits for an event starts nothing before the work recorded in it is complete",
+        "CUDA Runtime API, cudaStreamWaitEvent",
+    ),
+    DependencyKind.OTHER_DEVICE: (
+        "an event of one GPU can hold back a stream of another one",
+        f"{_GUIDE}, Multi-Device System, Stream and Event Behavior",
+    ),
+    DependencyKind.LEGACY_DEFAULT_STREAM: (
+        "the legacy default stream and blocking streams wait for each other",
+        "CUDA Runtime API, Stream synchronization behavior",
+    ),
+    DependencyKind.COPY_ENGINE: (
+        "copies in one direction share a copy engine, one at a time",
+        f"{_GUIDE}, Concurrent Data Transfers",
+    ),
+    DependencyKind.FULL_DEVICE: (
+        "a kernel with a block for every multiprocessor leaves no room for another stream's",
+        f"{_GUIDE}, Concurrent Kernel Execution",
+    ),
+    DependencyKind.NOT_RECORDED: (
+        "work that starts right after other work ended, and that nothing recorded explains, may have waited for it",
+        "inferred from times",
+    ),
+    DependencyKind.STAGING: (
+        "a copy from or to pageable memory blocks its call until it is staged or complete",
+        "CUDA Runtime API, API synchronization behavior",
+    ),
+    DependencyKind.SYNCHRONISATION: (
+        "a synchronising call returns when the stream, event or GPU is done",
+        "CUDA Runtime API, cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize",
+    ),
+    DependencyKind.DRIVER_LOCK: (
+        "while one thread is inside a blocking copy call, launches of other threads wait",
+        "measured on an H200, driver 580",
+    ),
+    DependencyKind.THREAD_HANDOFF: (
+        "an idle thread goes on when another one has finished what it waits for",
+        "inferred from times; PyTorch, Autograd mechanics for threads of the autograd engine",
+    ),
+}
+"""What is known of each kind, and where from."""
