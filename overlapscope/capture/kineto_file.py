@@ -12,8 +12,8 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO
 
+from overlapscope.atomic_files import writing
 from overlapscope.errors import CaptureError, OutputError
-from overlapscope.writing import writing
 
 ABOUT_KEY = "overlapscope"
 """The top-level key of a trace under which a recording says how it was made."""

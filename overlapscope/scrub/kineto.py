@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from overlapscope.atomic_files import writing
 from overlapscope.errors import UnknownTraceFormat
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.chunks import BOUNDARY, Opening, cut, find_events
 from overlapscope.read.kineto_header import LOST_KEY, VERSION_KEYS
 from overlapscope.read.log import HealthLog
 from overlapscope.scrub.texts import Hiding
-from overlapscope.writing import writing
 
 _PLAIN_KEYS = {
     "schemaVersion",
