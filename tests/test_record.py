@@ -476,7 +476,7 @@ def test_who_first_reads_what_came_to_the_host_is_seen() -> None:
 def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In torch's own tree, at the times of the operators in the trace; here every tensor counts as copied on a GPU."""
     module = "overlapscope.capture.copy_consumers"
-    monkeypatch.setattr(f"{module}._leaves_device", lambda node: True)
+    monkeypatch.setattr(f"{module}._crosses_devices", lambda node: True)
     every = lambda node, where: ((0, each.storage_data_ptr) for each in _arguments(node))  # noqa: E731
     monkeypatch.setattr(f"{module}._memories", every)
     one, other = torch.ones(8, 8), torch.ones(8, 8)
