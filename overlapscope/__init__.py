@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from overlapscope.capture.annotate import annotate
     from overlapscope.capture.recorder import record
-    from overlapscope.diagnosis.engine import diagnose
     from overlapscope.diagnosis.finding import Diagnosis
+    from overlapscope.diagnosis.run import diagnose
     from overlapscope.errors import OverlapscopeError
     from overlapscope.measure.definitions import their_overlap
     from overlapscope.measure.windows import Window
@@ -41,7 +41,7 @@ _HOMES = {
     "Window": "overlapscope.measure.windows",
     "annotate": "overlapscope.capture.annotate",
     "audit": "overlapscope.report.content",
-    "diagnose": "overlapscope.diagnosis.engine",
+    "diagnose": "overlapscope.diagnosis.run",
     "draw_timeline": "overlapscope.plot.timeline",
     "open_trace": "overlapscope.read.opening",
     "record": "overlapscope.capture.recorder",

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 import overlapscope
 from overlapscope.cli.main import app
+from overlapscope.formatting import time
 from overlapscope.report.content import audit
-from overlapscope.words import time
 from tests import kineto_maker as make
 from tests.conftest import SAMPLES
 
@@ -52,7 +52,7 @@ def test_the_trap_is_named_and_its_cure_is_clean() -> None:
     assert "kernels were launched late for it" in bad.verdict
     assert "held the host" not in good.verdict
     (device,) = bad.devices
-    lost = device.kernel_gaps.held_in_copy_ns
+    lost = device.kernel_gaps.copy_call_ns
     assert f"{time(lost)} without one" in bad.verdict
     assert device.activity.overlap.total_ns > 0.3 * device.activity.copies.total_ns
     assert bad.window.wall_ns - good.window.wall_ns == pytest.approx(lost, rel=0.1)
@@ -60,7 +60,7 @@ def test_the_trap_is_named_and_its_cure_is_clean() -> None:
 
 def test_json_has_the_schema() -> None:
     result = as_json(PAGEABLE, "--range", "gemm_copy")
-    assert result["schema"] == "overlapscope.audit/1"
+    assert result["schema"] == "overlapscope.audit/2"
     (trace,) = result["traces"]
     assert set(trace) >= {"source", "health", "window", "devices", "host_blocking", "counts", "verdict"}
     assert set(trace["source"]) >= {"format", "path", "tool", "gpus"}
@@ -79,7 +79,7 @@ def test_json_has_the_schema() -> None:
     (computing, copying) = device["streams"]
     assert (computing["kernel_busy_ns"], computing["copy_total_ns"]) == (device["kernel_busy_ns"], 0)
     assert copying["hidden_ns"] + copying["exposed_ns"] == copying["copy_total_ns"] == direction["total_ns"]
-    assert set(trace["host_blocking"][0]) >= {"process", "thread", "api", "calls", "span_ns", "held_ns"}
+    assert set(trace["host_blocking"][0]) >= {"process", "thread", "api", "calls", "span_ns", "blocked_ns"}
     assert set(trace["counts"]) >= {
         "kernels", "copies", "memsets", "api_calls", "syncs", "ranges", "unjoined_device_ops",
     }  # fmt: skip

@@ -163,7 +163,7 @@ def test_a_read_that_is_too_early_is_found_where_operators_are_recorded() -> Non
 
 def test_a_hazard_comes_first_whatever_it_costs() -> None:
     found = diagnosed(SAMPLES / "pinning_guide-read-early.json.gz", "pinning_guide").findings
-    assert found[0].lost_ns == 0 < found[1].lost_ns
+    assert found[0].idle_ns == 0 < found[1].idle_ns
     assert [finding.rank for finding in found] == list(range(1, len(found) + 1))
 
 
@@ -181,8 +181,8 @@ def test_of_two_gpus_one_that_waits_for_the_other_is_told_so(name: str, waits: b
     """Stages take turns, replicas exchange what they learnt; halves are streamed to each by itself."""
     found = diagnosed(PAIRS / f"{name}-faulty.{suffix}", "step")
     assert ("OVL017" in _codes(found)) is waits
-    told = sum(finding.lost_ns for finding in found.findings if finding.code == "OVL017")
-    untold = sum(finding.lost_ns for finding in found.findings if finding.code == "OVL000")
+    told = sum(finding.idle_ns for finding in found.findings if finding.code == "OVL017")
+    untold = sum(finding.idle_ns for finding in found.findings if finding.code == "OVL000")
     assert told > 5 * untold or not waits
 
 
@@ -208,18 +208,18 @@ def test_each_lost_nanosecond_has_one_reason(path: Path, range_name: str) -> Non
     found = diagnosed(path, range_name)
     by_code = dict.fromkeys((entry.code for entry in CLAIMING), 0)
     for device in found.devices:
-        losses = device.losses
-        assert (losses.start_ns[1:] >= losses.end_ns[:-1]).all()
-        assert (losses.duration_ns > 0).all()
+        idle = device.idle
+        assert (idle.start_ns[1:] >= idle.end_ns[:-1]).all()
+        assert (idle.duration_ns > 0).all()
         within = found.window.of(device.key.process)
-        assert losses.duration_ns.sum() <= within.total_ns
+        assert idle.duration_ns.sum() <= within.total_ns
         for code in by_code:
-            by_code[code] += device.lost_ns(code)
+            by_code[code] += device.idle_ns(code)
     for finding in found.findings:
         if finding.code in by_code and finding.severity is not Severity.HAZARD:
-            assert finding.lost_ns == by_code[finding.code]
-        assert finding.held_ns >= 0
-        assert sum(share.lost_ns for share in finding.places) <= finding.lost_ns or finding.lost_ns == 0
+            assert finding.idle_ns == by_code[finding.code]
+        assert finding.blocked_ns >= 0
+        assert sum(share.idle_ns for share in finding.places) <= finding.idle_ns or finding.idle_ns == 0
 
 
 @pytest.mark.parametrize(("path", "range_name"), all_diagnoses())
@@ -233,8 +233,8 @@ def test_json_has_what_is_promised(path: Path, range_name: str) -> None:
         "rank",
         "copies",
         "where",
-        "lost_ns",
-        "held_ns",
+        "idle_ns",
+        "blocked_ns",
         "evidence",
         "message",
         "fix",
@@ -276,7 +276,7 @@ def test_both_profilers_lead_to_the_same_numbers() -> None:
         "graph_one_branch",
     ):
         kineto, nsys = (loop(name, suffix).findings[0] for suffix in (KINETO, NSYS))
-        assert kineto.lost_ns == pytest.approx(nsys.lost_ns, rel=0.1)
+        assert kineto.idle_ns == pytest.approx(nsys.idle_ns, rel=0.1)
         assert len(kineto.copies) == len(nsys.copies)
 
 
@@ -434,7 +434,7 @@ def losses_of(diagnosis: Diagnosis) -> list[tuple[str, str | None, int]]:
     """Cause, code and length in us of each lost stretch."""
     (device,) = diagnosis.devices
     codes = [None if number < 0 else device.codes[number] for number in device.reason.tolist()]
-    rows = zip(device.losses.cause.tolist(), codes, device.losses.duration_ns.tolist(), strict=True)
+    rows = zip(device.idle.cause.tolist(), codes, device.idle.duration_ns.tolist(), strict=True)
     return [(Cause(cause).name, code, length // 1000) for cause, code, length in rows]
 
 
@@ -449,10 +449,10 @@ def test_late_time_is_laid_to_the_call_that_took_the_lead(tmp_path: Path) -> Non
         make.kernel(1505, 100, correlation=3),
     )(tmp_path)
     assert losses_of(found) == [
-        ("IN_COPY", "OVL001", 5),
-        ("ABSENT", "OVL001", 490),
-        ("CALLING", "OVL001", 4),
-        ("LAUNCHING", "OVL008", 1),
+        ("COPY_CALL", "OVL001", 5),
+        ("HOST_NOT_RECORDED", "OVL001", 490),
+        ("API_CALL", "OVL001", 4),
+        ("LAUNCH_LATENCY", "OVL008", 1),
     ]
     assert found.findings[0].code == "OVL001"
     assert found.hidden_ns > 0.9 * found.copying_ns
@@ -469,8 +469,8 @@ def test_a_call_is_not_blamed_for_more_than_it_held(tmp_path: Path) -> None:
         make.kernel(6005, 100, correlation=3),
     )(tmp_path)
     (device,) = found.devices
-    assert device.lost_ns("OVL001") == 100_000
-    assert device.lost_ns("OVL008") == 5_000_000 - 100_000
+    assert device.idle_ns("OVL001") == 100_000
+    assert device.idle_ns("OVL008") == 5_000_000 - 100_000
     assert top(found) == "OVL008"
 
 
@@ -487,7 +487,7 @@ def test_a_wait_for_the_device_settles_what_was_held_before(tmp_path: Path) -> N
     )(tmp_path)
     assert top(found) == "OVL004"
     (device,) = found.devices
-    assert device.lost_ns("OVL001") == 0
+    assert device.idle_ns("OVL001") == 0
 
 
 def test_kernels_of_a_late_host_are_the_host_s_fault(tmp_path: Path) -> None:
@@ -497,7 +497,7 @@ def test_kernels_of_a_late_host_are_the_host_s_fault(tmp_path: Path) -> None:
         events += [make.kernel(1000 * number + 8, 300, correlation=number + 1)]
     found = program(*events)(tmp_path)
     assert _codes(found) == {"OVL008"}
-    assert found.findings[0].lost_ns == 9 * 700_000
+    assert found.findings[0].idle_ns == 9 * 700_000
 
 
 def test_a_slow_pinned_copy_is_seen_against_the_faster_ones(tmp_path: Path) -> None:
@@ -515,7 +515,7 @@ def test_a_slow_pinned_copy_is_seen_against_the_faster_ones(tmp_path: Path) -> N
         at += length + 610
     found = program(*events)(tmp_path)
     slow = next(finding for finding in found.findings if finding.code == "OVL013")
-    assert (slow.lost_ns, slow.copies) == (2_000_000, (3,))
+    assert (slow.idle_ns, slow.copies) == (2_000_000, (3,))
     assert (slow.evidence["reached_gb_s"], slow.evidence["expected_gb_s"]) == (5.0, 50.0)
     even = [event for event in events if event["dur"] != 2000]
     assert "OVL013" not in _codes(program(*even)(tmp_path))
@@ -525,7 +525,7 @@ def test_an_exposed_collective_is_found_and_a_covered_one_is_not(tmp_path: Path)
     collective = make.kernel(10, 500, stream=20, name="ncclDevKernel_AllReduce_Sum_f32", correlation=1)
     calls = [make.call(0, 3, correlation=1), make.call(4, 3, correlation=2), make.call(8, 3, correlation=3)]
     alone = program(*calls, collective, make.kernel(515, 500, correlation=2))(tmp_path)
-    assert (top(alone), alone.findings[0].lost_ns) == ("OVL016", 500_000)
+    assert (top(alone), alone.findings[0].idle_ns) == ("OVL016", 500_000)
     covered = program(*calls, collective, make.kernel(10, 990, correlation=2))(tmp_path)
     assert covered.healthy
 
@@ -541,8 +541,8 @@ def test_two_processes_are_not_mixed(tmp_path: Path) -> None:
         make.kernel(905, 100, correlation=2),
     )(tmp_path)
     first = next(device for device in found.devices if device.key.process == 1)
-    assert first.lost_ns("OVL001") == 0
-    assert first.lost_ns("OVL008") > 700_000
+    assert first.idle_ns("OVL001") == 0
+    assert first.idle_ns("OVL008") > 700_000
 
 
 PINNED_DOWN = {"kinds": "DtoH (Device -> Pinned)", "size": 10_000_000, "stream": 7}
@@ -590,7 +590,7 @@ def test_kernels_that_follow_closely_are_no_loss(tmp_path: Path) -> None:
     events += [make.kernel(200 + 6.5 * number, 5, correlation=number + 1) for number in range(100)]
     found = program(*events)(tmp_path)
     assert found.healthy
-    assert found.lost_ns == 0
+    assert found.idle_ns == 0
 
 
 def test_a_backward_thread_is_late_because_the_main_thread_read_a_value(tmp_path: Path) -> None:
@@ -631,7 +631,7 @@ def test_held_time_never_exceeds_the_window(tmp_path: Path) -> None:
         events += [make.copy(20 + 2400 * (tid - 1), 2400, stream=12 + tid, size=30_000_000, correlation=tid + 1)]
     events += [make.call(5020, 4, correlation=9), make.kernel(5026, 100, correlation=9)]
     found = program(*events)(tmp_path)
-    assert all(finding.held_ns <= found.window.wall_ns for finding in found.findings)
+    assert all(finding.blocked_ns <= found.window.wall_ns for finding in found.findings)
 
 
 # The catalogue
@@ -682,9 +682,9 @@ def test_any_trace_can_be_diagnosed(corpus_trace: Path, tmp_path: Path) -> None:
         path.write_bytes(gzip.decompress(corpus_trace.read_bytes()))
     found = diagnose(open_trace(path))
     for device in found.devices:
-        assert (device.losses.start_ns[1:] >= device.losses.end_ns[:-1]).all()
+        assert (device.idle.start_ns[1:] >= device.idle.end_ns[:-1]).all()
         extent = found.window.of(device.key.process).total_ns
-        assert 0 <= device.losses.duration_ns.sum() <= extent
+        assert 0 <= device.idle.duration_ns.sum() <= extent
     json.dumps([finding.to_dict() for finding in found.findings], allow_nan=False)
     reasons = np.array([reason or "" for reason in found.copy_reasons])
     unlinked = ~np.isin(found.trace.copies.direction, (Direction.HTOD, Direction.DTOH, Direction.PTOP))

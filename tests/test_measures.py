@@ -55,7 +55,7 @@ def test_one_copy_half_hidden(path: Path) -> None:
     assert facts.exposed_ns.tolist() == [50 * US]
     assert facts.launch_delay_ns.tolist() == [40 * US]
     assert facts.call_span_ns.tolist() == [5 * US]
-    assert facts.held_ns.tolist() == [0]
+    assert facts.blocked_ns.tolist() == [0]
     assert facts.bandwidth_gb_s.tolist() == [0.5]
     active = activity(trace, KEY, whole(trace))
     assert (active.kernels.total_ns, active.copies.total_ns, active.overlap.total_ns) == (100 * US, 100 * US, 50 * US)
@@ -109,10 +109,10 @@ def test_held_is_what_exceeds_a_plain_enqueue(path: Path) -> None:
         make.copy(2100, 390, correlation=10),
     )
     assert plain_enqueue_ns(trace) == 6 * US
-    assert copy_facts(trace, whole(trace)).held_ns.tolist() == [494 * US, 0]
+    assert copy_facts(trace, whole(trace)).blocked_ns.tolist() == [494 * US, 0]
     (copies, launched) = host_blocking(trace, whole(trace))
-    assert (copies.api, copies.calls, copies.span_ns, copies.held_ns) == (MEMCPY, 2, 507 * US, 494 * US)
-    assert (launched.api, launched.calls, launched.held_ns) == ("cudaLaunchKernel", 5, 0)
+    assert (copies.api, copies.calls, copies.span_ns, copies.blocked_ns) == (MEMCPY, 2, 507 * US, 494 * US)
+    assert (launched.api, launched.calls, launched.blocked_ns) == ("cudaLaunchKernel", 5, 0)
 
 
 def test_a_call_inside_another_holds_its_thread_once(path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_call_inside_another_holds_its_thread_once(path: Path) -> None:
         make.call(10, 480, name="cuMemcpyHtoDAsync_v2", correlation=2),
         make.copy(100, 390, correlation=1),
     )
-    assert sum(row.held_ns for row in host_blocking(trace, whole(trace))) == 495 * US
+    assert sum(row.blocked_ns for row in host_blocking(trace, whole(trace))) == 495 * US
 
 
 def test_groups_add_up(path: Path) -> None:
@@ -255,9 +255,9 @@ def test_held_time_is_cut_to_the_window(path: Path) -> None:
         make.kernel(1060, 5, correlation=2),
     )
     window = of_range(trace, "r")
-    assert copy_facts(trace, window).held_ns.tolist() == [100 * US]
+    assert copy_facts(trace, window).blocked_ns.tolist() == [100 * US]
     (group,) = group_copies(trace, copy_facts(trace, window), window, ("memory",))
-    assert (group.total_ns, group.whole_ns, group.held_ns) == (95 * US, 990 * US, 100 * US)
+    assert (group.total_ns, group.whole_ns, group.blocked_ns) == (95 * US, 990 * US, 100 * US)
 
 
 def test_held_is_found_where_every_launch_waits(path: Path) -> None:
@@ -267,7 +267,7 @@ def test_held_is_found_where_every_launch_waits(path: Path) -> None:
         path, *events, make.call(50_000, 6000, name=MEMCPY, correlation=9), make.copy(50_010, 5980, correlation=9)
     )
     assert plain_enqueue_ns(trace) == 20 * US
-    assert copy_facts(trace, whole(trace)).held_ns.tolist() == [5980 * US]
+    assert copy_facts(trace, whole(trace)).blocked_ns.tolist() == [5980 * US]
 
 
 def test_unknown_sizes_are_unknown(path: Path) -> None:
@@ -301,7 +301,7 @@ def test_idle_while_a_copy_holds_the_host(path: Path) -> None:
         make.kernel(330, 5, correlation=2),
     )
     # Of the call's 300 us, 4.5 would have gone into a plain enqueue (launches take 4 and 6).
-    assert causes(trace) == {"held_in_copy_ns": 295.5, "host_absent_ns": 12, "calling_ns": 10.5, "queued_ns": 2}
+    assert causes(trace) == {"copy_call_ns": 295.5, "host_not_recorded_ns": 12, "api_call_ns": 10.5, "queued_ns": 2}
 
 
 def test_idle_while_synchronising_allocating_or_in_python(path: Path) -> None:
@@ -316,7 +316,7 @@ def test_idle_while_synchronising_allocating_or_in_python(path: Path) -> None:
         make.kernel(206, 5, correlation=2),
     )
     assert causes(trace) == {
-        "synchronising_ns": 50, "allocating_ns": 30, "host_working_ns": 110, "calling_ns": 5, "queued_ns": 1,
+        "synchronisation_ns": 50, "allocation_ns": 30, "host_work_ns": 110, "api_call_ns": 5, "queued_ns": 1,
     }  # fmt: skip
 
 
@@ -344,8 +344,8 @@ def test_idle_behind_a_copy_of_another_thread(path: Path) -> None:
         make.kernel(305, 5, correlation=2),
     )
     found = causes(trace)
-    assert found["held_in_copy_ns"] == 275
-    assert found["calling_ns"] == 5
+    assert found["copy_call_ns"] == 275
+    assert found["api_call_ns"] == 5
 
 
 def test_copies_that_only_enqueue_hold_nobody(path: Path) -> None:
@@ -359,8 +359,8 @@ def test_copies_that_only_enqueue_hold_nobody(path: Path) -> None:
         make.call(110, 4, correlation=2),
         make.kernel(120, 5, correlation=2),
     )
-    assert "held_in_copy_ns" not in causes(trace)
-    assert causes(trace)["calling_ns"] == 10 * 5 + 4
+    assert "copy_call_ns" not in causes(trace)
+    assert causes(trace)["api_call_ns"] == 10 * 5 + 4
 
 
 def test_a_graph_launch_is_no_copy_call(path: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_graph_launch_is_no_copy_call(path: Path) -> None:
         make.copy(100, 10, correlation=1),
         make.copy(200, 10, correlation=1, kinds="DtoH (Device -> Pinned)"),
     )
-    assert copy_facts(trace, whole(trace)).held_ns.tolist() == [0, 0]
+    assert copy_facts(trace, whole(trace)).blocked_ns.tolist() == [0, 0]
 
 
 def test_idle_before_work_without_a_call_is_unknown(path: Path) -> None:
@@ -392,7 +392,7 @@ def test_kernel_gaps_see_what_a_busy_device_hides(path: Path) -> None:
     )
     active = activity(trace, KEY, whole(trace))
     assert active.idle.total_ns == 10 * US
-    assert kernel_gap_causes(trace, active).held_in_copy_ns == 296 * US  # of [6, 306), less a plain enqueue of 4
+    assert kernel_gap_causes(trace, active).copy_call_ns == 296 * US  # of [6, 306), less a plain enqueue of 4
     assert kernel_gap_causes(trace, active).total_ns == 305 * US
 
 

@@ -59,7 +59,7 @@ def copied(name: str, suffix: str = KINETO) -> dict[tuple[str, str], tuple[int, 
 def held_share(name: str, direction: str) -> float:
     """Host time held by the copies of a direction, over the time that they took."""
     (group,) = [group for group in device(name).directions if group.key["direction"] == direction]
-    return group.held_ns / group.total_ns
+    return group.blocked_ns / group.total_ns
 
 
 def wall(name: str) -> float:

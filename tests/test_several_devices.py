@@ -251,13 +251,13 @@ def taking_turns(
 
 def lost_by_the_second(trace: Trace) -> dict[Cause, float]:
     """What the second device's time was lost to, in us."""
-    losses = diagnose(trace).devices[1].losses
-    return {Cause(cause): float(losses.duration_ns[losses.cause == cause].sum()) / 1e3 for cause in set(losses.cause)}
+    idle = diagnose(trace).devices[1].idle
+    return {Cause(cause): float(idle.duration_ns[idle.cause == cause].sum()) / 1e3 for cause in set(idle.cause)}
 
 
 def test_a_device_that_waits_for_another_one_is_told_so(tmp_path: Path) -> None:
     trace = taking_turns(tmp_path)
-    assert lost_by_the_second(trace) == {Cause.BEHIND_DEVICE: 5_004 - 100}
+    assert lost_by_the_second(trace) == {Cause.OTHER_DEVICE: 5_004 - 100}
     (finding,) = diagnose(trace).findings
     assert (finding.code, finding.where.device, finding.saving_ns) == ("OVL017", 1, None)
     assert finding.confidence is Confidence.HIGH
@@ -272,20 +272,20 @@ def test_where_the_event_is_left_open_that_is_not_as_sure(tmp_path: Path) -> Non
 
 
 def test_what_ended_long_before_was_not_waited_for(tmp_path: Path) -> None:
-    assert lost_by_the_second(taking_turns(tmp_path, ends=4_000)) == {Cause.QUEUED: 5_004 - 100}
+    assert lost_by_the_second(taking_turns(tmp_path, ends=4_000)) == {Cause.WAIT_NOT_RECORDED: 5_004 - 100}
 
 
 def test_what_still_runs_was_not_waited_for(tmp_path: Path) -> None:
-    assert lost_by_the_second(taking_turns(tmp_path, ends=5_100)) == {Cause.QUEUED: 5_004 - 100}
+    assert lost_by_the_second(taking_turns(tmp_path, ends=5_100)) == {Cause.WAIT_NOT_RECORDED: 5_004 - 100}
 
 
 def test_another_device_s_stream_of_that_number_waits_for_itself(tmp_path: Path) -> None:
-    assert lost_by_the_second(taking_turns(tmp_path, device=0)) == {Cause.QUEUED: 5_004 - 100}
+    assert lost_by_the_second(taking_turns(tmp_path, device=0)) == {Cause.WAIT_NOT_RECORDED: 5_004 - 100}
 
 
 def test_streams_that_both_devices_have_do_not_tell_which_is_meant(tmp_path: Path) -> None:
     trace = taking_turns(tmp_path, streams=(FIRST, FIRST))
-    assert lost_by_the_second(trace) == {Cause.QUEUED: 5_004 - 100}
+    assert lost_by_the_second(trace) == {Cause.WAIT_NOT_RECORDED: 5_004 - 100}
     assert diagnose(trace).findings[0].code == "OVL000"
 
 
@@ -296,20 +296,24 @@ def test_copies_from_another_device_wait_for_what_makes_their_data(
     """The second fetches what the first computes: until the first copy begins it waits for that, then for copies."""
     carried = 500 * len(events)
     lost = lost_by_the_second(taking_turns(tmp_path, *events, begin=5_008 + carried))
-    assert (lost[Cause.BEHIND_DEVICE], lost[Cause.BEHIND_STREAM]) == (5_003 - 100, carried)
-    assert set(lost) <= {Cause.BEHIND_DEVICE, Cause.BEHIND_STREAM, Cause.LAUNCHING}
+    assert (lost[Cause.OTHER_DEVICE], lost[Cause.COPY_SAME_STREAM]) == (5_003 - 100, carried)
+    assert set(lost) <= {Cause.OTHER_DEVICE, Cause.COPY_SAME_STREAM, Cause.LAUNCH_LATENCY}
 
 
 def test_what_waits_on_after_its_copy_does_so_for_no_known_reason(tmp_path: Path) -> None:
     lost = lost_by_the_second(taking_turns(tmp_path, *FETCH, begin=9_000))
-    assert lost == {Cause.BEHIND_DEVICE: 5_003 - 100, Cause.BEHIND_STREAM: 1_000, Cause.QUEUED: 9_000 - 6_003}
+    assert lost == {
+        Cause.OTHER_DEVICE: 5_003 - 100,
+        Cause.COPY_SAME_STREAM: 1_000,
+        Cause.WAIT_NOT_RECORDED: 9_000 - 6_003,
+    }
 
 
 def test_an_upload_before_the_wait_does_not_hide_it(tmp_path: Path) -> None:
     lost = lost_by_the_second(taking_turns(tmp_path, *upload(7, 110, 130, SECOND)))
-    assert lost == {Cause.LAUNCHING: 10, Cause.BEHIND_STREAM: 20, Cause.BEHIND_DEVICE: 5_004 - 130}
+    assert lost == {Cause.LAUNCH_LATENCY: 10, Cause.COPY_SAME_STREAM: 20, Cause.OTHER_DEVICE: 5_004 - 130}
 
 
 def test_a_copy_beside_it_that_ends_then_by_chance_is_not_what_is_waited_for(tmp_path: Path) -> None:
     lost = lost_by_the_second(taking_turns(tmp_path, *upload(7, 4_500, 4_998, 20)))
-    assert lost == {Cause.BEHIND_DEVICE: 5_004 - 100}
+    assert lost == {Cause.OTHER_DEVICE: 5_004 - 100}

@@ -20,6 +20,7 @@ from overlapscope import diagnose, what_if
 from overlapscope.cli.main import app
 from overlapscope.diagnosis.stretches import stretches
 from overlapscope.errors import RangeNotFound, WindowEmpty
+from overlapscope.formatting import time
 from overlapscope.plot import view
 from overlapscope.plot.arrows import arrows
 from overlapscope.plot.bars import Bars, Curve, Lane, LaneKind, Style
@@ -30,7 +31,6 @@ from overlapscope.plot.pixels import binned, for_pixels, highest
 from overlapscope.plot.style import LOOKS, PALETTES, Appearance, Font, Look, Palette, rc
 from overlapscope.plot.timeline import draw_timeline, save_timeline
 from overlapscope.read.opening import open_trace
-from overlapscope.words import time
 from tests import kineto_maker as make
 from tests.conftest import CASES, SAMPLES
 
@@ -293,7 +293,7 @@ def test_every_finding_has_a_place(name: str) -> None:
         assert len(start)
         assert (start <= end).all()
         if finding.code == "OVL016":
-            assert (end - start).sum() == finding.lost_ns
+            assert (end - start).sum() == finding.idle_ns
         first, last = view.of_finding(found, finding)
         assert found.trace.start_ns <= first <= last <= found.trace.end_ns
 

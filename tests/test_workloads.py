@@ -496,7 +496,7 @@ def test_the_sweep_is_measured_and_drawn(tmp_path: Path) -> None:
         (None, "cannot be read"),
         ("{", "no JSON"),
         ("{}", "not written by"),
-        ('{"schema": "overlapscope.transfers/1"}', "lacks"),
+        ('{"schema": "overlapscope.transfers/2"}', "lacks"),
     ],
 )
 def test_what_is_no_sweep_is_said(content: str | None, sentence: str, tmp_path: Path) -> None:

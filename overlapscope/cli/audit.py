@@ -14,10 +14,10 @@ import typer
 
 from overlapscope.cli.messages import ExitCode, complain, say
 from overlapscope.errors import OutputError, OverlapscopeError
+from overlapscope.formatting import safe
 from overlapscope.read.opening import open_trace
 from overlapscope.report.content import audit
 from overlapscope.report.data import SCHEMA, Audit
-from overlapscope.words import safe
 
 
 class Format(StrEnum):

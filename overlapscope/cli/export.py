@@ -43,7 +43,7 @@ def export_command(
             files = save_parquet(trace, output)
             say(f"{len(files)} files in {output}")
             return
-        from overlapscope.diagnosis.engine import diagnose
+        from overlapscope.diagnosis.run import diagnose
         from overlapscope.export.perfetto import save_perfetto
 
         save_perfetto(diagnose(trace, range_name), output)

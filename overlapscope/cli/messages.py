@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from overlapscope.errors import OutputError, OverlapscopeError
-from overlapscope.words import safe
+from overlapscope.formatting import safe
 
 
 class ExitCode(IntEnum):

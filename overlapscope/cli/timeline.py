@@ -11,8 +11,8 @@ import typer
 
 from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say
 from overlapscope.errors import OutputError, OverlapscopeError, WindowEmpty
+from overlapscope.formatting import safe
 from overlapscope.read.opening import open_trace
-from overlapscope.words import safe
 
 if TYPE_CHECKING:
     from overlapscope.model.trace import Trace
@@ -145,7 +145,7 @@ def _window(
 
 
 def _of_finding(trace: Trace, code: str) -> tuple[int, int]:
-    from overlapscope.diagnosis.engine import diagnose
+    from overlapscope.diagnosis.run import diagnose
     from overlapscope.plot import view
 
     diagnosis = diagnose(trace)

@@ -12,10 +12,10 @@ import typer
 from overlapscope.cli.audit import Format
 from overlapscope.cli.messages import ExitCode, complain
 from overlapscope.errors import OverlapscopeError
+from overlapscope.formatting import safe, time
 from overlapscope.read.opening import open_trace
 from overlapscope.replay.changes import NAMES
 from overlapscope.replay.what_if import what_if
-from overlapscope.words import safe, time
 
 _CHANGES = f"{', '.join(NAMES)}; =N for prefetch and faster-link (GB/s); :range=NAME,stream=N,source=TEXT limits it."
 

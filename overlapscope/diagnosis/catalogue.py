@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from overlapscope.diagnosis.rule import Rule
 from overlapscope.diagnosis.rules import (
-    ovl000_cannot_tell,
+    ovl000_insufficient_data,
     ovl001_pageable_copy,
     ovl002_one_stream,
     ovl003_default_stream,
@@ -27,7 +27,7 @@ from overlapscope.diagnosis.rules import (
 RULES: tuple[Rule, ...] = tuple(
     module.RULE
     for module in (
-        ovl000_cannot_tell,
+        ovl000_insufficient_data,
         ovl001_pageable_copy,
         ovl002_one_stream,
         ovl003_default_stream,

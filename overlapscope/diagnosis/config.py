@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from overlapscope.measure.losses import LossConfig
+from overlapscope.measure.losses import AttributionConfig
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class DiagnosisConfig:
     waiting_share: float = 0.2
     most_moments: int = 100_000
     used_share: float = 0.01
-    losses: LossConfig = LossConfig()
+    attribution: AttributionConfig = AttributionConfig()
 
 
 DEFAULT = DiagnosisConfig()

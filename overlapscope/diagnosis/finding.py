@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from overlapscope.formatting import share, time
 from overlapscope.measure.devices import DeviceKey
-from overlapscope.measure.losses import Losses
+from overlapscope.measure.losses import IdleTime
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
-from overlapscope.words import share, time
 
 
 class Severity(StrEnum):
@@ -62,7 +62,7 @@ class Share:
     """A place and the device time lost there, in ns."""
 
     where: Place
-    lost_ns: int
+    idle_ns: int
 
 
 Number = int | float | str | bool | None
@@ -87,11 +87,11 @@ class Finding:
         message: the same as a sentence.
         fix: what to change, as code for PyTorch.
         change: the change that would mend it, for a prediction; None where no change of the program would.
-        lost_ns: device time lost.
-        held_ns: host time that the calls held.
+        idle_ns: device time lost.
+        blocked_ns: host time that the calls held.
         saving_ns: what its change alone would win, replayed, made to its own copies only (a plan's changes are made to
             all); without what is known of the profiler. None where it has none, or nothing was replayed.
-        saving_most_ns: what it may win at most, where that is next to nothing because the trace leaves open what waits
+        saving_high_ns: what it may win at most, where that is next to nothing because the trace leaves open what waits
             for what; None elsewhere.
     """
 
@@ -109,10 +109,10 @@ class Finding:
     message: str
     fix: str
     change: str | None
-    lost_ns: int
-    held_ns: int
+    idle_ns: int
+    blocked_ns: int
     saving_ns: int | None = None
-    saving_most_ns: int | None = None
+    saving_high_ns: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON-ready data: an entry of ``findings``."""
@@ -126,7 +126,7 @@ class Step:
 
     Attributes:
         changes: all of them, the newest last.
-        mends: codes of the findings whose change the newest is; none where it becomes possible by the others.
+        fixes: codes of the findings whose change the newest is; none where it becomes possible by the others.
         predicted_ns: time of the window, the profiler's own cost included.
         saving_ns: against the replay with nothing changed, the profiler's own cost included in both.
         low_ns: least it may be, as far as order of work goes.
@@ -135,7 +135,7 @@ class Step:
     """
 
     changes: tuple[str, ...]
-    mends: tuple[str, ...]
+    fixes: tuple[str, ...]
     predicted_ns: int
     saving_ns: int
     low_ns: int
@@ -144,21 +144,20 @@ class Step:
 
     def to_dict(self) -> dict[str, Any]:
         """The step as JSON-ready data: an entry of ``plan``."""
-        return asdict(self) | {"changes": list(self.changes), "mends": list(self.mends)}
+        return asdict(self) | {"changes": list(self.changes), "fixes": list(self.fixes)}
 
 
 @dataclass(frozen=True)
 class Plan:
     """Steps in the order of what they win without the profiler, where its cost is known, each with those before it.
 
-    ``replayed_ns`` is the time of the window with nothing changed, ``unprofiled_ns`` the same without the profiler's
-    own cost (None where that is not known), ``error`` how far the replay is from the trace, as a share of it.
+    ``simulated_ns`` is the time of the window with nothing changed, ``unprofiled_ns`` the same without the profiler's
+    own cost (None where that is not known).
     """
 
     steps: tuple[Step, ...]
-    replayed_ns: int
+    simulated_ns: int
     unprofiled_ns: int | None
-    error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,13 +165,13 @@ class DeviceDiagnosis:
     """One device: its lost stretches, and for each the number of its rule in ``codes``."""
 
     key: DeviceKey
-    losses: Losses
+    idle: IdleTime
     reason: Int64
     codes: tuple[str, ...]
 
-    def lost_ns(self, code: str) -> int:
+    def idle_ns(self, code: str) -> int:
         """Device time lost for one reason."""
-        return int(self.losses.duration_ns[self.reason == self.codes.index(code)].sum())
+        return int(self.idle.duration_ns[self.reason == self.codes.index(code)].sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,9 +201,9 @@ class Diagnosis:
         return all(finding.severity is Severity.INFO for finding in self.findings)
 
     @property
-    def lost_ns(self) -> int:
+    def idle_ns(self) -> int:
         """Device time lost, for whatever reason."""
-        return sum(int(device.losses.duration_ns.sum()) for device in self.devices)
+        return sum(int(device.idle.duration_ns.sum()) for device in self.devices)
 
     @property
     def summary(self) -> str:
@@ -214,7 +213,7 @@ class Diagnosis:
         if not self.devices:
             return "No work of a GPU: nothing to diagnose."
         hidden = f"copies {share(self.hidden_ns, self.copying_ns)} hidden" if self.copying_ns else "no copies"
-        rest = f"; {time(self.lost_ns)} are lost in all" if self.lost_ns > self.noise_ns else ""
+        rest = f"; {time(self.idle_ns)} are lost in all" if self.idle_ns > self.noise_ns else ""
         return f"{hidden[0].upper()}{hidden[1:]}; nothing to gain above {time(self.noise_ns)} for one reason{rest}."
 
     def __repr__(self) -> str:

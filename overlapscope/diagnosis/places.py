@@ -19,18 +19,18 @@ _NOT_THE_USER_S = re.compile(
 )
 
 
-def shares(trace: Trace, calls: Int64, lost_ns: Int64, streams: Int64, device: int) -> tuple[Share, ...]:
+def shares(trace: Trace, calls: Int64, idle_ns: Int64, streams: Int64, device: int) -> tuple[Share, ...]:
     """Add up lost time by place, the costliest first.
 
     Args:
         trace: the trace.
         calls: for each lost stretch the row of the call that stands for it, `NO_ID` where there is none.
-        lost_ns: its length.
+        idle_ns: its length.
         streams: the stream concerned, `NO_ID` where there is none.
         device: the device that lost it.
     """
     pairs, member = np.unique(np.stack([calls, streams]), axis=1, return_inverse=True)
-    totals = np.bincount(member.reshape(-1), lost_ns, pairs.shape[1]).astype(np.int64)
+    totals = np.bincount(member.reshape(-1), idle_ns, pairs.shape[1]).astype(np.int64)
     found: dict[Place, int] = {}
     for place, total in zip(_places(trace, pairs[0], pairs[1], device), totals.tolist(), strict=True):
         found[place] = found.get(place, 0) + total

@@ -30,7 +30,7 @@ def worth(
         return findings, None
     base = Base.of(trace, window)
     valued = tuple(_valued(base, finding, config) for finding in findings)
-    return valued, Plan(tuple(_greedy(base, mendable, config)), base.replayed_ns, base.unprofiled_ns, base.error)
+    return valued, Plan(tuple(_greedy(base, mendable, config)), base.replayed_ns, base.unprofiled_ns)
 
 
 def _valued(base: Base, finding: Finding, config: DiagnosisConfig) -> Finding:
@@ -45,14 +45,14 @@ def _valued(base: Base, finding: Finding, config: DiagnosisConfig) -> Finding:
     saving, most = max(base.own_ns - base.predict((change,), bounds=False).own.predicted_ns, 0), 0
     if saving < least:
         most = base.own_ns - base.predict((change,)).own.low_ns
-    return replace(finding, saving_ns=saving, saving_most_ns=most if most >= least and most > saving else None)
+    return replace(finding, saving_ns=saving, saving_high_ns=most if most >= least and most > saving else None)
 
 
 def _step(found: Prediction, findings: Iterable[Finding]) -> Step:
     names = tuple(str(change) for change in found.changes)
-    mends = tuple(dict.fromkeys(finding.code for finding in findings if finding.change == names[-1]))
+    fixes = tuple(dict.fromkeys(finding.code for finding in findings if finding.change == names[-1]))
     unprofiled = None if found.unprofiled is None else found.unprofiled.predicted_ns
-    return Step(names, mends, found.predicted_ns, found.saving_ns, found.low_ns, found.high_ns, unprofiled)
+    return Step(names, fixes, found.predicted_ns, found.saving_ns, found.low_ns, found.high_ns, unprofiled)
 
 
 def _greedy(base: Base, findings: list[Finding], config: DiagnosisConfig) -> Iterable[Step]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence, Number
 from overlapscope.model.columns import Bool, Float64, Int64
 from overlapscope.model.enums import Direction
@@ -26,12 +26,12 @@ HEADINGS = (
 
 
 @dataclass(frozen=True)
-class Said:
+class Report:
     """What a rule says of the stretches that are its own.
 
     ``hazard`` marks wrong results, ``aside`` what is good to know and costs nothing. ``copies``, ``calls`` and
-    ``lost_ns`` are for rules that are not about lost stretches; the others get them from these. ``change`` is for rules
-    whose change depends on the case, ``fix`` for those whose remedy does.
+    ``idle_ns`` are for rules that are not about lost stretches; the others get them from these. ``change`` is for rules
+    whose change depends on the device, ``fix`` for those whose remedy does.
     """
 
     message: str
@@ -42,19 +42,19 @@ class Said:
     aside: bool = False
     copies: Int64 | None = None
     calls: Int64 | None = None
-    lost_ns: int | None = None
+    idle_ns: int | None = None
     change: str | None = None
     fix: str | None = None
 
 
-def no_claim(case: Case) -> Bool:
+def no_claim(context: DeviceContext) -> Bool:
     """The claim of a rule that is not about lost stretches."""
-    return case.nothing
+    return context.nothing
 
 
-def no_view(case: Case) -> Said | None:
+def no_view(context: DeviceContext) -> Report | None:
     """The view of a rule that is about lost stretches only."""
-    del case
+    del context
     return None
 
 
@@ -68,9 +68,9 @@ class Rule:
         page: its documentation: a title, and the sections of `HEADINGS`.
         fix: code for PyTorch that mends it.
         change: the change of a replay that mends it.
-        claims: which lost stretches of a case are its own, if no rule before it has them.
+        claims: which lost stretches of a context are its own, if no rule before it has them.
         describe: what to say of them (rows of the losses).
-        view: what to say of a case as a whole; None for nothing.
+        view: what to say of a context as a whole; None for nothing.
         always: whether it is said whatever it costs.
     """
 
@@ -79,10 +79,10 @@ class Rule:
     page: str
     fix: str
     change: str | None = None
-    claims: Callable[[Case], Bool] = no_claim
-    describe: Callable[[Case, Int64], Said] | None = None
-    view: Callable[[Case], Said | None] = no_view
-    always: Callable[[Case], bool] = lambda _: False
+    claims: Callable[[DeviceContext], Bool] = no_claim
+    describe: Callable[[DeviceContext, Int64], Report] | None = None
+    view: Callable[[DeviceContext], Report | None] = no_view
+    always: Callable[[DeviceContext], bool] = lambda _: False
     sections: Mapping[str, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,9 +105,9 @@ DOWN = (
 """What mends copies to the host."""
 
 
-def mostly_down(case: Case, copies: Int64) -> bool:
+def mostly_down(context: DeviceContext, copies: Int64) -> bool:
     """Whether most of what some copies move goes to the host."""
-    table = case.trace.copies
+    table = context.trace.copies
     sizes = np.maximum(table.size_bytes[copies], 0)
     return bool(2 * sizes[table.direction[copies] == Direction.DTOH].sum() > sizes.sum())
 

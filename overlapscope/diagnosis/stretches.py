@@ -44,7 +44,7 @@ def _lost(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
     for device in found.devices:
         if (device.key.process, device.key.device) == (finding.where.process, finding.where.device):
             mine = device.reason == device.codes.index(finding.code)
-            return device.losses.start_ns[mine], device.losses.end_ns[mine]
+            return device.idle.start_ns[mine], device.idle.end_ns[mine]
     return nothing, nothing
 
 

@@ -11,14 +11,14 @@ from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
 from overlapscope.diagnosis.stretches import stretches
 from overlapscope.export.recorded import device_name
 from overlapscope.export.tracks import Counter, Track
+from overlapscope.formatting import time
 from overlapscope.measure.devices import Activity, activity, device_keys
-from overlapscope.measure.host import held_from_ns
+from overlapscope.measure.host import blocked_from_ns
 from overlapscope.measure.launches import queue_depth
 from overlapscope.measure.spans import profile, subtract
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import Direction
 from overlapscope.model.trace import Trace
-from overlapscope.words import time
 
 GROUP = "overlapscope"
 
@@ -40,7 +40,7 @@ def _findings(found: Diagnosis) -> Iterator[Track]:
     """A track for each finding, with the stretches that it is about."""
     for finding in found.findings:
         start, end = stretches(found, finding)
-        advice = {"says": [finding.message], "fix": [finding.fix], "lost": [time(finding.lost_ns)]}
+        advice = {"says": [finding.message], "fix": [finding.fix], "lost": [time(finding.idle_ns)]}
         told = {name: values * len(start) for name, values in advice.items()}
         title = f"{finding.rank} {finding.code} {finding.name}"
         yield Track(GROUP, title, start, end, [finding.name] * len(start), told)
@@ -48,7 +48,7 @@ def _findings(found: Diagnosis) -> Iterator[Track]:
 
 def _held(trace: Trace) -> Iterator[Track]:
     """For each thread, what its calls took beyond a plain enqueue."""
-    calls, held = trace.api_calls, held_from_ns(trace)
+    calls, held = trace.api_calls, blocked_from_ns(trace)
     rows = np.flatnonzero((held < calls.end_ns) & (calls.parent == NO_ID))
     places = set(zip(calls.process[rows].tolist(), calls.thread[rows].tolist(), strict=True))
     for process, thread in sorted(places):
@@ -66,10 +66,10 @@ def _copying(name: str, active: Activity) -> Track:
 
 def _lost(name: str, device: DeviceDiagnosis) -> Track:
     """Each stretch in which a device had no work of its own, with its reason."""
-    losses = device.losses
+    idle = device.idle
     titles = [f"{code} {rule(code).name}" for code in device.codes]
     names = [titles[reason] if reason >= 0 else "no reason of its own" for reason in device.reason.tolist()]
-    return Track(GROUP, f"{name}: waits", losses.start_ns, losses.end_ns, names)
+    return Track(GROUP, f"{name}: waits", idle.start_ns, idle.end_ns, names)
 
 
 def _counters(trace: Trace) -> Iterator[Counter]:

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from overlapscope.atomic_files import writing
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.export.measured import GROUP, measured
 from overlapscope.export.recorded import recorded
 from overlapscope.export.tracks import Counter, Links, Track, levels
-from overlapscope.writing import writing
 
 Event = dict[str, Any]
 _LEVEL = 5  # of gzip: traces are large

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from overlapscope.measure.devices import device_keys
-from overlapscope.measure.host import DEFAULT, HostConfig, held_ns
+from overlapscope.measure.host import DEFAULT, HostConfig, blocked_ns
 from overlapscope.measure.places import innermost, step_of
 from overlapscope.measure.spans import covered, intersect, union
 from overlapscope.measure.windows import Window
@@ -36,7 +36,7 @@ class CopyFacts(Table):
     )
     launch_delay_ns: Int64 = column("i8", "from the start of its call to its own start", unit="ns", null=NO_TIME)
     call_span_ns: Int64 = column("i8", "time its thread was inside the call", unit="ns", null=NO_ID)
-    held_ns: Int64 = column(
+    blocked_ns: Int64 = column(
         "i8", "part of that beyond a plain enqueue, within the window; 0 in a graph launch", unit="ns", null=NO_ID
     )
     bandwidth_gb_s: Float64 = column("f8", "bytes over device time; NaN where unknown", unit="GB/s")
@@ -74,7 +74,7 @@ def copy_facts(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> Co
         potential_ns=potential,
         launch_delay_ns=np.where(copies.call == NO_ID, NO_TIME, copies.start_ns - call.start_ns),
         call_span_ns=call.span_ns,
-        held_ns=call.held_ns,
+        blocked_ns=call.blocked_ns,
         bandwidth_gb_s=bandwidth,
         host_kind=host_kind(copies),
         range_row=innermost(trace.ranges, copies.process, call.thread, call.start_ns),
@@ -88,7 +88,7 @@ class _CallFacts:
 
     start_ns: Int64
     span_ns: Int64
-    held_ns: Int64
+    blocked_ns: Int64
     thread: Int64
 
     @classmethod
@@ -98,20 +98,20 @@ class _CallFacts:
         if not len(calls):
             nothing = np.full(len(row), NO_ID, np.int64)
             return cls(np.full(len(row), NO_TIME, np.int64), nothing, nothing.copy(), nothing.copy())
-        held = np.where(calls.kind == ApiKind.COPY, held_ns(trace, window, config), 0)
+        held = np.where(calls.kind == ApiKind.COPY, blocked_ns(trace, window, config), 0)
         return cls(
             start_ns=np.where(unknown, NO_TIME, calls.start_ns[row]),
             span_ns=np.where(unknown, NO_ID, calls.duration_ns[row]),
-            held_ns=np.where(unknown, NO_ID, held[row]),
+            blocked_ns=np.where(unknown, NO_ID, held[row]),
             thread=np.where(unknown, NO_ID, calls.thread[row]),
         )
 
 
-def held_by_calls(trace: Trace, facts: CopyFacts, rows: Int64) -> int:
+def blocked_by_calls(trace: Trace, facts: CopyFacts, rows: Int64) -> int:
     """Host time that the calls of some copies held, each call counted once, in ns."""
     calls = trace.copies.call[rows]
     _, first = np.unique(calls[calls != NO_ID], return_index=True)
-    return int(facts.held_ns[rows][calls != NO_ID][first].sum())
+    return int(facts.blocked_ns[rows][calls != NO_ID][first].sum())
 
 
 def host_kind(copies: Copies) -> Int8:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from overlapscope.measure.devices import Activity, DeviceKey
-from overlapscope.measure.host import DEFAULT, HostConfig, held_from_ns
+from overlapscope.measure.host import DEFAULT, HostConfig, blocked_from_ns
 from overlapscope.measure.spans import Spans, subtract
 from overlapscope.measure.threads import Doing, Segments, over, thread_segments
 from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int64
@@ -28,26 +28,26 @@ class GapCauses:
     """A device's gaps by cause, in ns; the causes add up to the whole.
 
     Attributes:
-        held_in_copy_ns: the thread was held by a copy call, or inside another call that waited for a copy
+        copy_call_ns: the thread was held by a copy call, or inside another call that waited for a copy
             call of another thread of its process.
-        synchronising_ns: it was inside a stream, event or device synchronisation.
-        allocating_ns: it was allocating or freeing memory.
-        calling_ns: it was inside another call, or a call that only enqueued.
-        profiling_ns: it was inside the profiler.
-        host_working_ns: it was running operators, Python or a named range: it launched late.
-        host_absent_ns: nothing of that thread was recorded.
+        synchronisation_ns: it was inside a stream, event or device synchronisation.
+        allocation_ns: it was allocating or freeing memory.
+        api_call_ns: it was inside another call, or a call that only enqueued.
+        profiler_ns: it was inside the profiler.
+        host_work_ns: it was running operators, Python or a named range: it launched late.
+        host_not_recorded_ns: nothing of that thread was recorded.
         queued_ns: the work had been issued; the device waited for an event, a stream, or the launch itself.
         unknown_ns: the trace does not say which call issued the next work.
         no_work_left_ns: no work followed; nothing waited.
     """
 
-    held_in_copy_ns: int = 0
-    synchronising_ns: int = 0
-    allocating_ns: int = 0
-    calling_ns: int = 0
-    profiling_ns: int = 0
-    host_working_ns: int = 0
-    host_absent_ns: int = 0
+    copy_call_ns: int = 0
+    synchronisation_ns: int = 0
+    allocation_ns: int = 0
+    api_call_ns: int = 0
+    profiler_ns: int = 0
+    host_work_ns: int = 0
+    host_not_recorded_ns: int = 0
     queued_ns: int = 0
     unknown_ns: int = 0
     no_work_left_ns: int = 0
@@ -59,13 +59,13 @@ class GapCauses:
 
 
 _SUMS = {
-    Doing.IN_COPY: "held_in_copy_ns",
-    Doing.IN_SYNC: "synchronising_ns",
-    Doing.ALLOCATING: "allocating_ns",
-    Doing.CALLING: "calling_ns",
-    Doing.PROFILING: "profiling_ns",
-    Doing.WORKING: "host_working_ns",
-    Doing.ABSENT: "host_absent_ns",
+    Doing.IN_COPY: "copy_call_ns",
+    Doing.IN_SYNC: "synchronisation_ns",
+    Doing.ALLOCATING: "allocation_ns",
+    Doing.CALLING: "api_call_ns",
+    Doing.PROFILING: "profiler_ns",
+    Doing.WORKING: "host_work_ns",
+    Doing.ABSENT: "host_not_recorded_ns",
 }
 
 
@@ -148,7 +148,7 @@ def late_host(trace: Trace, gaps: Gaps, config: HostConfig = DEFAULT) -> tuple[I
     """
     calls, joined = trace.api_calls, np.flatnonzero(gaps.call != NO_ID)
     process, thread = calls.process[gaps.call[joined]], calls.thread[gaps.call[joined]]
-    holding = held_from_ns(trace, config)
+    holding = blocked_from_ns(trace, config)
     found = [(np.empty(0, np.int64), _absent(np.empty(0, np.int64), np.empty(0, np.int64)))]
     for owner in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
         mine = joined[(process == owner[0]) & (thread == owner[1])]

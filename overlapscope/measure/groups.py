@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from overlapscope.measure.copies import CopyFacts, held_by_calls
+from overlapscope.measure.copies import CopyFacts, blocked_by_calls
 from overlapscope.measure.spans import intersect, merge, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
@@ -23,7 +23,7 @@ class CopyGroup:
     ``total_ns``, ``hidden_ns`` and ``exposed_ns`` are sums over copies, cut to the window; ``union_ns`` is
     the time in which at least one of them ran. ``whole_ns`` is the sum of their whole durations, what
     ``size_bytes`` took. ``size_bytes`` sums the sizes that are known, and is None where none is;
-    ``unsized`` counts the others. ``held_ns`` is host time, each call counted once.
+    ``unsized`` counts the others. ``blocked_ns`` is host time, each call counted once.
     """
 
     key: dict[str, Any]
@@ -35,7 +35,7 @@ class CopyGroup:
     union_ns: int
     hidden_ns: int
     exposed_ns: int
-    held_ns: int
+    blocked_ns: int
 
 
 def _range_name(trace: Trace, place: int) -> str | None:
@@ -123,5 +123,5 @@ def _group(key: dict[str, Any], trace: Trace, facts: CopyFacts, window: Window, 
         union_ns=intersect(union(copies.start_ns[rows], copies.end_ns[rows]), within).total_ns,
         hidden_ns=int(facts.hidden_ns[rows].sum()),
         exposed_ns=int(facts.exposed_ns[rows].sum()),
-        held_ns=held_by_calls(trace, facts, rows),
+        blocked_ns=blocked_by_calls(trace, facts, rows),
     )

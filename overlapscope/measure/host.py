@@ -44,7 +44,7 @@ DEFAULT = HostConfig()
 class HostBlocking:
     """Calls of one kind on one thread within the window.
 
-    ``span_ns`` is the time inside them, ``held_ns`` the part beyond a plain enqueue. A call inside
+    ``span_ns`` is the time inside them, ``blocked_ns`` the part beyond a plain enqueue. A call inside
     another counts in ``span_ns`` only: its thread is held once.
     """
 
@@ -53,7 +53,7 @@ class HostBlocking:
     api: str
     calls: int
     span_ns: int
-    held_ns: int
+    blocked_ns: int
 
 
 def plain_enqueue_ns(trace: Trace, config: HostConfig = DEFAULT) -> int:
@@ -66,7 +66,7 @@ def plain_enqueue_ns(trace: Trace, config: HostConfig = DEFAULT) -> int:
     return min(plain, config.most_enqueue_ns)
 
 
-def held_from_ns(trace: Trace, config: HostConfig = DEFAULT) -> Int64:
+def blocked_from_ns(trace: Trace, config: HostConfig = DEFAULT) -> Int64:
     """For each call, the moment from which it holds its thread; its end where it does not hold it at all."""
     calls = trace.api_calls
     plain = plain_enqueue_ns(trace, config)
@@ -74,16 +74,16 @@ def held_from_ns(trace: Trace, config: HostConfig = DEFAULT) -> Int64:
     return np.where(holds, calls.start_ns + plain, calls.end_ns)
 
 
-def held_ns(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> Int64:
+def blocked_ns(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> Int64:
     """For each call, how long it holds its thread within the window."""
-    return window.covers(trace.api_calls.process, held_from_ns(trace, config), trace.api_calls.end_ns)
+    return window.covers(trace.api_calls.process, blocked_from_ns(trace, config), trace.api_calls.end_ns)
 
 
 def host_blocking(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> tuple[HostBlocking, ...]:
     """Time inside calls and time held, per process, thread and API; the longest held first."""
     calls = trace.api_calls
     times = calls.process, calls.start_ns, calls.end_ns
-    ones, span, held = np.ones(len(calls), np.int64), window.covers(*times), held_ns(trace, window, config)
+    ones, span, held = np.ones(len(calls), np.int64), window.covers(*times), blocked_ns(trace, window, config)
     rows = np.flatnonzero(window.touches(*times))
     keys = np.stack([calls.process[rows], calls.thread[rows], calls.name_id[rows].astype(np.int64)])
     groups, member = np.unique(keys, axis=1, return_inverse=True)
@@ -95,7 +95,7 @@ def host_blocking(trace: Trace, window: Window, config: HostConfig = DEFAULT) ->
             groups.T.tolist(), *(column.tolist() for column in sums), strict=True
         )
     ]
-    return tuple(sorted(result, key=lambda row: (-row.held_ns, -row.span_ns, row.api)))
+    return tuple(sorted(result, key=lambda row: (-row.blocked_ns, -row.span_ns, row.api)))
 
 
 def sums_by(member: Int64, values: Int64, groups: int) -> Int64:

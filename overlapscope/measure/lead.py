@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from overlapscope.measure.host import DEFAULT, HostConfig, held_from_ns
+from overlapscope.measure.host import DEFAULT, HostConfig, blocked_from_ns
 from overlapscope.measure.issue import first_copy_of
 from overlapscope.measure.threads import ALLOCATIONS, Doing, Segments
 from overlapscope.measure.windows import Window
@@ -45,7 +45,7 @@ def lost_lead(
     """
     parts: list[_Part] = []
     calls = trace.api_calls
-    held_from = held_from_ns(trace, config)
+    held_from = blocked_from_ns(trace, config)
     counts = window.touches(calls.process, calls.start_ns, calls.end_ns)
     owner = np.stack([calls.process[thread], calls.thread[thread]])
     for process, number in sorted(set(zip(*owner.tolist(), strict=True))):

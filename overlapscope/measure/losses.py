@@ -29,46 +29,46 @@ from overlapscope.model.trace import Trace
 
 
 class Cause(Labelled):
-    """What a lost stretch was lost to. Up to ``PROFILING`` the launching thread was late, after that it was not."""
+    """What a lost stretch was lost to. Up to ``PROFILER`` the launching thread was late, after that it was not."""
 
     UNKNOWN = 0, "the trace does not say what issued the next work"
-    ABSENT = 1, "nothing of the launching thread was recorded"
-    WORKING = 2, "the launching thread was at host work"
-    CALLING = 3, "the launching thread was in a call"
-    IN_COPY = 4, "the launching thread was held in a copy call"
-    IN_SYNC = 5, "the launching thread was synchronising"
-    ALLOCATING = 6, "the launching thread was allocating or freeing memory"
-    PROFILING = 7, "the launching thread was in the profiler"
-    LAUNCHING = 8, "the launch itself"
-    BEHIND_STREAM = 9, "queued behind a copy of its stream"
-    BEHIND_EVENT = 10, "queued behind a copy by an event"
-    BEHIND_DEFAULT_STREAM = 11, "queued behind a copy by the legacy default stream"
-    BEHIND_ENGINE = 12, "queued behind a copy that waits for another's engine"
-    QUEUED = 13, "queued for a reason that the trace does not show"
-    COPYING = 14, "a copy, and no other work that could have run"
-    BEHIND_DEVICE = 15, "queued behind work of another device"
+    HOST_NOT_RECORDED = 1, "nothing of the launching thread was recorded"
+    HOST_WORK = 2, "the launching thread was at host work"
+    API_CALL = 3, "the launching thread was in a call"
+    COPY_CALL = 4, "the launching thread was held in a copy call"
+    SYNCHRONISATION = 5, "the launching thread was synchronising"
+    ALLOCATION = 6, "the launching thread was allocating or freeing memory"
+    PROFILER = 7, "the launching thread was in the profiler"
+    LAUNCH_LATENCY = 8, "the launch itself"
+    COPY_SAME_STREAM = 9, "queued behind a copy of its stream"
+    COPY_EVENT = 10, "queued behind a copy by an event"
+    COPY_DEFAULT_STREAM = 11, "queued behind a copy by the legacy default stream"
+    COPY_ENGINE = 12, "queued behind a copy that waits for another's engine"
+    WAIT_NOT_RECORDED = 13, "queued for a reason that the trace does not show"
+    COPY_ONLY = 14, "a copy, and no other work that could have run"
+    OTHER_DEVICE = 15, "queued behind work of another device"
 
 
 _WITHIN_DEVICE = (Direction.DTOD, Direction.UVM_DTOD)
 _OF_DOING = {
-    Doing.ABSENT: Cause.ABSENT,
-    Doing.WORKING: Cause.WORKING,
-    Doing.CALLING: Cause.CALLING,
-    Doing.IN_COPY: Cause.IN_COPY,
-    Doing.IN_SYNC: Cause.IN_SYNC,
-    Doing.ALLOCATING: Cause.ALLOCATING,
-    Doing.PROFILING: Cause.PROFILING,
+    Doing.ABSENT: Cause.HOST_NOT_RECORDED,
+    Doing.WORKING: Cause.HOST_WORK,
+    Doing.CALLING: Cause.API_CALL,
+    Doing.IN_COPY: Cause.COPY_CALL,
+    Doing.IN_SYNC: Cause.SYNCHRONISATION,
+    Doing.ALLOCATING: Cause.ALLOCATION,
+    Doing.PROFILING: Cause.PROFILER,
 }
 _OF_BEHIND = {
-    Behind.STREAM: Cause.BEHIND_STREAM,
-    Behind.EVENT: Cause.BEHIND_EVENT,
-    Behind.DEFAULT_STREAM: Cause.BEHIND_DEFAULT_STREAM,
-    Behind.UNKNOWN: Cause.QUEUED,
+    Behind.STREAM: Cause.COPY_SAME_STREAM,
+    Behind.EVENT: Cause.COPY_EVENT,
+    Behind.DEFAULT_STREAM: Cause.COPY_DEFAULT_STREAM,
+    Behind.UNKNOWN: Cause.WAIT_NOT_RECORDED,
 }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Losses(Table):
+class IdleTime(Table):
     """Lost stretches of one device, disjoint, sorted."""
 
     row_meaning: ClassVar[str] = "One stretch of device time lost, with one cause."
@@ -77,11 +77,11 @@ class Losses(Table):
     end_ns: Int64 = column("i8", "end, exclusive", unit="ns")
     cause: Int8 = column("i1", "what it was lost to", enum=Cause)
     call: Int32 = column("i4", "row in api_calls of the call that its thread was in", null=NO_ID)
-    root: Int32 = column(
+    blocking_call: Int32 = column(
         "i4", "row in api_calls of the call that held the thread, then or earlier, so that it was late", null=NO_ID
     )
-    copy: Int32 = column("i4", "row in copies of the copy concerned: of the root call, or waited for", null=NO_ID)
-    next_call: Int32 = column("i4", "row in api_calls of the call that issued the next work", null=NO_ID)
+    copy: Int32 = column("i4", "row in copies of the copy concerned: of the blocking call, or waited for", null=NO_ID)
+    launch_call: Int32 = column("i4", "row in api_calls of the call that issued the next work", null=NO_ID)
     inferred: Bool = column("?", "whether what was queued is known to wait for the copy only by the copy's end")
 
     @property
@@ -91,14 +91,16 @@ class Losses(Table):
 
 
 @dataclass(frozen=True)
-class LossConfig:
+class AttributionConfig:
     """The thresholds of what a cause is."""
 
     host: HostConfig = HOST
     queue: QueueConfig = QUEUE
 
 
-def losses(trace: Trace, activity: Activity, window: Window, config: LossConfig = LossConfig()) -> Losses:
+def attribute_idle(
+    trace: Trace, activity: Activity, window: Window, config: AttributionConfig = AttributionConfig()
+) -> IdleTime:
     """Cut up the lost time of a device within the window.
 
     Time after the last work is lost only while copies run or are yet to come: then these are what ends it.
@@ -157,9 +159,9 @@ class _Part:
     end_ns: Int64
     cause: Int64 | Int8
     call: Int64
-    root: Int64
+    blocking_call: Int64
     copy: Int64
-    next_call: Int64
+    launch_call: Int64
     inferred: Bool
 
     @classmethod
@@ -167,9 +169,9 @@ class _Part:
         """Columns that are left out are not known."""
         defaults: dict[str, int | bool] = {
             "call": NO_ID,
-            "root": NO_ID,
+            "blocking_call": NO_ID,
             "copy": NO_ID,
-            "next_call": NO_ID,
+            "launch_call": NO_ID,
             "inferred": False,
         }
         filled = {name: np.broadcast_to(columns.get(name, value), len(start_ns)) for name, value in defaults.items()}
@@ -177,7 +179,7 @@ class _Part:
 
 
 def _of_gaps(
-    trace: Trace, window: Window, activity: Activity, gaps: Gaps, copies: _Carried, config: LossConfig
+    trace: Trace, window: Window, activity: Activity, gaps: Gaps, copies: _Carried, config: AttributionConfig
 ) -> list[_Part]:
     """Everything about gaps that some work follows."""
     unknown = gaps.take(gaps.call == NO_ID)
@@ -188,20 +190,28 @@ def _of_gaps(
     ]
 
 
-def _late(trace: Trace, window: Window, gaps: Gaps, copies: _Carried, config: LossConfig) -> list[_Part]:
+def _late(trace: Trace, window: Window, gaps: Gaps, copies: _Carried, config: AttributionConfig) -> list[_Part]:
     """Up to the moment of issue: what the launching thread was at, and which call cost it its lead."""
     which, doing = late_host(trace, gaps, config.host)
-    index, parts, root = lost_lead(trace, window, doing, gaps.call[which], config.host)
-    next_call = gaps.call[which][index]
+    index, parts, blocking_call = lost_lead(trace, window, doing, gaps.call[which], config.host)
+    launch_call = gaps.call[which][index]
     cause = np.array([_OF_DOING[Doing(value)] for value in range(len(_OF_DOING))])[parts.doing]
-    copy = np.append(first_copy_of(trace), NO_ID)[root]
-    late = _Part.of(parts.start_ns, parts.end_ns, cause, call=parts.call, root=root, copy=copy, next_call=next_call)
+    copy = np.append(first_copy_of(trace), NO_ID)[blocking_call]
+    late = _Part.of(
+        parts.start_ns,
+        parts.end_ns,
+        cause,
+        call=parts.call,
+        blocking_call=blocking_call,
+        copy=copy,
+        launch_call=launch_call,
+    )
     return _waiting_for_copies(late, copies)
 
 
 def _waiting_for_copies(late: _Part, copies: _Carried) -> list[_Part]:
     """Where a thread synchronises while copies run, these are what it waits for."""
-    waits = late.cause == Cause.IN_SYNC
+    waits = late.cause == Cause.SYNCHRONISATION
     which, start, end, copy = copies.within(late.start_ns[waits], late.end_ns[waits])
     waiting = replace(_take(_take(late, waits), which), start_ns=start, end_ns=end, copy=copy)
     return [_take(late, ~waits), waiting, _rest(late, waits, copies.spans)]
@@ -254,40 +264,44 @@ def _behind_copies(
     theirs = _Carried.of(copies, direction & (copies.stream == place[0]))
     others = _Carried.of(copies, direction & (copies.stream != place[0]))
     which, start, end, copy = theirs.within(gaps.issued_ns, gaps.end_ns)
-    cause = np.array([_OF_BEHIND.get(Behind(value), Cause.QUEUED) for value in range(len(Behind))])[found.how]
-    behind = _Part.of(start, end, cause[which], copy=copy, next_call=gaps.call[which], inferred=~found.sure[which])
+    cause = np.array([_OF_BEHIND.get(Behind(value), Cause.WAIT_NOT_RECORDED) for value in range(len(Behind))])[
+        found.how
+    ]
+    behind = _Part.of(start, end, cause[which], copy=copy, launch_call=gaps.call[which], inferred=~found.sure[which])
     rest = subtract(Spans(gaps.issued_ns, gaps.end_ns), theirs.spans)
     after, start, end, copy = others.within(rest.start_ns, rest.end_ns)
     call = gaps.call[np.searchsorted(gaps.issued_ns, rest.start_ns, "right") - 1]
-    engine = _Part.of(start, end, Cause.BEHIND_ENGINE, copy=copy, next_call=call[after])
+    engine = _Part.of(start, end, Cause.COPY_ENGINE, copy=copy, launch_call=call[after])
     left = subtract(rest, others.spans)
     index = np.searchsorted(gaps.issued_ns, left.start_ns, "right") - 1
     sooner = left.start_ns < found.begun_ns[index]
     later = left.start_ns >= copies.end_ns[found.copy[index]]
     elsewhere = (sooner & found.fetched[index]) | (later & found.elsewhere[index])
     cause = _of_queued(left.end_ns - left.start_ns, elsewhere, latency)
-    return [behind, engine, _Part.of(left.start_ns, left.end_ns, cause, next_call=gaps.call[index])]
+    return [behind, engine, _Part.of(left.start_ns, left.end_ns, cause, launch_call=gaps.call[index])]
 
 
 def _behind_no_copy(gaps: Gaps, found: Blockers, latency: int) -> _Part:
     """Queued, and no copy of the device to wait for."""
     cause = _of_queued(gaps.end_ns - gaps.issued_ns, found.elsewhere, latency)
-    return _Part.of(gaps.issued_ns, gaps.end_ns, cause, next_call=gaps.call)
+    return _Part.of(gaps.issued_ns, gaps.end_ns, cause, launch_call=gaps.call)
 
 
 def _of_queued(duration_ns: Int64, elsewhere: Bool, latency: int) -> Int64:
     """What work waits for while it is queued and no copy runs: the launch itself, where that is short."""
-    return np.select([duration_ns <= latency, elsewhere], [Cause.LAUNCHING, Cause.BEHIND_DEVICE], Cause.QUEUED)
+    return np.select(
+        [duration_ns <= latency, elsewhere], [Cause.LAUNCH_LATENCY, Cause.OTHER_DEVICE], Cause.WAIT_NOT_RECORDED
+    )
 
 
 def _copying(copies: _Carried, tail: Spans) -> _Part:
     """Copies that run while no work is to come."""
     _, start, end, copy = copies.within(tail.start_ns, tail.end_ns)
-    return _Part.of(start, end, Cause.COPYING, copy=copy)
+    return _Part.of(start, end, Cause.COPY_ONLY, copy=copy)
 
 
-def _table(trace: Trace, parts: list[_Part]) -> Losses:
+def _table(trace: Trace, parts: list[_Part]) -> IdleTime:
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _Part.__dataclass_fields__}
     order = np.argsort(columns["start_ns"], kind="stable")
     some = order[(columns["end_ns"] > columns["start_ns"])[order]]
-    return Losses.build(trace.names, len(some), {name: values[some] for name, values in columns.items()})
+    return IdleTime.build(trace.names, len(some), {name: values[some] for name, values in columns.items()})

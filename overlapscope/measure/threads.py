@@ -55,7 +55,7 @@ class Segments:
 def thread_segments(trace: Trace, process: int, thread: int, holding_ns: Int64) -> Segments:
     """What a thread was doing, wherever something of it was recorded.
 
-    ``holding_ns`` says of each call from when on it holds its thread (`held_from_ns`).
+    ``holding_ns`` says of each call from when on it holds its thread (`blocked_from_ns`).
     """
     calls = _calls(trace, process, thread, holding_ns)
     calls = over(_held_elsewhere(trace, calls, process, thread, holding_ns), calls)

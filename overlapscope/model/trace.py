@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from overlapscope.formatting import counted
 from overlapscope.model.columns import Names, Table
 from overlapscope.model.health import Health
 from overlapscope.model.metadata import Metadata
@@ -24,7 +25,6 @@ from overlapscope.model.tables import (
     Syncs,
     Timed,
 )
-from overlapscope.words import counted
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from overlapscope.capture.recorder import record
-from overlapscope.diagnosis.engine import diagnose
+from overlapscope.diagnosis.run import diagnose
 from overlapscope.errors import OverlapscopeError
+from overlapscope.formatting import safe
 from overlapscope.notebook.formatters import register
 from overlapscope.read.opening import open_trace
-from overlapscope.words import safe
 
 
 def load(shell: Any) -> None:

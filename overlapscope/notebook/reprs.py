@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from overlapscope.diagnosis.finding import Diagnosis, Finding
+from overlapscope.formatting import time
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
 from overlapscope.page.markup import Html, tag, together
@@ -18,7 +19,6 @@ from overlapscope.plot.timeline import figure_of
 from overlapscope.replay.prediction import Prediction
 from overlapscope.report.data import Audit
 from overlapscope.report.tables import plan_rows
-from overlapscope.words import time
 
 _DOTS_PER_IN = 110
 _LOOK = Appearance(width="page")
@@ -62,7 +62,7 @@ def _row(finding: Finding) -> dict[str, object]:
     return {
         "finding": f"{finding.code} {finding.name}",
         "says": together(tag("div", finding.message), tag("div", finding.where.words), tag("pre", finding.fix)),
-        "lost": time(finding.lost_ns) if finding.lost_ns else "",
+        "lost": time(finding.idle_ns) if finding.idle_ns else "",
         "change": finding.change or "",
         "saves": time(finding.saving_ns) if finding.saving_ns is not None else "",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from overlapscope.words import safe
+from overlapscope.formatting import safe
 
 
 class Html(str):

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from overlapscope import __version__
+from overlapscope.atomic_files import writing
 from overlapscope.measure.windows import of_range, whole
 from overlapscope.model.trace import Trace
 from overlapscope.page import sections
@@ -19,7 +20,6 @@ from overlapscope.page.markup import Html, tag, text
 from overlapscope.plot.lanes import work_window
 from overlapscope.replay.what_if import what_if
 from overlapscope.report.data import Audit
-from overlapscope.writing import writing
 
 _SCRIPTS = ("uplot.js", "timeline.js")
 _STYLES = ("uplot.css", "page.css")

@@ -8,13 +8,13 @@ from pathlib import PurePath
 
 from overlapscope.diagnosis.finding import Diagnosis, Finding, Number
 from overlapscope.diagnosis.stretches import longest, stretches
+from overlapscope.formatting import size, time
 from overlapscope.page.colours import colour_of
 from overlapscope.page.markup import Html, tag, together
 from overlapscope.plot.bars import Style
 from overlapscope.report.data import Audit
 from overlapscope.report.findings import TOO_LARGE, facts
 from overlapscope.report.tables import LEFT, Cells, plan_rows, tables
-from overlapscope.words import size, time
 
 _NAME_WIDTH = 80
 _MOST_PLACES = 20  # of a finding that its button goes through, the longest first
@@ -52,7 +52,7 @@ def plan(diagnosis: Diagnosis) -> Html:
         return together(tag("h2", "What mending is worth", id="plan"), tag("p", TOO_LARGE))
     if found is None or not found.steps:
         return Html("")
-    said = f"Each step replayed with those before it; replay error {100 * found.error:.2g} %."
+    said = "Each step replayed with those before it."
     title = tag("h2", "What mending is worth", id="plan")
     return together(title, table("", plan_rows(found)), tag("p", said, class_="about"))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from overlapscope.formatting import safe, time
 from overlapscope.measure.windows import of_range
 from overlapscope.model.trace import Trace
 from overlapscope.plot.canvas import add_legend, deepest, size_in
@@ -15,7 +16,6 @@ from overlapscope.plot.lanes import Shown, lanes, work_window
 from overlapscope.plot.style import Appearance, rc
 from overlapscope.plot.timeline import Window, check_suffix, paint, save_figure
 from overlapscope.replay.prediction import Prediction
-from overlapscope.words import safe, time
 
 _TITLE_IN = 0.2
 

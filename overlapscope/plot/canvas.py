@@ -15,12 +15,12 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
+from overlapscope.formatting import safe
 from overlapscope.model.columns import Int64
 from overlapscope.plot.arrows import Arrows
 from overlapscope.plot.bars import Bars, Lane, LaneKind, Style
 from overlapscope.plot.pixels import binned, for_pixels, highest
 from overlapscope.plot.style import PALETTES, SHADES, WIDTHS_IN, Appearance
-from overlapscope.words import safe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from overlapscope.formatting import safe, share, time
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.devices import activity, device_keys
-from overlapscope.measure.host import held_from_ns
+from overlapscope.measure.host import blocked_from_ns
 from overlapscope.measure.spans import intersect, union
 from overlapscope.measure.windows import between
 from overlapscope.model.columns import NO_ID, Bool
@@ -16,7 +17,6 @@ from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Timed
 from overlapscope.model.trace import Trace
 from overlapscope.plot.lanes import Shown, work_window
-from overlapscope.words import safe, share, time
 
 _LEAST_SHARE = 0.001  # of the window; less is not worth a word
 
@@ -90,7 +90,7 @@ def _took(table: Timed, rows: Bool, first: int, last: int) -> int:
 def _held(trace: Trace, rows: Bool, first: int, last: int) -> int:
     calls = np.unique(trace.copies.call[rows])
     calls = calls[calls != NO_ID]
-    begin, end = held_from_ns(trace)[calls], trace.api_calls.end_ns[calls]
+    begin, end = blocked_from_ns(trace)[calls], trace.api_calls.end_ns[calls]
     return union(np.clip(begin, first, last), np.clip(end, first, last)).total_ns
 
 

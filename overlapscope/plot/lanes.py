@@ -12,9 +12,10 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from overlapscope.formatting import size
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.devices import DeviceKey, activity, device_keys, is_collective
-from overlapscope.measure.host import held_from_ns
+from overlapscope.measure.host import blocked_from_ns
 from overlapscope.measure.launches import queue_depth
 from overlapscope.measure.spans import intersect, subtract
 from overlapscope.measure.windows import between
@@ -24,7 +25,6 @@ from overlapscope.model.tables import Timed
 from overlapscope.model.trace import Trace
 from overlapscope.plot.bars import COPIES, HELD, Bars, Curve, Lane, LaneKind, Style
 from overlapscope.plot.pixels import span_bars
-from overlapscope.words import size
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _title(word: str, process: int, thread: int, places: list[tuple[int, int]]) 
 
 def _thread_lanes(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[Lane]:
     calls = trace.api_calls
-    holding = held_from_ns(trace)
+    holding = blocked_from_ns(trace)
     holds = holding < calls.end_ns
     names = trace.names.decode(calls.name_id) if shown.labels else None
     copying, syncing = calls.kind == ApiKind.COPY, np.isin(calls.kind, SYNC_CALLS)

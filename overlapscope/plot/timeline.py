@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from overlapscope.atomic_files import writing
 from overlapscope.errors import OutputError
 from overlapscope.model.trace import Trace
 from overlapscope.plot.arrows import arrows as arrows_of
@@ -16,7 +17,6 @@ from overlapscope.plot.bars import Lane, Style
 from overlapscope.plot.canvas import Canvas, add_legend, size_in
 from overlapscope.plot.lanes import Shown, lanes, work_window
 from overlapscope.plot.style import Appearance, Font, Palette, Width, rc
-from overlapscope.writing import writing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,10 +10,10 @@ import numpy as np
 from overlapscope.diagnosis.finding import Diagnosis, Finding
 from overlapscope.diagnosis.stretches import longest, stretches
 from overlapscope.errors import RangeNotFound, WindowEmpty
+from overlapscope.formatting import safe
 from overlapscope.measure.windows import of_range
 from overlapscope.model.trace import Trace
 from overlapscope.plot.lanes import Shown, work_window
-from overlapscope.words import safe
 
 _MS = 1_000_000
 _ENDLESS_MS = 1e12  # thirty years

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.measure.host import held_from_ns, plain_enqueue_ns
+from overlapscope.measure.host import blocked_from_ns, plain_enqueue_ns
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.replay.config import ReplayConfig
@@ -139,7 +139,7 @@ def _staging(graph: Graph) -> Edges:
 def _locks(graph: Graph, config: ReplayConfig) -> Edges:
     """From the end of a copy call that held the driver to those of other threads' calls that waited under it."""
     calls = graph.calls
-    held = held_from_ns(graph.trace, config.host)[calls.row]
+    held = blocked_from_ns(graph.trace, config.host)[calls.row]
     holding = np.flatnonzero((calls.kind == ApiKind.COPY) & (held < calls.end_ns))
     waiting = np.flatnonzero(~np.isin(calls.kind, (*SYNC_CALLS, ApiKind.COPY)) & (held < calls.end_ns))
     parts = [Edges.none()]
@@ -158,7 +158,7 @@ def _locks(graph: Graph, config: ReplayConfig) -> Edges:
 def _queues(graph: Graph, config: ReplayConfig) -> Edges:
     """From the op whose start made room in a full queue to the end of the call that waited for it."""
     calls, work = graph.calls, graph.work
-    held = held_from_ns(graph.trace, config.host)[calls.row] < calls.end_ns
+    held = blocked_from_ns(graph.trace, config.host)[calls.row] < calls.end_ns
     waiting = held & np.isin(calls.kind, (ApiKind.LAUNCH, ApiKind.MEMSET))
     parts = [Edges.none()]
     for process, device, stream in graph.streams():

@@ -1,4 +1,4 @@
-"""What a prediction is: plain data, and its JSON form (schema ``overlapscope.what-if/1``)."""
+"""What a prediction is: plain data, and its JSON form (schema ``overlapscope.what-if/2``)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from overlapscope.formatting import share, time
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
 from overlapscope.replay.changes import Change
 from overlapscope.replay.engine import Replay
 from overlapscope.replay.moved import moved
 from overlapscope.replay.path import critical_path, made_of
-from overlapscope.words import share, time
 
-SCHEMA = "overlapscope.what-if/1"
+SCHEMA = "overlapscope.what-if/2"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from overlapscope.formatting import share
 from overlapscope.measure.windows import Window, between, of_range, whole
 from overlapscope.model.trace import Trace
 from overlapscope.replay.bounds import with_less_order, with_more_order
@@ -22,7 +23,6 @@ from overlapscope.replay.moved import moved
 from overlapscope.replay.prediction import Prediction, Without
 from overlapscope.replay.profiler import Cost, Profiled
 from overlapscope.replay.profiler_cost import profiler_cost
-from overlapscope.words import share
 
 
 def what_if(

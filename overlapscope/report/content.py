@@ -10,8 +10,8 @@ import numpy as np
 
 from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.diagnosis.config import DiagnosisConfig
-from overlapscope.diagnosis.engine import diagnose_window
-from overlapscope.measure.copies import CopyFacts, copy_facts, held_by_calls
+from overlapscope.diagnosis.run import diagnose_window
+from overlapscope.measure.copies import CopyFacts, blocked_by_calls, copy_facts
 from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys
 from overlapscope.measure.gaps import idle_causes, kernel_gap_causes
 from overlapscope.measure.groups import group_copies
@@ -76,7 +76,7 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
             trace,
             window,
             [(device.activity, device.directions, device.kernel_gaps) for device in devices],
-            held_by_calls(trace, facts, np.flatnonzero(_inside(trace.copies, window))),
+            blocked_by_calls(trace, facts, np.flatnonzero(_inside(trace.copies, window))),
         ),
     )
 
@@ -142,7 +142,7 @@ def _stream(trace: Trace, stream: int, here: dict[str, Bool], facts: CopyFacts, 
 
 def _costly(trace: Trace, facts: CopyFacts, window: Window, count: int) -> tuple[CostlyCopy, ...]:
     here = np.flatnonzero(_inside(trace.copies, window))
-    cost = np.maximum(facts.exposed_ns, facts.held_ns)[here]
+    cost = np.maximum(facts.exposed_ns, facts.blocked_ns)[here]
     if cost.max(initial=0) <= 0:
         return ()
     worst = here[np.argsort(-cost, kind="stable")][:count]
@@ -168,7 +168,7 @@ def _costly_copy(trace: Trace, facts: CopyFacts, row: int) -> CostlyCopy:
         hidden_ns=int(facts.hidden_ns[row]),
         exposed_ns=int(facts.exposed_ns[row]),
         potential_ns=known(facts.potential_ns[row]),
-        held_ns=known(facts.held_ns[row]),
+        blocked_ns=known(facts.blocked_ns[row]),
         call=trace.names[int(trace.api_calls.name_id[call])] if call != NO_ID else None,
         range=trace.names[int(trace.ranges.name_id[place])] if place != NO_ID else None,
     )

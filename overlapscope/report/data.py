@@ -1,4 +1,4 @@
-"""What an audit is: plain data, and its JSON form (schema ``overlapscope.audit/1``).
+"""What an audit is: plain data, and its JSON form (schema ``overlapscope.audit/2``).
 
 In JSON, unknown is null, and nothing is rounded.
 """
@@ -21,7 +21,7 @@ from overlapscope.model.columns import NO_ID
 from overlapscope.model.recording import Recording
 from overlapscope.model.trace import Trace
 
-SCHEMA = "overlapscope.audit/1"
+SCHEMA = "overlapscope.audit/2"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class CostlyCopy:
     hidden_ns: int
     exposed_ns: int
     potential_ns: int | None
-    held_ns: int | None
+    blocked_ns: int | None
     call: str | None
     range: str | None
 
@@ -168,21 +168,21 @@ class Audit:
                 "healthy": self.diagnosis.healthy,
                 "summary": self.diagnosis.summary,
                 "noise_ns": self.diagnosis.noise_ns,
-                "lost_ns": self.diagnosis.lost_ns,
+                "idle_ns": self.diagnosis.idle_ns,
                 "copy_reasons": list(self.diagnosis.copy_reasons),
             },
-            "replay": _replay(self.diagnosis.plan),
+            "simulation": _simulation(self.diagnosis.plan),
             "plan": _plan(self.diagnosis),
             "findings": [finding.to_dict() for finding in self.diagnosis.findings],
             "verdict": self.verdict,
         }
 
 
-def _replay(plan: Plan | None) -> dict[str, Any] | None:
+def _simulation(plan: Plan | None) -> dict[str, Any] | None:
     """What the plan starts from; None where nothing was replayed."""
     if plan is None:
         return None
-    return {"replayed_ns": plan.replayed_ns, "unprofiled_ns": plan.unprofiled_ns, "error": plan.error}
+    return {"simulated_ns": plan.simulated_ns, "unprofiled_ns": plan.unprofiled_ns}
 
 
 def _plan(found: Diagnosis) -> list[dict[str, Any]] | None:
@@ -243,7 +243,7 @@ def _group(group: CopyGroup) -> dict[str, int | None]:
         "union_ns": group.union_ns,
         "hidden_ns": group.hidden_ns,
         "exposed_ns": group.exposed_ns,
-        "held_ns": group.held_ns,
+        "blocked_ns": group.blocked_ns,
     }
 
 

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Place, Plan, Severity, Step
-from overlapscope.words import safe, share, time
+from overlapscope.formatting import safe, share, time
 
 _STYLE = {
     Severity.HAZARD: "bold red",
@@ -40,9 +40,7 @@ def _plan(plan: Plan) -> list[RenderableType]:
     if not plan.steps:
         return []
     lines = [Text("Mended and replayed", style="bold")]
-    as_it_is = (
-        f"  {time(plan.replayed_ns)}{_without(plan.unprofiled_ns)} as it is, replay error {100 * plan.error:.2g} %"
-    )
+    as_it_is = f"  {time(plan.simulated_ns)}{_without(plan.unprofiled_ns)} as it is"
     lines[0].append(as_it_is, style="not bold dim")
     return [*lines, *map(_step, plan.steps), Text("")]
 
@@ -50,7 +48,7 @@ def _plan(plan: Plan) -> list[RenderableType]:
 def _step(step: Step) -> Text:
     span = f" ({time(step.low_ns)} to {time(step.high_ns)})" if step.low_ns < step.high_ns else ""
     line = Text(f"   {' + '.join(step.changes)}: {time(step.predicted_ns)}{span}{_without(step.unprofiled_ns)}")
-    return line.append(f"  for {', '.join(step.mends)}", style="dim") if step.mends else line
+    return line.append(f"  for {', '.join(step.fixes)}", style="dim") if step.fixes else line
 
 
 def _without(unprofiled_ns: int | None) -> str:
@@ -71,12 +69,12 @@ def _finding(finding: Finding, wall_ns: int, several: bool) -> list[RenderableTy
 def facts(finding: Finding, wall_ns: int, *, held: bool = False) -> list[str]:
     """How much it matters, what was lost, what mending it saves; with ``held``, for how long the host was."""
     told = [str(finding.severity)]
-    if finding.lost_ns:
-        told.append(f"{time(finding.lost_ns)} of device time lost ({share(finding.lost_ns, wall_ns)})")
-    if held and finding.held_ns:
-        told.append(f"host held for {time(finding.held_ns)}")
+    if finding.idle_ns:
+        told.append(f"{time(finding.idle_ns)} of device time lost ({share(finding.idle_ns, wall_ns)})")
+    if held and finding.blocked_ns:
+        told.append(f"host held for {time(finding.blocked_ns)}")
     if finding.saving_ns is not None:
-        most = f" to {time(finding.saving_most_ns)}" if finding.saving_most_ns is not None else ""
+        most = f" to {time(finding.saving_high_ns)}" if finding.saving_high_ns is not None else ""
         told.append(f"{finding.change} saves {time(finding.saving_ns)}{most}")
     if finding.confidence is not Confidence.HIGH:
         told.append(f"confidence {finding.confidence}")

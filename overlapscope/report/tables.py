@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from overlapscope.diagnosis.finding import Plan
+from overlapscope.formatting import safe, share, size, time
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit
-from overlapscope.words import safe, share, size, time
 
 Cells = dict[str, str]
 """A table's row, by column heading."""
@@ -33,16 +33,16 @@ def tables(audit: Audit, name_width: int = NAME_WIDTH) -> list[tuple[str, list[C
 
 def plan_rows(found: Plan) -> list[Cells]:
     """The time of the window as it is and after each step of a plan."""
-    rows = [_plan_row(found, "as it is", "", found.replayed_ns, "", found.unprofiled_ns)]
+    rows = [_plan_row(found, "as it is", "", found.simulated_ns, "", found.unprofiled_ns)]
     for step in found.steps:
         bounds = f"{time(step.low_ns)} to {time(step.high_ns)}" if step.low_ns < step.high_ns else ""
-        changes, mends = " + ".join(step.changes), ", ".join(step.mends)
+        changes, mends = " + ".join(step.changes), ", ".join(step.fixes)
         rows.append(_plan_row(found, changes, mends, step.predicted_ns, bounds, step.unprofiled_ns))
     return rows
 
 
 def _plan_row(found: Plan, changes: str, mends: str, ns: int, bounds: str, unprofiled_ns: int | None) -> Cells:
-    part = share(ns, found.replayed_ns)
+    part = share(ns, found.simulated_ns)
     row = {"changes": changes, "mends": mends, "time": time(ns), "of it": part, "bounds": bounds}
     return row | ({} if found.unprofiled_ns is None else {"without the profiler": time(unprofiled_ns)})
 
@@ -79,7 +79,7 @@ def _device_cells(device: DeviceAudit) -> Cells:
         "both": time(activity.overlap.total_ns),
         "idle": time(activity.idle.total_ns),
         "no kernel": time(device.kernel_gaps.total_ns),
-        "held in copy": time(device.kernel_gaps.held_in_copy_ns),
+        "held in copy": time(device.kernel_gaps.copy_call_ns),
     }
 
 
@@ -96,7 +96,7 @@ def _copy_cells(device: DeviceAudit, group: CopyGroup) -> Cells:
         "hidden": "undefined" if undefined else share(group.hidden_ns, group.total_ns),
         "exposed": time(group.exposed_ns),
         "rate": f"{group.size_bytes / group.whole_ns:.3g} GB/s" if group.size_bytes and group.whole_ns else "?",
-        "held host": time(group.held_ns),
+        "held host": time(group.blocked_ns),
     }
 
 
@@ -111,7 +111,7 @@ def _costly_cells(copies: tuple[CostlyCopy, ...], first_ns: int, name_width: int
             "memory": _memory(copy.memory),
             "size": _size(copy.size_bytes),
             "exposed": time(copy.exposed_ns),
-            "held": time(copy.held_ns),
+            "held": time(copy.blocked_ns),
             "call": safe(copy.call or "?", NAME_WIDTH),
             "range": safe(copy.range or "-", name_width),
         }
@@ -127,10 +127,10 @@ def _blocking_cells(blocking: tuple[HostBlocking, ...]) -> list[Cells]:
             "API": safe(row.api, NAME_WIDTH),
             "calls": f"{row.calls:,}",
             "inside": time(row.span_ns),
-            "held": time(row.held_ns),
+            "held": time(row.blocked_ns),
         }
         for row in blocking[:_BLOCKING_ROWS]
-        if row.held_ns
+        if row.blocked_ns
     ]
 
 

@@ -7,12 +7,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from overlapscope.formatting import safe, time
 from overlapscope.model.health import Severity
 from overlapscope.model.recording import Recording
 from overlapscope.report.data import Audit
 from overlapscope.report.findings import findings
 from overlapscope.report.tables import LEFT, NAME_WIDTH, Cells, tables
-from overlapscope.words import safe, time
 
 _HEALTH_ROWS = 8
 _WIDE = 110  # columns of a terminal from which on everything is shown

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from overlapscope.formatting import counted, share, size, time
 from overlapscope.measure.devices import Activity
 from overlapscope.measure.gaps import GapCauses
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
-from overlapscope.words import counted, share, size, time
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class VerdictConfig:
 
 
 _CAUSES = {
-    "held_in_copy_ns": "the launching thread was held inside a copy call",
-    "synchronising_ns": "the launching thread was synchronising",
-    "allocating_ns": "the launching thread was allocating or freeing memory",
-    "calling_ns": "the launching thread was inside other CUDA calls",
-    "host_working_ns": "the host was at other work and launched late",
-    "host_absent_ns": "nothing of the launching thread was recorded",
+    "copy_call_ns": "the launching thread was held inside a copy call",
+    "synchronisation_ns": "the launching thread was synchronising",
+    "allocation_ns": "the launching thread was allocating or freeing memory",
+    "api_call_ns": "the launching thread was inside other CUDA calls",
+    "host_work_ns": "the host was at other work and launched late",
+    "host_not_recorded_ns": "nothing of the launching thread was recorded",
     "queued_ns": "the kernel was queued and waited on the device (stream order, an event, another engine)",
     "unknown_ns": "the trace does not say what launched the kernel",
 }
@@ -39,11 +39,11 @@ Part = tuple[Activity, tuple[CopyGroup, ...], GapCauses]
 
 
 def verdict(
-    trace: Trace, window: Window, devices: Sequence[Part], held_ns: int, config: VerdictConfig = VerdictConfig()
+    trace: Trace, window: Window, devices: Sequence[Part], blocked_ns: int, config: VerdictConfig = VerdictConfig()
 ) -> str:
     """What the copies cost in this window, in words; "undefined" where overlap has no meaning.
 
-    ``held_ns`` is the host time that their calls held, each call counted once.
+    ``blocked_ns`` is the host time that their calls held, each call counted once.
     """
     groups = [group for _, copies, _ in devices for group in copies]
     kernels = sum(activity.kernels.total_ns for activity, _, _ in devices)
@@ -59,7 +59,7 @@ def verdict(
     first = f"{moved} in {time(total)}: {share(hidden, total)} under kernels, {time(total - hidden)} exposed."
     if trace.health.has("far-from-host"):
         return f"{first} Some device times are of another clock: what waited for what cannot be told."
-    return " ".join([first, *_held(groups, devices, window, held_ns, config), *_main_gap(devices, window, config)])
+    return " ".join([first, *_held(groups, devices, window, blocked_ns, config), *_main_gap(devices, window, config)])
 
 
 def _nothing(trace: Trace, window: Window) -> str:
@@ -90,7 +90,7 @@ def _held(
     groups: list[CopyGroup], devices: Sequence[Part], window: Window, held: int, config: VerdictConfig
 ) -> list[str]:
     """The trap: copies that look hidden while their calls hold the host and kernels wait for it."""
-    waited = sum(gaps.held_in_copy_ns for _, _, gaps in devices)
+    waited = sum(gaps.copy_call_ns for _, _, gaps in devices)
     least = config.worth_saying * window.wall_ns
     if held <= least:
         return []
@@ -105,7 +105,7 @@ def _main_gap(devices: Sequence[Part], window: Window, config: VerdictConfig) ->
     """The largest cause of time without a kernel, where the sentence before has not said it."""
     totals = {name: sum(getattr(gaps, name) for _, _, gaps in devices) for name in _CAUSES}
     name = max(totals, key=lambda cause: totals[cause])
-    if name == "held_in_copy_ns" or totals[name] <= config.worth_saying * window.wall_ns:
+    if name == "copy_call_ns" or totals[name] <= config.worth_saying * window.wall_ns:
         return []
     everything = sum(gaps.total_ns for _, _, gaps in devices)
     return [f"Of {time(everything)} without a kernel, for {time(totals[name])} {_CAUSES[name]}."]

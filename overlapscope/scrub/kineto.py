@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from overlapscope.atomic_files import writing
 from overlapscope.errors import UnknownTraceFormat
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.chunks import BOUNDARY, Opening, cut, find_events
 from overlapscope.read.kineto_header import LOST_KEY, VERSION_KEYS
 from overlapscope.read.log import HealthLog
+from overlapscope.read.recording import KEYS_OF_1
 from overlapscope.scrub.texts import Hiding
-from overlapscope.writing import writing
 
 _PLAIN_KEYS = {
     "schemaVersion",
@@ -37,15 +38,16 @@ _NESTED_KEYS = {
         "versions",
         "devices",
         "copies",
-        "gathers",
-        "gather_start_ns",
+        "packing",
+        "pack_overhead_ns",
         "view_ns",
-        "after_copies",
-        "both_ways",
+        "post_staging",
+        "bidirectional",
         "issue",
         "steps",
-        "touches",
-        "reads",
+        "copy_consumers",
+        "d2h_consumers",
+        *KEYS_OF_1,
     },
 }
 _EVENT_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")

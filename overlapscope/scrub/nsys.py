@@ -9,11 +9,11 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+from overlapscope.atomic_files import writing
 from overlapscope.errors import OutputError, UnusableTrace
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.log import HealthLog
 from overlapscope.scrub.texts import Hiding
-from overlapscope.writing import writing
 
 _TABLES = {
     "StringIds",

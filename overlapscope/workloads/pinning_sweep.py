@@ -23,7 +23,7 @@ from overlapscope.workloads.streams import finish
 if TYPE_CHECKING:
     import torch
 
-SCHEMA = "overlapscope.transfers/1"
+SCHEMA = "overlapscope.transfers/2"
 _LARGEST_POWER = {"cpu": 20}  # bytes, as a power of two
 _USUAL_LARGEST = 28
 _MANY = {f"{load}-{way}": Choices(load, way) for load in (Load.LIST, Load.TENSORDICT) for way in Way}

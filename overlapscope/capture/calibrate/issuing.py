@@ -1,4 +1,4 @@
-"""What it takes the host to issue work, when it does little else."""
+"""Time issuing a small kernel and a small copy: the host cost per call, without other host work."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _CALLS, _BATCHES = 20, 30  # between two synchronisations, and how often
 
 
 def op_costs() -> dict[str, int]:
-    """Host time to issue a tiny kernel and a tiny pinned copy from Python, and that of the copy's call, in ns each.
+    """Host time in ns to issue a small kernel and a small pinned copy from Python, and of ``cudaMemcpyAsync`` alone.
 
-    Measured with and without a profiler on, the difference is what the profiler adds to each call. ``call_ns`` is
-    absent where CUDA's runtime library cannot be called.
+    The difference between measurements with and without the profiler is its overhead per call. ``call_ns`` is absent
+    where the CUDA runtime library cannot be loaded.
     """
     import torch
 
@@ -36,7 +36,7 @@ def op_costs() -> dict[str, int]:
 
 
 def _call_ns(target: torch.Tensor, source: torch.Tensor) -> int | None:
-    """What cudaMemcpyAsync itself takes to the device, without what it takes to call a function from Python."""
+    """Host time of ``cudaMemcpyAsync`` itself (H2D), without the cost of calling a function through ctypes."""
     import torch
 
     version = (torch.version.cuda or "").partition(".")[0]
@@ -60,7 +60,7 @@ def _call_ns(target: torch.Tensor, source: torch.Tensor) -> int | None:
 
 
 def _issue_ns(issue: Callable[[], object]) -> int:
-    """The least host time of one call among many; the queue is emptied between batches, outside of the time."""
+    """The minimum host time per call over many batches; the GPU is synchronised between batches, untimed."""
     import torch
 
     times = []

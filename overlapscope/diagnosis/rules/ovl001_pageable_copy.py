@@ -48,51 +48,51 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import BEHIND, Case
-from overlapscope.diagnosis.rule import DOWN, Rule, Said, median_or_none, mostly_down
+from overlapscope.diagnosis.device_context import BEHIND, DeviceContext
+from overlapscope.diagnosis.rule import DOWN, Report, Rule, median_or_none, mostly_down
+from overlapscope.formatting import counted, share, size, time
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
-from overlapscope.words import counted, share, size, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Late because a pageable copy held the host, or waiting for the copy itself."""
-    copying = (case.root_kind == ApiKind.COPY) | case.of_cause(*BEHIND, Cause.COPYING)
-    pageable: Bool = copying & (case.memory == MemoryKind.PAGEABLE) & ~case.read
+    copying = (context.blocking_kind == ApiKind.COPY) | context.of_cause(*BEHIND, Cause.COPY_ONLY)
+    pageable: Bool = copying & (context.memory == MemoryKind.PAGEABLE) & ~context.read
     return pageable
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """How long they held the host, what came late for it, and how hidden they looked all the same."""
-    copies = case.copies_of(rows)
-    calls = np.unique(case.trace.copies.call[copies]).astype(np.int64)
-    held, lost = case.held_ns(calls[calls >= 0]), case.lost_ns(rows)
-    hidden, total = int(case.facts.hidden_ns[copies].sum()), int(case.facts.total_ns[copies].sum())
-    elsewhere = _on_other_threads(case, rows)
-    who = f"{counted(len(copies), 'pageable copy', 'pageable copies')} ({size(case.size_bytes(copies))})"
+    copies = context.copies_of(rows)
+    calls = np.unique(context.trace.copies.call[copies]).astype(np.int64)
+    held, lost = context.blocked_ns(calls[calls >= 0]), context.idle_ns(rows)
+    hidden, total = int(context.facts.hidden_ns[copies].sum()), int(context.facts.total_ns[copies].sum())
+    elsewhere = _on_other_threads(context, rows)
+    who = f"{counted(len(copies), 'pageable copy', 'pageable copies')} ({size(context.size_bytes(copies))})"
     message = f"{who} held the host for {time(held)}; the device had no other work for {time(lost)}"
     message += f", though {share(hidden, total)} of the copying was under kernels" if hidden > total / 2 else ""
     message += ", which another thread could not launch meanwhile" if elsewhere > lost / 2 else ""
     evidence = {
         "copies": len(copies),
-        "size_bytes": case.size_bytes(copies),
+        "size_bytes": context.size_bytes(copies),
         "copying_ns": total,
         "hidden_ns": hidden,
-        "held_ns": held,
-        "late_ns": int(case.losses.duration_ns[rows][case.losses.root[rows] >= 0].sum()),
+        "blocked_ns": held,
+        "late_ns": int(context.idle.duration_ns[rows][context.idle.blocking_call[rows] >= 0].sum()),
         "held_other_thread_ns": elsewhere,
-        "bandwidth_gb_s": median_or_none(case.facts.bandwidth_gb_s[copies]),
+        "bandwidth_gb_s": median_or_none(context.facts.bandwidth_gb_s[copies]),
     }
-    return Said(message + ".", evidence, fix=DOWN if mostly_down(case, copies) else None)
+    return Report(message + ".", evidence, fix=DOWN if mostly_down(context, copies) else None)
 
 
-def _on_other_threads(case: Case, rows: Int64) -> int:
+def _on_other_threads(context: DeviceContext, rows: Int64) -> int:
     """Time in which a launching thread was held by another thread's copy."""
-    thread = np.append(case.trace.api_calls.thread, -1)
-    other = thread[case.losses.root[rows]] != thread[case.losses.next_call[rows]]
-    known = (case.losses.root[rows] >= 0) & (case.losses.next_call[rows] >= 0)
-    return int(case.losses.duration_ns[rows][other & known].sum())
+    thread = np.append(context.trace.api_calls.thread, -1)
+    other = thread[context.idle.blocking_call[rows]] != thread[context.idle.launch_call[rows]]
+    known = (context.idle.blocking_call[rows] >= 0) & (context.idle.launch_call[rows] >= 0)
+    return int(context.idle.duration_ns[rows][other & known].sum())
 
 
 RULE = Rule(

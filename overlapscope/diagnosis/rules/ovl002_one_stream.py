@@ -37,37 +37,37 @@ CUDA C++ Programming Guide, "Streams" and "Overlapping Behavior". `torch.Tensor.
 
 from __future__ import annotations
 
-from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import DOWN, Rule, Said, mostly_down
+from overlapscope.diagnosis.rule import DOWN, Report, Rule, mostly_down
+from overlapscope.formatting import counted, size, time
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import MemoryKind
-from overlapscope.words import counted, size, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Queued behind a copy of the same stream."""
-    return case.of_cause(Cause.BEHIND_STREAM)
+    return context.of_cause(Cause.COPY_SAME_STREAM)
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """How long kernels waited, and what the copies could hide behind."""
-    copies = case.copies_of(rows)
-    unsure = bool((case.memory[rows] == MemoryKind.UNKNOWN).any())
+    copies = context.copies_of(rows)
+    unsure = bool((context.memory[rows] == MemoryKind.UNKNOWN).any())
     message = (
-        f"{counted(len(copies), 'copy', 'copies')} ({size(case.size_bytes(copies))}) on the stream of the kernels: "
-        f"these were queued and waited {time(case.lost_ns(rows))} for them."
+        f"{counted(len(copies), 'copy', 'copies')} ({size(context.size_bytes(copies))}) on the stream of the kernels: "
+        f"these were queued and waited {time(context.idle_ns(rows))} for them."
     )
     evidence = {
         "copies": len(copies),
-        "size_bytes": case.size_bytes(copies),
-        "waited_ns": case.lost_ns(rows),
-        "kernel_time_without_copies_ns": case.uncovered_kernel_ns,
+        "size_bytes": context.size_bytes(copies),
+        "waited_ns": context.idle_ns(rows),
+        "kernel_time_without_copies_ns": context.uncovered_kernel_ns,
     }
     doubt = "memory kinds, which were not recorded: pageable copies cost more than this" if unsure else ""
     sure = Confidence.MEDIUM if unsure else Confidence.HIGH
-    return Said(message, evidence, sure, doubt, fix=DOWN if mostly_down(case, copies) else None)
+    return Report(message, evidence, sure, doubt, fix=DOWN if mostly_down(context, copies) else None)
 
 
 RULE = Rule(

@@ -40,39 +40,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, time
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.queues import kept_back
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import StreamKind
-from overlapscope.words import counted, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Queued behind a copy of another stream without an event between them, or behind one that was so kept back."""
-    behind = case.of_cause(Cause.BEHIND_DEFAULT_STREAM)
-    rows = np.flatnonzero(case.of_cause(Cause.BEHIND_EVENT) & (case.copy != NO_ID))
-    behind[rows] = kept_back(case.trace, case.activity.key, case.copy[rows], case.config.losses.queue)
+    behind = context.of_cause(Cause.COPY_DEFAULT_STREAM)
+    rows = np.flatnonzero(context.of_cause(Cause.COPY_EVENT) & (context.copy != NO_ID))
+    behind[rows] = kept_back(context.trace, context.activity.key, context.copy[rows], context.config.attribution.queue)
     return behind
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """How long the streams waited for each other, and whether their kinds are known."""
-    copies = case.copies_of(rows)
-    streams = np.unique(case.trace.copies.stream[copies])
-    kinds = case.trace.streams.kind[np.isin(case.trace.streams.stream, streams)]
+    copies = context.copies_of(rows)
+    streams = np.unique(context.trace.copies.stream[copies])
+    kinds = context.trace.streams.kind[np.isin(context.trace.streams.stream, streams)]
     recorded = bool(len(kinds)) and not (kinds == StreamKind.UNKNOWN).any()
     what = counted(len(copies), "copy", "copies")
     message = (
-        f"Kernels waited {time(case.lost_ns(rows))} for {what} of another stream without being "
+        f"Kernels waited {time(context.idle_ns(rows))} for {what} of another stream without being "
         "told to: the legacy default stream and a blocking stream wait for each other."
     )
-    evidence = {"copies": len(copies), "waited_ns": case.lost_ns(rows), "stream_kinds_recorded": recorded}
+    evidence = {"copies": len(copies), "waited_ns": context.idle_ns(rows), "stream_kinds_recorded": recorded}
     if recorded:
-        return Said(message, evidence)
-    return Said(message, evidence, Confidence.MEDIUM, "an Nsight Systems trace, which records the kinds of streams")
+        return Report(message, evidence)
+    return Report(message, evidence, Confidence.MEDIUM, "an Nsight Systems trace, which records the kinds of streams")
 
 
 RULE = Rule(

@@ -41,52 +41,52 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import DOWN, Rule, Said, mostly_down
+from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.diagnosis.rule import DOWN, Report, Rule, mostly_down
+from overlapscope.formatting import counted, time
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
-from overlapscope.words import counted, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Laid to a synchronisation that reads no value, or to a copy call that is blocking by its name."""
-    names = case.trace.names
+    names = context.trace.names
     blocking = [number for number, name in enumerate(names.values) if _copies(name) and "async" not in name.lower()]
-    by_name = np.isin(np.append(case.trace.api_calls.name_id, -1)[case.losses.root], blocking)
-    by_name &= (case.root_kind == ApiKind.COPY) & (case.memory == MemoryKind.PINNED)
-    pinned_down = case.of_cause(Cause.IN_COPY) & (case.memory == MemoryKind.PINNED) & by_name
-    result: Bool = (case.synchronising | by_name | pinned_down) & ~case.read
-    return result & ~case.doubtful
+    by_name = np.isin(np.append(context.trace.api_calls.name_id, -1)[context.idle.blocking_call], blocking)
+    by_name &= (context.blocking_kind == ApiKind.COPY) & (context.memory == MemoryKind.PINNED)
+    pinned_down = context.of_cause(Cause.COPY_CALL) & (context.memory == MemoryKind.PINNED) & by_name
+    result: Bool = (context.synchronising | by_name | pinned_down) & ~context.read
+    return result & ~context.doubtful
 
 
 def _copies(name: str) -> bool:
     return "memcpy" in name.lower()
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """What was waited for inside the calls, and what came late after them."""
-    roots = case.roots_of(rows)
-    inside = case.of_cause(Cause.IN_SYNC, Cause.IN_COPY)[rows]
-    copying = int(np.where(inside, case.copying_ns[rows], 0).sum())
-    within = int(case.losses.duration_ns[rows][inside].sum())
-    after = case.lost_ns(rows) - within
-    held = case.held_ns(roots)
+    roots = context.blocking_calls_of(rows)
+    inside = context.of_cause(Cause.SYNCHRONISATION, Cause.COPY_CALL)[rows]
+    copying = int(np.where(inside, context.copying_ns[rows], 0).sum())
+    within = int(context.idle.duration_ns[rows][inside].sum())
+    after = context.idle_ns(rows) - within
+    held = context.blocked_ns(roots)
     parts = [f"{time(copying)} while a copy ran"] if copying > after else []
     parts += [f"{time(after)} after it, until the host had launched again"] if after >= copying else []
     message = (
         f"The host synchronised {counted(len(roots), 'time')} for {time(held)}; the device had no other work for "
-        f"{time(case.lost_ns(rows))}: {' and '.join(parts)}."
+        f"{time(context.idle_ns(rows))}: {' and '.join(parts)}."
     )
     evidence = {
         "synchronisations": len(roots),
-        "held_ns": held,
+        "blocked_ns": held,
         "waited_for_copies_ns": copying,
         "late_afterwards_ns": after,
         "waited_for_kernels_ns": max(held - within, 0),
     }
-    copies = case.copies_of(rows)
-    return Said(message, evidence, fix=DOWN if len(copies) and mostly_down(case, copies) else None)
+    copies = context.copies_of(rows)
+    return Report(message, evidence, fix=DOWN if len(copies) and mostly_down(context, copies) else None)
 
 
 RULE = Rule(

@@ -39,36 +39,36 @@ synchronization".
 
 from __future__ import annotations
 
-from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import Rule, Said, median_or_none
+from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.diagnosis.rule import Report, Rule, median_or_none
+from overlapscope.formatting import counted, time
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import counted, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Laid to a call that brought a value to the host and mostly waited."""
-    return case.read
+    return context.read
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """How long the reads waited, for how little."""
-    roots, copies = case.roots_of(rows), case.copies_of(rows)
-    held = case.held_ns(roots)
-    transfer = int(case.facts.total_ns[copies].sum())
+    roots, copies = context.blocking_calls_of(rows), context.copies_of(rows)
+    held = context.blocked_ns(roots)
+    transfer = int(context.facts.total_ns[copies].sum())
     message = (
         f"{counted(len(copies), 'read')} of a device value held the host for {time(held)}, of which the transfers took "
-        f"{time(transfer)}; with nothing queued, the device waited {time(case.lost_ns(rows))} for the host."
+        f"{time(transfer)}; with nothing queued, the device waited {time(context.idle_ns(rows))} for the host."
     )
-    sizes = case.trace.copies.size_bytes[copies]
+    sizes = context.trace.copies.size_bytes[copies]
     median = median_or_none(sizes[sizes >= 0].astype(float))
     evidence = {
         "reads": len(copies),
         "median_size_bytes": None if median is None else int(median),
-        "held_ns": held,
+        "blocked_ns": held,
         "transfer_ns": transfer,
-        "late_ns": case.lost_ns(rows),
+        "late_ns": context.idle_ns(rows),
     }
-    return Said(message, evidence)
+    return Report(message, evidence)
 
 
 RULE = Rule(

@@ -44,50 +44,52 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said, mostly_down
+from overlapscope.diagnosis.rule import Report, Rule, mostly_down
+from overlapscope.formatting import counted, size, time
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.queues import launch_latency_ns
 from overlapscope.model.columns import NO_TIME, Bool, Int64
-from overlapscope.words import counted, size, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Queued behind a copy by an event."""
-    return case.of_cause(Cause.BEHIND_EVENT)
+    return context.of_cause(Cause.COPY_EVENT)
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """How long kernels waited, and how sure the event's stream is."""
-    copies = case.copies_of(rows)
+    copies = context.copies_of(rows)
     message = (
-        f"Kernels waited {time(case.lost_ns(rows))} at an event for {counted(len(copies), 'copy', 'copies')} "
-        f"({size(case.size_bytes(copies))}) issued shortly before: no prefetch distance."
+        f"Kernels waited {time(context.idle_ns(rows))} at an event for {counted(len(copies), 'copy', 'copies')} "
+        f"({size(context.size_bytes(copies))}) issued shortly before: no prefetch distance."
     )
-    inferred = bool(case.losses.inferred[rows].any()) or case.trace.health.has("inferred-waits")
+    inferred = bool(context.idle.inferred[rows].any()) or context.trace.health.has("inferred-waits")
     evidence = {
         "copies": len(copies),
-        "size_bytes": case.size_bytes(copies),
-        "waited_ns": case.lost_ns(rows),
-        "copies_kept_back_by_kernels": _kept_back(case, copies),
-        "kernel_time_without_copies_ns": case.uncovered_kernel_ns,
+        "size_bytes": context.size_bytes(copies),
+        "waited_ns": context.idle_ns(rows),
+        "copies_kept_back_by_kernels": _kept_back(context, copies),
+        "kernel_time_without_copies_ns": context.uncovered_kernel_ns,
         "event_inferred": inferred,
     }
     doubt = "an Nsight Systems trace, which records what each event waits for" if inferred else ""
     sure = Confidence.MEDIUM if inferred else Confidence.HIGH
     late = "# let later kernels wait for the copy to the host only where they reuse its memory"
-    return Said(message, evidence, sure, doubt, fix=late if mostly_down(case, copies) else None)
+    return Report(message, evidence, sure, doubt, fix=late if mostly_down(context, copies) else None)
 
 
-def _kept_back(case: Case, copies: Int64) -> int:
+def _kept_back(context: DeviceContext, copies: Int64) -> int:
     """How many of the copies had been issued and began only when a kernel ended: their stream waited for it."""
-    table, kernels = case.trace.copies, case.trace.kernels
-    latency = launch_latency_ns(case.trace, case.config.losses.queue) * case.config.losses.queue.tolerance
-    ends = np.sort(kernels.end_ns[case.activity.key.rows(kernels)])
+    table, kernels = context.trace.copies, context.trace.kernels
+    latency = (
+        launch_latency_ns(context.trace, context.config.attribution.queue) * context.config.attribution.queue.tolerance
+    )
+    ends = np.sort(kernels.end_ns[context.activity.key.rows(kernels)])
     start = table.start_ns[copies]
     before = np.append(ends, NO_TIME)[np.searchsorted(ends, start, "right") - 1]
-    issued = np.append(case.trace.api_calls.end_ns, NO_TIME)[table.call[copies]]
+    issued = np.append(context.trace.api_calls.end_ns, NO_TIME)[table.call[copies]]
     return int(((start - before <= latency) & (before > issued)).sum())
 
 

@@ -41,28 +41,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, size, time
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.words import counted, size, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Queued behind another stream's copies, or a copy that runs last because it had to wait for these."""
-    behind = case.of_cause(Cause.BEHIND_ENGINE)
-    rows = np.flatnonzero(case.of_cause(Cause.COPYING, Cause.IN_SYNC) & (case.losses.copy != NO_ID))
-    behind[rows] = _waited_for_engine(case, case.copy[rows])
+    behind = context.of_cause(Cause.COPY_ENGINE)
+    rows = np.flatnonzero(context.of_cause(Cause.COPY_ONLY, Cause.SYNCHRONISATION) & (context.idle.copy != NO_ID))
+    behind[rows] = _waited_for_engine(context, context.copy[rows])
     return behind
 
 
-def _waited_for_engine(case: Case, copies: Int64) -> Bool:
+def _waited_for_engine(context: DeviceContext, copies: Int64) -> Bool:
     """Whether between its issue and its start mostly copies of other streams in its direction ran."""
-    table = case.trace.copies
-    issued = np.append(case.trace.api_calls.end_ns, 0)[table.call]
+    table = context.trace.copies
+    issued = np.append(context.trace.api_calls.end_ns, 0)[table.call]
     result = np.zeros(len(copies), np.bool_)
-    here = case.activity.key.rows(table)
+    here = context.activity.key.rows(table)
     for direction, stream in {(int(table.direction[row]), int(table.stream[row])) for row in copies.tolist()}:
         mine = (table.direction[copies] == direction) & (table.stream[copies] == stream) & (table.call[copies] != NO_ID)
         others = here & (table.direction == direction) & (table.stream != stream)
@@ -72,18 +72,20 @@ def _waited_for_engine(case: Case, copies: Int64) -> Bool:
     return result
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """What stood in the way, and for how long."""
-    others = case.copies_of(rows)
-    what = f"{counted(len(others), 'copy', 'copies')} ({size(case.size_bytes(others))})"
-    message = f"{what} of several streams shared one copy engine: {time(case.lost_ns(rows))} were spent waiting for it."
+    others = context.copies_of(rows)
+    what = f"{counted(len(others), 'copy', 'copies')} ({size(context.size_bytes(others))})"
+    message = (
+        f"{what} of several streams shared one copy engine: {time(context.idle_ns(rows))} were spent waiting for it."
+    )
     evidence = {
         "copies": len(others),
-        "size_bytes": case.size_bytes(others),
-        "streams": len(np.unique(case.trace.copies.stream[others])),
-        "waited_ns": case.lost_ns(rows),
+        "size_bytes": context.size_bytes(others),
+        "streams": len(np.unique(context.trace.copies.stream[others])),
+        "waited_ns": context.idle_ns(rows),
     }
-    return Said(message, evidence)
+    return Report(message, evidence)
 
 
 RULE = Rule(

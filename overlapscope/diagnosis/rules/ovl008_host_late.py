@@ -39,31 +39,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import LATE, Case
+from overlapscope.diagnosis.device_context import LATE, DeviceContext
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, time
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import counted, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Late, and laid to no other call; or the launches themselves. Not the beginning of the window."""
-    return case.of_cause(*LATE, Cause.LAUNCHING) & ~case.beginning & ~case.doubtful
+    return context.of_cause(*LATE, Cause.LAUNCH_LATENCY) & ~context.beginning & ~context.doubtful
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """What the launching thread was at."""
-    duration, cause = case.losses.duration_ns[rows], case.cause[rows]
+    duration, cause = context.idle.duration_ns[rows], context.cause[rows]
     parts = {
-        "working_ns": Cause.WORKING,
-        "calling_ns": Cause.CALLING,
-        "not_recorded_ns": Cause.ABSENT,
-        "held_in_calls_ns": Cause.IN_COPY,
-        "launching_ns": Cause.LAUNCHING,
+        "working_ns": Cause.HOST_WORK,
+        "calling_ns": Cause.API_CALL,
+        "not_recorded_ns": Cause.HOST_NOT_RECORDED,
+        "held_in_calls_ns": Cause.COPY_CALL,
+        "launching_ns": Cause.LAUNCH_LATENCY,
     }
     evidence = {name: int(duration[cause == value].sum()) for name, value in parts.items()}
-    launches = int(np.unique(case.losses.next_call[rows]).size)
+    launches = int(np.unique(context.idle.launch_call[rows]).size)
     words = {
         "working_ns": "at operators, Python or named ranges",
         "calling_ns": "in launches and other calls",
@@ -73,14 +73,14 @@ def describe(case: Case, rows: Int64) -> Said:
     }
     most = max(evidence, key=lambda name: evidence[name])
     front = counted(launches, "launch", "launches")
-    message = f"The host launched late: the device waited {time(case.lost_ns(rows))} in front of {front}, "
+    message = f"The host launched late: the device waited {time(context.idle_ns(rows))} in front of {front}, "
     message += f"for {time(evidence[most])} of it the thread was {words[most]}."
-    recording = case.trace.metadata.recording
+    recording = context.trace.metadata.recording
     factor = recording.profiler_factor if recording is not None else None
     numbers = dict(evidence) | {"launches": launches, "profiler_factor": None if factor is None else round(factor, 3)}
     if factor is not None:
-        return Said(message, numbers)
-    return Said(
+        return Report(message, numbers)
+    return Report(
         message, numbers, Confidence.MEDIUM, "a recording by overlapscope.record, which knows the profiler's own cost"
     )
 

@@ -39,45 +39,45 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, time
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.spans import covered, union
 from overlapscope.measure.threads import ALLOCATIONS
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import counted, time
 
 _PINNING = ("aten::pin_memory", "aten::_pin_memory")
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Laid to an allocating or freeing call, or at work inside pin_memory."""
-    allocating = case.of_cause(Cause.ALLOCATING) | np.isin(case.root_kind, ALLOCATIONS)
-    return allocating | (case.of_cause(Cause.WORKING) & _inside_pinning(case))
+    allocating = context.of_cause(Cause.ALLOCATION) | np.isin(context.blocking_kind, ALLOCATIONS)
+    return allocating | (context.of_cause(Cause.HOST_WORK) & _inside_pinning(context))
 
 
-def _inside_pinning(case: Case) -> Bool:
+def _inside_pinning(context: DeviceContext) -> Bool:
     """Stretches that lie, for the most part, inside an operator that pins."""
-    ops = case.trace.cpu_ops
-    mine = np.isin(ops.name_id, case.trace.names.find(*_PINNING)) & (ops.process == case.activity.key.process)
-    inside = covered(case.losses.start_ns, case.losses.end_ns, union(ops.start_ns[mine], ops.end_ns[mine]))
-    return inside * 2 > case.losses.duration_ns
+    ops = context.trace.cpu_ops
+    mine = np.isin(ops.name_id, context.trace.names.find(*_PINNING)) & (ops.process == context.activity.key.process)
+    inside = covered(context.idle.start_ns, context.idle.end_ns, union(ops.start_ns[mine], ops.end_ns[mine]))
+    return inside * 2 > context.idle.duration_ns
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """Which calls, and how much of it was pinning with a block from the cache."""
-    roots = case.roots_of(rows)
-    roots = roots[np.isin(case.trace.api_calls.kind[roots], ALLOCATIONS)]
-    pinning = int(case.losses.duration_ns[rows][~np.isin(case.root_kind[rows], ALLOCATIONS)].sum())
-    names = sorted(set(case.trace.names.decode(case.trace.api_calls.name_id[roots])))
-    held = case.held_ns(roots)
+    roots = context.blocking_calls_of(rows)
+    roots = roots[np.isin(context.trace.api_calls.kind[roots], ALLOCATIONS)]
+    pinning = int(context.idle.duration_ns[rows][~np.isin(context.blocking_kind[rows], ALLOCATIONS)].sum())
+    names = sorted(set(context.trace.names.decode(context.trace.api_calls.name_id[roots])))
+    held = context.blocked_ns(roots)
     calls = f"{counted(len(roots), 'call')} that allocate or free ({', '.join(names)}) held the host for {time(held)}"
     pins = f"pin_memory() in the loop copied on the host for {time(pinning)}"
     said = [text for text, there in ((calls, len(roots)), (pins, pinning)) if there]
-    message = f"{' and '.join(said)}; the device waited {time(case.lost_ns(rows))} for it."
-    return Said(
+    message = f"{' and '.join(said)}; the device waited {time(context.idle_ns(rows))} for it."
+    return Report(
         message[0].upper() + message[1:],
-        {"allocations": len(roots), "apis": ", ".join(names), "held_ns": held, "pinning_on_host_ns": pinning},
+        {"allocations": len(roots), "apis": ", ".join(names), "blocked_ns": held, "pinning_on_host_ns": pinning},
     )
 
 

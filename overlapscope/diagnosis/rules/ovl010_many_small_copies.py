@@ -38,35 +38,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case, unique
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.device_context import DeviceContext, unique
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, size, time
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import counted, size, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Within a run of small copies."""
-    return case.burst & ~case.of_cause(Cause.UNKNOWN)
+    return context.burst & ~context.of_cause(Cause.UNKNOWN)
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """Their number and size, and what of the time was copying."""
-    copies = unique(case.bursts.copies)
-    calls = np.unique(case.trace.copies.call[copies]).astype(np.int64)
-    sizes = case.trace.copies.size_bytes[copies]
-    total = int(case.facts.total_ns[copies].sum())
+    copies = unique(context.bursts.copies)
+    calls = np.unique(context.trace.copies.call[copies]).astype(np.int64)
+    sizes = context.trace.copies.size_bytes[copies]
+    total = int(context.facts.total_ns[copies].sum())
     median = int(np.median(sizes)) if len(sizes) else 0
     what = f"{counted(len(copies), 'small copy', 'small copies')} in a row ({size(median)} each at the median)"
-    message = f"{what}: the device waited {time(case.lost_ns(rows))}, of which copying took {time(total)}."
+    message = f"{what}: the device waited {time(context.idle_ns(rows))}, of which copying took {time(total)}."
     evidence = {
         "copies": len(copies),
         "median_size_bytes": median,
-        "size_bytes": case.size_bytes(copies),
+        "size_bytes": context.size_bytes(copies),
         "copying_ns": total,
-        "in_calls_ns": int(case.trace.api_calls.duration_ns[calls].sum()),
+        "in_calls_ns": int(context.trace.api_calls.duration_ns[calls].sum()),
     }
-    return Said(message, evidence, copies=copies, calls=calls)
+    return Report(message, evidence, copies=copies, calls=calls)
 
 
 RULE = Rule(

@@ -41,32 +41,32 @@ Follows from the times themselves: the sum of what overlaps cannot be shorter th
 
 from __future__ import annotations
 
-from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, size, time
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import counted, size, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """A copy runs, and no other work is to come."""
-    return case.of_cause(Cause.COPYING) & ~case.doubtful
+    return context.of_cause(Cause.COPY_ONLY) & ~context.doubtful
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """What was copied, and how much kernel time there is."""
-    copies = case.copies_of(rows)
-    kernels = case.uncovered_kernel_ns
-    what = f"{counted(len(copies), 'copy', 'copies')} ({size(case.size_bytes(copies))})"
+    copies = context.copies_of(rows)
+    kernels = context.uncovered_kernel_ns
+    what = f"{counted(len(copies), 'copy', 'copies')} ({size(context.size_bytes(copies))})"
     left = f"{time(kernels)} of kernels had no copy beside them" if kernels else "no kernel had no copy beside it"
-    message = f"{what} took {time(case.lost_ns(rows))} with next to nothing to hide behind: {left}."
+    message = f"{what} took {time(context.idle_ns(rows))} with next to nothing to hide behind: {left}."
     evidence = {
         "copies": len(copies),
-        "size_bytes": case.size_bytes(copies),
-        "copying_ns": int(case.copying_ns[rows].sum()),
+        "size_bytes": context.size_bytes(copies),
+        "copying_ns": int(context.copying_ns[rows].sum()),
         "kernel_time_without_copies_ns": kernels,
     }
-    return Said(message, evidence)
+    return Report(message, evidence)
 
 
 RULE = Rule(

@@ -34,50 +34,50 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import LATE, Case
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.device_context import LATE, DeviceContext
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import share, time
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import share, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Time in the profiler, and all of a late host's where launches wait for their kernels."""
-    profiling = case.of_cause(Cause.PROFILING)
-    if not _blocked(case)[0]:
+    profiling = context.of_cause(Cause.PROFILER)
+    if not _blocked(context)[0]:
         return profiling
-    return profiling | case.of_cause(*LATE, Cause.LAUNCHING)
+    return profiling | context.of_cause(*LATE, Cause.LAUNCH_LATENCY)
 
 
-def _blocked(case: Case) -> tuple[bool, int, int]:
+def _blocked(context: DeviceContext) -> tuple[bool, int, int]:
     """Whether launches wait, how many of them, and of how many.
 
     Only kernels count that take longer than a launch: others are over before it returns anyway.
     """
-    kernels, calls = case.trace.kernels, case.trace.api_calls
-    mine = case.activity.key.rows(kernels) & (kernels.call >= 0) & (kernels.graph_node < 0)
-    mine &= kernels.duration_ns > case.config.losses.host.most_enqueue_ns
-    inside = case.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
+    kernels, calls = context.trace.kernels, context.trace.api_calls
+    mine = context.activity.key.rows(kernels) & (kernels.call >= 0) & (kernels.graph_node < 0)
+    mine &= kernels.duration_ns > context.config.attribution.host.most_enqueue_ns
+    inside = context.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
     call, rows = kernels.call[mine & inside], np.flatnonzero(mine & inside)
     # Clocks may be some microseconds apart; a call that waits is longer than its kernel all the same.
-    host = case.config.losses.host
+    host = context.config.attribution.host
     around = np.abs(calls.end_ns[call] - kernels.end_ns[rows]) <= host.tolerance * host.most_enqueue_ns
     around &= calls.duration_ns[call] >= kernels.duration_ns[rows]
     late = int(around.sum())
-    return late > case.config.blocking_share * len(rows), late, len(rows)
+    return late > context.config.blocking_share * len(rows), late, len(rows)
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """How many launches waited, and what the profiler took."""
-    blocked, late, total = _blocked(case)
-    profiling = int(case.losses.duration_ns[rows][np.isin(case.cause[rows], Cause.PROFILING)].sum())
+    blocked, late, total = _blocked(context)
+    profiling = int(context.idle.duration_ns[rows][np.isin(context.cause[rows], Cause.PROFILER)].sum())
     what = f"{share(late, total)} of the launches returned only after their kernel had ended (CUDA_LAUNCH_BLOCKING=1?)"
-    message = f"{what}: the device waited {time(case.lost_ns(rows))} for the host, which never ran ahead."
+    message = f"{what}: the device waited {time(context.idle_ns(rows))} for the host, which never ran ahead."
     evidence = {"launches_waited": late, "launches": total, "profiling_ns": profiling}
     if blocked:
-        return Said(message, evidence)
+        return Report(message, evidence)
     message = f"The profiler held the launching thread: the device waited {time(profiling)} for it."
-    return Said(message, evidence, fix="# record less: no stacks, fewer steps, larger profiler buffers")
+    return Report(message, evidence, fix="# record less: no stacks, fewer steps, larger profiler buffers")
 
 
 RULE = Rule(
@@ -87,5 +87,5 @@ RULE = Rule(
     fix="unset CUDA_LAUNCH_BLOCKING  # and profile again",
     claims=claims,
     describe=describe,
-    always=lambda case: _blocked(case)[0],  # the setting serialises everything, whatever it costs in this window
+    always=lambda context: _blocked(context)[0],  # the setting serialises everything, whatever it costs in this window
 )

@@ -35,51 +35,51 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import BEHIND, Case
+from overlapscope.diagnosis.device_context import BEHIND, DeviceContext
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, time
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.replay.speeds import PCIE_LANES, REACHED_GB_S
-from overlapscope.words import counted, time
 
 _ENOUGH = 4  # copies, of which the fastest quarter then is at least one
 _BEST = 0.75  # quantile
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Waiting for a slow pinned copy."""
-    waiting = case.of_cause(*BEHIND, Cause.COPYING) | (case.of_cause(Cause.IN_SYNC) & ~case.read)
-    slow: Bool = np.append(_slow(case), False)[case.copy]
-    waiting &= case.copy != NO_ID
+    waiting = context.of_cause(*BEHIND, Cause.COPY_ONLY) | (context.of_cause(Cause.SYNCHRONISATION) & ~context.read)
+    slow: Bool = np.append(_slow(context), False)[context.copy]
+    waiting &= context.copy != NO_ID
     return waiting & slow
 
 
-def _slow(case: Case) -> Bool:
-    rates, expected = case.facts.bandwidth_gb_s, expected_gb_s(case)
+def _slow(context: DeviceContext) -> Bool:
+    rates, expected = context.facts.bandwidth_gb_s, expected_gb_s(context)
     with np.errstate(invalid="ignore"):
-        slow: Bool = rates * case.config.slow_factor < expected
+        slow: Bool = rates * context.config.slow_factor < expected
     return slow
 
 
-def expected_gb_s(case: Case) -> Float64:
+def expected_gb_s(context: DeviceContext) -> Float64:
     """For each copy, the bandwidth that its link is known to reach; NaN where nothing is known."""
-    copies = case.trace.copies
+    copies = context.trace.copies
     result = np.full(len(copies), np.nan)
-    here = case.activity.key.rows(copies) & (case.facts.host_kind == MemoryKind.PINNED)
+    here = context.activity.key.rows(copies) & (context.facts.host_kind == MemoryKind.PINNED)
     for direction in (Direction.HTOD, Direction.DTOH):
-        mine = here & (copies.direction == direction) & (copies.size_bytes >= case.config.slow_least_bytes)
-        result[mine] = np.fmax.reduce([np.nan, *_known(case, mine, direction)])
+        mine = here & (copies.direction == direction) & (copies.size_bytes >= context.config.slow_least_bytes)
+        result[mine] = np.fmax.reduce([np.nan, *_known(context, mine, direction)])
     return result
 
 
-def _known(case: Case, mine: Bool, direction: Direction) -> list[float]:
+def _known(context: DeviceContext, mine: Bool, direction: Direction) -> list[float]:
     """What the trace's faster copies, its calibration and the link would lead one to expect."""
-    rates = case.facts.bandwidth_gb_s[mine]
+    rates = context.facts.bandwidth_gb_s[mine]
     own = [float(np.nanquantile(rates, _BEST))] if len(rates) >= _ENOUGH else []
-    recording = case.trace.metadata.recording
+    recording = context.trace.metadata.recording
     measured = [
         entry.size_bytes / entry.copy_ns
         for entry in (recording.copies if recording is not None else ())
@@ -87,24 +87,24 @@ def _known(case: Case, mine: Bool, direction: Direction) -> list[float]:
     ]
     links = [
         REACHED_GB_S.get(device.pcie_generation or 0, 0.0) * (device.pcie_width or 0) / PCIE_LANES
-        for device in case.trace.metadata.devices
-        if device.number == case.activity.key.device
+        for device in context.trace.metadata.devices
+        if device.number == context.activity.key.device
     ]
     return own + measured + [link for link in links if link]
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """How fast they were, how fast they should be, and what that is known from."""
-    copies = case.copies_of(rows)
-    reached = float(np.nanmedian(case.facts.bandwidth_gb_s[copies]))
-    expected = float(np.nanmedian(expected_gb_s(case)[copies]))
+    copies = context.copies_of(rows)
+    reached = float(np.nanmedian(context.facts.bandwidth_gb_s[copies]))
+    expected = float(np.nanmedian(expected_gb_s(context)[copies]))
     what = counted(len(copies), "pinned copy", "pinned copies")
     message = (
         f"{what} reached {reached:.3g} GB/s where {expected:.3g} GB/s are to be expected: "
-        f"the device waited {time(case.lost_ns(rows))} for them."
+        f"the device waited {time(context.idle_ns(rows))} for them."
     )
-    both = _beside_the_other_direction(case, copies)
-    if 2 * both > int(case.facts.total_ns[copies].sum()):
+    both = _beside_the_other_direction(context, copies)
+    if 2 * both > int(context.facts.total_ns[copies].sum()):
         message += " Copies in the other direction ran at the same time: that may be the reason."
     evidence = {
         "copies": len(copies),
@@ -112,7 +112,7 @@ def describe(case: Case, rows: Int64) -> Said:
         "expected_gb_s": round(expected, 2),
         "beside_other_direction_ns": both,
     }
-    return Said(
+    return Report(
         message,
         evidence,
         Confidence.MEDIUM,
@@ -121,12 +121,12 @@ def describe(case: Case, rows: Int64) -> Said:
     )
 
 
-def _beside_the_other_direction(case: Case, copies: Int64) -> int:
+def _beside_the_other_direction(context: DeviceContext, copies: Int64) -> int:
     """For how long copies in the other direction ran beside some copies."""
-    table, total = case.trace.copies, 0
+    table, total = context.trace.copies, 0
     for one, other in ((Direction.HTOD, Direction.DTOH), (Direction.DTOH, Direction.HTOD)):
         mine = copies[table.direction[copies] == one]
-        theirs = case.activity.key.rows(table) & (table.direction == other)
+        theirs = context.activity.key.rows(table) & (table.direction == other)
         spans = union(table.start_ns[theirs], table.end_ns[theirs])
         total += int(covered(table.start_ns[mine], table.end_ns[mine], spans).sum())
     return total

@@ -41,12 +41,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, time
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
-from overlapscope.words import counted, time
 
 _NEVER = np.iinfo(np.int64).max
 _READS = (
@@ -68,46 +68,46 @@ _PREPARING = (ApiKind.OTHER, ApiKind.EVENT_RECORD, ApiKind.WAIT_EVENT)
 _WAITING = (*SYNC_CALLS, ApiKind.QUERY)
 
 
-def view(case: Case) -> Said | None:
+def view(context: DeviceContext) -> Report | None:
     """Copies to pinned memory after which the host went on: by an operator, or by its silence."""
-    rows = _on_their_way(case)
+    rows = _on_their_way(context)
     if not len(rows):
         return None
-    calls, copies = case.trace.api_calls, case.trace.copies
+    calls, copies = context.trace.api_calls, context.trace.copies
     call = copies.call[rows].astype(np.int64)
-    following = _next_call(case, call, _PREPARING)
-    waited = _first_wait(case, calls.end_ns[call])
+    following = _next_call(context, call, _PREPARING)
+    waited = _first_wait(context, calls.end_ns[call])
     until = np.minimum(np.minimum(np.append(calls.start_ns, _NEVER)[following], waited), copies.end_ns[rows])
-    read = _operator_between(case, call, until)
-    silence = np.zeros(len(call), np.int64) if len(case.trace.cpu_ops) else _silence(case, call, waited)
-    found = rows[read | (silence > case.config.went_on_ns)]
+    read = _operator_between(context, call, until)
+    silence = np.zeros(len(call), np.int64) if len(context.trace.cpu_ops) else _silence(context, call, waited)
+    found = rows[read | (silence > context.config.went_on_ns)]
     if not len(found):
         return None
-    return _said(case, found, int(read.sum()), int(silence.max()))
+    return _report(context, found, int(read.sum()), int(silence.max()))
 
 
-def _said(case: Case, found: Int64, reads: int, silence: int) -> Said:
+def _report(context: DeviceContext, found: Int64, reads: int, silence: int) -> Report:
     how = "an operator read numbers" if reads else f"the host was at work for up to {time(silence)}"
     message = (
         f"{counted(len(found), 'copy', 'copies')} to pinned memory had not arrived when {how}, with no synchronisation "
         "in between: if that was the copied data, it was wrong."
     )
     evidence = {"copies": len(found), "read_by_operator": reads, "host_went_on": len(found) - reads}
-    calls = np.unique(case.trace.copies.call[found]).astype(np.int64)
+    calls = np.unique(context.trace.copies.call[found]).astype(np.int64)
     doubt = "the program itself: does the host read the copied tensor there?"
     sure = Confidence.MEDIUM if reads else Confidence.LOW
-    return Said(message, evidence, sure, doubt, hazard=True, copies=found, calls=calls, lost_ns=0)
+    return Report(message, evidence, sure, doubt, hazard=True, copies=found, calls=calls, idle_ns=0)
 
 
-def _on_their_way(case: Case) -> Int64:
+def _on_their_way(context: DeviceContext) -> Int64:
     """Copies to pinned memory whose call returned before they had arrived."""
-    copies, calls = case.trace.copies, case.trace.api_calls
-    inside = case.window.touches(copies.process, copies.start_ns, copies.end_ns)
+    copies, calls = context.trace.copies, context.trace.api_calls
+    inside = context.window.touches(copies.process, copies.start_ns, copies.end_ns)
     rows = np.flatnonzero(
         inside
-        & case.activity.key.rows(copies)
+        & context.activity.key.rows(copies)
         & (copies.direction == Direction.DTOH)
-        & (case.facts.host_kind == MemoryKind.PINNED)
+        & (context.facts.host_kind == MemoryKind.PINNED)
         & (copies.call != NO_ID)
     )
     rows = rows[calls.kind[copies.call[rows]] == ApiKind.COPY]
@@ -115,34 +115,34 @@ def _on_their_way(case: Case) -> Int64:
     return early
 
 
-def _next_call(case: Case, call: Int64, between: tuple[ApiKind, ...]) -> Int64:
+def _next_call(context: DeviceContext, call: Int64, between: tuple[ApiKind, ...]) -> Int64:
     """The next call of the same thread that is none of some kinds; `NO_ID` after the last."""
-    calls = case.trace.api_calls
+    calls = context.trace.api_calls
     telling = np.flatnonzero(~np.isin(calls.kind, between) & (calls.parent == NO_ID))
     result = np.full(len(call), NO_ID, np.int64)
     for thread in np.unique(calls.thread[call]).tolist():
         mine = np.flatnonzero(calls.thread[call] == thread)
-        theirs = telling[(calls.thread[telling] == thread) & (calls.process[telling] == case.activity.key.process)]
+        theirs = telling[(calls.thread[telling] == thread) & (calls.process[telling] == context.activity.key.process)]
         position = np.searchsorted(calls.start_ns[theirs], calls.end_ns[call[mine]])
         result[mine] = np.append(theirs, NO_ID)[position]
     return result
 
 
-def _first_wait(case: Case, moment_ns: Int64) -> Int64:
+def _first_wait(context: DeviceContext, moment_ns: Int64) -> Int64:
     """When any thread of the process first waits for the device, or asks it, after each moment."""
-    calls = case.trace.api_calls
-    waits = calls.start_ns[np.isin(calls.kind, _WAITING) & (calls.process == case.activity.key.process)]
+    calls = context.trace.api_calls
+    waits = calls.start_ns[np.isin(calls.kind, _WAITING) & (calls.process == context.activity.key.process)]
     first: Int64 = np.append(waits, _NEVER)[np.searchsorted(waits, moment_ns)]
     return first
 
 
-def _operator_between(case: Case, call: Int64, until: Int64) -> Bool:
+def _operator_between(context: DeviceContext, call: Int64, until: Int64) -> Bool:
     """Whether the copy's thread began an operator that reads numbers, and makes no call, before a moment."""
-    ops, calls = case.trace.cpu_ops, case.trace.api_calls
-    rows = np.flatnonzero(np.isin(ops.name_id, case.trace.names.find(*_READS)))
+    ops, calls = context.trace.cpu_ops, context.trace.api_calls
+    rows = np.flatnonzero(np.isin(ops.name_id, context.trace.names.find(*_READS)))
     result = np.zeros(len(call), np.bool_)
     for number in np.unique(calls.thread[call]).tolist():
-        made = calls.start_ns[(calls.thread == number) & (calls.process == case.activity.key.process)]
+        made = calls.start_ns[(calls.thread == number) & (calls.process == context.activity.key.process)]
         theirs = rows[ops.thread[rows] == number]
         silent = np.searchsorted(made, ops.start_ns[theirs]) == np.searchsorted(made, ops.end_ns[theirs])
         starts = ops.start_ns[theirs[silent]]
@@ -152,10 +152,10 @@ def _operator_between(case: Case, call: Int64, until: Int64) -> Bool:
     return result
 
 
-def _silence(case: Case, call: Int64, waited: Int64) -> Int64:
+def _silence(context: DeviceContext, call: Int64, waited: Int64) -> Int64:
     """How long each thread made no call before it waited itself; 0 where another call or thread came first."""
-    calls = case.trace.api_calls
-    following = _next_call(case, call, (ApiKind.OTHER,))
+    calls = context.trace.api_calls
+    following = _next_call(context, call, (ApiKind.OTHER,))
     begin = np.append(calls.start_ns, _NEVER)[following]
     waits = np.isin(np.append(calls.kind, ApiKind.OTHER)[following], SYNC_CALLS) & (waited == begin)
     return np.where(waits, begin - calls.end_ns[call], 0)

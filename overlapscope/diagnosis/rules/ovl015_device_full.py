@@ -35,44 +35,44 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import share, time
 from overlapscope.measure.devices import is_collective
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import share, time
 
 
-def view(case: Case) -> Said | None:
+def view(context: DeviceContext) -> Report | None:
     """For how long kernels were queued while those of other streams filled the device."""
-    key = case.activity.key
-    processors = next((d.multiprocessors for d in case.trace.metadata.devices if d.number == key.device), None)
-    kernels = case.trace.kernels
-    inside = case.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
+    key = context.activity.key
+    processors = next((d.multiprocessors for d in context.trace.metadata.devices if d.number == key.device), None)
+    kernels = context.trace.kernels
+    inside = context.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
     rows = np.flatnonzero(
-        inside & key.rows(kernels) & (kernels.call >= 0) & ~is_collective(case.trace, kernels.name_id)
+        inside & key.rows(kernels) & (kernels.call >= 0) & ~is_collective(context.trace, kernels.name_id)
     )
     streams, member = np.unique(kernels.stream[rows], return_inverse=True)
     each = np.bincount(member, kernels.duration_ns[rows], len(streams))
-    streams = streams[each >= case.config.waiting_share * each.sum()]
+    streams = streams[each >= context.config.waiting_share * each.sum()]
     if processors is None or len(streams) < 2:  # noqa: PLR2004 - one stream has nothing to run beside
         return None
     full = rows[kernels.blocks[rows] >= processors]
-    waited = sum(_waited(case, rows, full, stream) for stream in streams.tolist())
-    busy, together = case.activity.kernels.total_ns, case.activity.kernel_concurrency.total_ns
-    if waited <= case.config.waiting_share * busy or together > waited:
+    waited = sum(_waited(context, rows, full, stream) for stream in streams.tolist())
+    busy, together = context.activity.kernels.total_ns, context.activity.kernel_concurrency.total_ns
+    if waited <= context.config.waiting_share * busy or together > waited:
         return None
     message = (
         f"Kernels of {len(streams)} streams waited {time(waited)} while another stream's filled the device "
         f"({share(together, busy)} of the kernel time ran two at once): there is no room for more."
     )
     evidence = {"streams": len(streams), "waited_ns": waited, "together_ns": together, "multiprocessors": processors}
-    return Said(message, evidence, aside=True, lost_ns=0)
+    return Report(message, evidence, aside=True, idle_ns=0)
 
 
-def _waited(case: Case, rows: Int64, full: Int64, stream: int) -> int:
+def _waited(context: DeviceContext, rows: Int64, full: Int64, stream: int) -> int:
     """How long a stream's next kernel was issued, first in its stream, and under a full device."""
-    kernels, calls = case.trace.kernels, case.trace.api_calls
+    kernels, calls = context.trace.kernels, context.trace.api_calls
     mine = rows[kernels.stream[rows] == stream]
     mine = mine[np.argsort(kernels.start_ns[mine], kind="stable")]
     ready = calls.end_ns[kernels.call[mine]]

@@ -35,16 +35,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import share, time
 from overlapscope.measure.spans import intersect
-from overlapscope.words import share, time
 
 
-def view(case: Case) -> Said | None:
+def view(context: DeviceContext) -> Report | None:
     """Collective time without computation."""
-    active = case.activity
+    active = context.activity
     exposed, total = active.exposed_collectives.total_ns, active.collectives.total_ns
     if not exposed:
         return None
@@ -56,7 +56,7 @@ def view(case: Case) -> Said | None:
     evidence = {"exposed_ns": exposed, "collective_ns": total, "beside_copies_ns": beside}
     doubt = "the traces of the other ranks: waiting for them looks the same"
     nothing = np.empty(0, np.int64)
-    return Said(message, evidence, Confidence.MEDIUM, doubt, copies=nothing, calls=nothing, lost_ns=exposed)
+    return Report(message, evidence, Confidence.MEDIUM, doubt, copies=nothing, calls=nothing, idle_ns=exposed)
 
 
 RULE = Rule(

@@ -39,31 +39,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, time
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SyncKind
-from overlapscope.words import counted, time
 
 
-def claims(case: Case) -> Bool:
+def claims(context: DeviceContext) -> Bool:
     """Queued behind work of another device."""
-    return case.of_cause(Cause.BEHIND_DEVICE)
+    return context.of_cause(Cause.OTHER_DEVICE)
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """How long it waited, and how often."""
-    waited, times = case.lost_ns(rows), len(np.unique(case.losses.next_call[rows]))
+    waited, times = context.idle_ns(rows), len(np.unique(context.idle.launch_call[rows]))
     often = "once" if times == 1 else counted(times, "time")
     message = f"The device waited {time(waited)} for work of another one, {often}."
     evidence = {"waited_ns": waited, "times": times}
-    syncs = case.trace.syncs
-    waits = (syncs.kind == SyncKind.STREAM_WAIT_EVENT) & np.isin(syncs.device, (case.activity.key.device, NO_ID))
+    syncs = context.trace.syncs
+    waits = (syncs.kind == SyncKind.STREAM_WAIT_EVENT) & np.isin(syncs.device, (context.activity.key.device, NO_ID))
     inferred = bool(syncs.inferred[waits].any())
     doubt = "an Nsight Systems trace, which records what each event waits for" if inferred else ""
-    return Said(message, evidence, Confidence.MEDIUM if inferred else Confidence.HIGH, doubt)
+    return Report(message, evidence, Confidence.MEDIUM if inferred else Confidence.HIGH, doubt)
 
 
 RULE = Rule(

@@ -10,9 +10,9 @@ import numpy as np
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.measure.copies import CopyFacts
 from overlapscope.measure.devices import Activity
-from overlapscope.measure.host import held_from_ns
+from overlapscope.measure.host import blocked_from_ns
 from overlapscope.measure.issue import first_copy_of, of_unknown_copy, synchronised_copy
-from overlapscope.measure.losses import Cause, Losses
+from overlapscope.measure.losses import Cause, IdleTime
 from overlapscope.measure.queues import LINK
 from overlapscope.measure.spans import covered, intersect, union
 from overlapscope.measure.windows import Window
@@ -20,14 +20,21 @@ from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.model.trace import Trace
 
-LATE = (Cause.ABSENT, Cause.WORKING, Cause.CALLING, Cause.IN_COPY, Cause.IN_SYNC, Cause.ALLOCATING)
+LATE = (
+    Cause.HOST_NOT_RECORDED,
+    Cause.HOST_WORK,
+    Cause.API_CALL,
+    Cause.COPY_CALL,
+    Cause.SYNCHRONISATION,
+    Cause.ALLOCATION,
+)
 """Causes in which the launching thread was late."""
-BEHIND = (Cause.BEHIND_STREAM, Cause.BEHIND_EVENT, Cause.BEHIND_DEFAULT_STREAM, Cause.BEHIND_ENGINE)
+BEHIND = (Cause.COPY_SAME_STREAM, Cause.COPY_EVENT, Cause.COPY_DEFAULT_STREAM, Cause.COPY_ENGINE)
 """Causes in which issued work waited for a copy."""
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class DeviceContext:
     """One device of a trace within a window, its lost stretches, and what rules want to know of them.
 
     Arrays called after a property of losses have one entry per lost stretch.
@@ -36,7 +43,7 @@ class Case:
     trace: Trace
     window: Window
     activity: Activity
-    losses: Losses
+    idle: IdleTime
     facts: CopyFacts
     config: DiagnosisConfig
 
@@ -48,32 +55,32 @@ class Case:
     @cached_property
     def nothing(self) -> Bool:
         """No stretch at all."""
-        return np.zeros(len(self.losses), np.bool_)
+        return np.zeros(len(self.idle), np.bool_)
 
     @cached_property
     def cause(self) -> Int8:
         """`Cause` of each stretch."""
-        return self.losses.cause
+        return self.idle.cause
 
     def of_cause(self, *causes: Cause) -> Bool:
         """Which stretches have one of these causes."""
         return np.isin(self.cause, causes)
 
     @cached_property
-    def root_kind(self) -> Int8:
+    def blocking_kind(self) -> Int8:
         """`ApiKind` of the call that took the host's lead; OTHER where there is none."""
-        return np.append(self.trace.api_calls.kind, ApiKind.OTHER)[self.losses.root]
+        return np.append(self.trace.api_calls.kind, ApiKind.OTHER)[self.idle.blocking_call]
 
     @cached_property
     def synchronising(self) -> Bool:
         """Which stretches are laid to a synchronisation."""
-        return np.isin(self.root_kind, SYNC_CALLS)
+        return np.isin(self.blocking_kind, SYNC_CALLS)
 
     @cached_property
     def copy(self) -> Int64:
         """Row of the copy concerned: waited for, of the root call, or the one that a root synchronisation follows."""
-        synchronised = np.append(synchronised_copy(self.trace), NO_ID)[self.losses.root]
-        return np.where(self.losses.copy == NO_ID, synchronised, self.losses.copy).astype(np.int64)
+        synchronised = np.append(synchronised_copy(self.trace), NO_ID)[self.idle.blocking_call]
+        return np.where(self.idle.copy == NO_ID, synchronised, self.idle.copy).astype(np.int64)
 
     @cached_property
     def direction(self) -> Int8:
@@ -88,9 +95,9 @@ class Case:
     @cached_property
     def read(self) -> Bool:
         """Which stretches are laid to a call that brought a small value to the host and mostly waited for it."""
-        root = self.losses.root
+        root = self.idle.blocking_call
         copies, calls = self.trace.copies, self.trace.api_calls
-        held = np.append(calls.end_ns - held_from_ns(self.trace, self.config.losses.host), 0)[root]
+        held = np.append(calls.end_ns - blocked_from_ns(self.trace, self.config.attribution.host), 0)[root]
         held = np.where(self.synchronising, np.append(calls.duration_ns, 0)[root], held)
         transfer = np.append(copies.duration_ns, 0)[self.copy]
         waited: Bool = (transfer < self.config.read_share * held) & (root != NO_ID)
@@ -105,14 +112,14 @@ class Case:
         Its memory is of an unknown kind and its call held the host; or its call is in the trace and it is not, or the
         other way round; or where it went is not known.
         """
-        held: Bool = (self.root_kind == ApiKind.COPY) & (self.memory == MemoryKind.UNKNOWN)
+        held: Bool = (self.blocking_kind == ApiKind.COPY) & (self.memory == MemoryKind.UNKNOWN)
         held &= np.isin(self.direction, LINK) & ~self.read
-        unknown = np.append(of_unknown_copy(self.trace), False)[self.losses.root]
+        unknown = np.append(of_unknown_copy(self.trace), False)[self.idle.blocking_call]
         copies = self.trace.copies
         told = np.isin(copies.direction, (*LINK, Direction.DTOD)) & (copies.call != NO_ID)
         beside = self.activity.key.rows(copies) & ~told
         spans = union(copies.start_ns[beside], copies.end_ns[beside])
-        mostly = 2 * covered(self.losses.start_ns, self.losses.end_ns, spans) > self.losses.duration_ns
+        mostly = 2 * covered(self.idle.start_ns, self.idle.end_ns, spans) > self.idle.duration_ns
         result: Bool = held | unknown | mostly
         return result
 
@@ -121,8 +128,8 @@ class Case:
         """Which stretches lie within a run of many small copies, issued by the thread that launches next."""
         found = self.bursts
         spans = union(found.begin_ns, found.end_ns)
-        inside = covered(self.losses.start_ns, self.losses.end_ns, spans) * 2 > self.losses.duration_ns
-        launching = np.append(self.trace.api_calls.thread, NO_ID)[self.losses.next_call]
+        inside = covered(self.idle.start_ns, self.idle.end_ns, spans) * 2 > self.idle.duration_ns
+        launching = np.append(self.trace.api_calls.thread, NO_ID)[self.idle.launch_call]
         return inside & np.isin(launching, [*np.unique(found.thread).tolist(), NO_ID])
 
     @cached_property
@@ -136,7 +143,7 @@ class Case:
         copies = self.trace.copies
         link = self.activity.key.rows(copies) & np.isin(copies.direction, LINK)
         spans = union(copies.start_ns[link], copies.end_ns[link])
-        return covered(self.losses.start_ns, self.losses.end_ns, spans)
+        return covered(self.idle.start_ns, self.idle.end_ns, spans)
 
     @cached_property
     def uncovered_kernel_ns(self) -> int:
@@ -147,27 +154,27 @@ class Case:
     def beginning(self) -> Bool:
         """Stretches before the first kernel in which the host gets to it, up to what that usually takes."""
         kernels = self.activity.kernels
-        early = self.of_cause(*LATE, Cause.LAUNCHING) & (self.losses.root == NO_ID)
-        early &= self.losses.end_ns <= (kernels.start_ns[0] if len(kernels) else 0)
-        spent = np.cumsum(np.where(early, self.losses.duration_ns, 0))
+        early = self.of_cause(*LATE, Cause.LAUNCH_LATENCY) & (self.idle.blocking_call == NO_ID)
+        early &= self.idle.end_ns <= (kernels.start_ns[0] if len(kernels) else 0)
+        spent = np.cumsum(np.where(early, self.idle.duration_ns, 0))
         usual: Bool = early & (spent <= self.config.start_ns)
         return usual
 
-    def lost_ns(self, rows: Int64) -> int:
+    def idle_ns(self, rows: Int64) -> int:
         """Device time lost in some stretches."""
-        return int(self.losses.duration_ns[rows].sum())
+        return int(self.idle.duration_ns[rows].sum())
 
     def copies_of(self, rows: Int64) -> Int64:
         """Copies concerned in some stretches, each once."""
         return unique(self.copy[rows])
 
-    def roots_of(self, rows: Int64) -> Int64:
+    def blocking_calls_of(self, rows: Int64) -> Int64:
         """Calls that some stretches are laid to, each once."""
-        return unique(self.losses.root[rows])
+        return unique(self.idle.blocking_call[rows])
 
-    def held_ns(self, calls: Int64) -> int:
+    def blocked_ns(self, calls: Int64) -> int:
         """For how long at least one of some calls held its thread within the window."""
-        begin = held_from_ns(self.trace, self.config.losses.host)[calls]
+        begin = blocked_from_ns(self.trace, self.config.attribution.host)[calls]
         held = union(begin, self.trace.api_calls.end_ns[calls])
         return intersect(held, self.window.of(self.activity.key.process)).total_ns
 
@@ -187,20 +194,20 @@ class Bursts:
     copies: Int64
 
 
-def bursts(case: Case) -> Bursts:
+def bursts(context: DeviceContext) -> Bursts:
     """Find runs of many small copies.
 
     A run is a row of copy calls of one thread, one soon after the other, with no launch between. Its copies are small
     when the device carries them out in less than a share of the time, and in no more than a call can take.
     """
-    calls, copies, config = case.trace.api_calls, case.trace.copies, case.config
+    calls, copies, config = context.trace.api_calls, context.trace.copies, context.config
     kinds = (ApiKind.COPY, ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)
-    mine = np.isin(calls.kind, kinds) & (calls.parent == NO_ID) & (calls.process == case.activity.key.process)
+    mine = np.isin(calls.kind, kinds) & (calls.parent == NO_ID) & (calls.process == context.activity.key.process)
     rows = np.flatnonzero(mine)
     rows = rows[np.lexsort((calls.start_ns[rows], calls.thread[rows]))]
-    copy = first_copy_of(case.trace)[rows]
-    counts = (calls.kind[rows] == ApiKind.COPY) & _sent(case, rows, copy)
-    first = np.flatnonzero(_begins(case, rows, counts))
+    copy = first_copy_of(context.trace)[rows]
+    counts = (calls.kind[rows] == ApiKind.COPY) & _sent(context, rows, copy)
+    first = np.flatnonzero(_begins(context, rows, counts))
     if not len(first):
         nothing = np.empty(0, np.int64)
         return Bursts(nothing, nothing, nothing, nothing)
@@ -208,28 +215,30 @@ def bursts(case: Case) -> Bursts:
     carried = np.add.reduceat(np.where(counts, np.append(copies.duration_ns, 0)[copy], 0), first)
     begin = calls.start_ns[rows][first]
     end = np.maximum.reduceat(np.maximum(np.append(copies.end_ns, 0)[copy], calls.end_ns[rows]), first)
-    small = (carried < config.burst_share * (end - begin)) & (carried <= number * config.losses.host.most_enqueue_ns)
+    small = (carried < config.burst_share * (end - begin)) & (
+        carried <= number * config.attribution.host.most_enqueue_ns
+    )
     found = counts[first] & (number >= config.burst_least) & small
     members = copy[np.repeat(found, number)]
     return Bursts(begin[found], end[found], calls.thread[rows][first][found], members)
 
 
-def _sent(case: Case, rows: Int64, copy: Int64) -> Bool:
+def _sent(context: DeviceContext, rows: Int64, copy: Int64) -> Bool:
     """Which calls issued a copy of this device that is no read of a value."""
-    calls, copies = case.trace.api_calls, case.trace.copies
+    calls, copies = context.trace.api_calls, context.trace.copies
     down = np.append(copies.direction, Direction.UNKNOWN)[copy] == Direction.DTOH
-    held = held_from_ns(case.trace, case.config.losses.host)[rows] < calls.end_ns[rows]
-    waited = np.isin(copy, synchronised_copy(case.trace))
-    sent: Bool = (copy != NO_ID) & ~(down & (held | waited)) & np.append(case.activity.key.rows(copies), False)[copy]
+    held = blocked_from_ns(context.trace, context.config.attribution.host)[rows] < calls.end_ns[rows]
+    waited = np.isin(copy, synchronised_copy(context.trace))
+    sent: Bool = (copy != NO_ID) & ~(down & (held | waited)) & np.append(context.activity.key.rows(copies), False)[copy]
     return sent
 
 
-def _begins(case: Case, rows: Int64, counts: Bool) -> Bool:
+def _begins(context: DeviceContext, rows: Int64, counts: Bool) -> Bool:
     """Where a new run may begin: at another thread or another kind of call, or after a pause."""
-    calls = case.trace.api_calls
+    calls = context.trace.api_calls
     changes = np.ones(len(rows), np.bool_)
     changes[1:] = (counts[1:] != counts[:-1]) | (calls.thread[rows][1:] != calls.thread[rows][:-1])
-    changes[1:] |= calls.start_ns[rows][1:] - calls.end_ns[rows][:-1] > case.config.went_on_ns
+    changes[1:] |= calls.start_ns[rows][1:] - calls.end_ns[rows][:-1] > context.config.went_on_ns
     return changes
 
 

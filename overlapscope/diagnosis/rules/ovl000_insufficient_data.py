@@ -44,14 +44,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.case import Case
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import time
 from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
-from overlapscope.words import time
 
-_OWN = (Cause.UNKNOWN, Cause.QUEUED)
+_OWN = (Cause.UNKNOWN, Cause.WAIT_NOT_RECORDED)
 _UNTRUSTWORTHY = {
     "whole-graph-trace": "CUDA graphs were traced whole (record with --cuda-graph-trace=node)",
     "far-from-host": "device times are of another clock than the host's",
@@ -59,33 +59,35 @@ _UNTRUSTWORTHY = {
 }
 
 
-def untrustworthy(case: Case) -> Bool:
+def untrustworthy(context: DeviceContext) -> Bool:
     """Every stretch, where what ran on the device is not in the file or not at its time."""
-    return ~case.nothing if missing_work(case) else case.nothing
+    return ~context.nothing if missing_work(context) else context.nothing
 
 
-def missing_work(case: Case) -> list[str]:
+def missing_work(context: DeviceContext) -> list[str]:
     """What makes gaps on the device doubtful."""
-    return [text for code, text in _UNTRUSTWORTHY.items() if case.trace.health.has(code)]
+    return [text for code, text in _UNTRUSTWORTHY.items() if context.trace.health.has(code)]
 
 
-def describe(case: Case, rows: Int64) -> Said:
+def describe(context: DeviceContext, rows: Int64) -> Report:
     """Name the missing facts, and how long nothing can be said for each."""
-    untold = case.losses.take(rows)
+    untold = context.idle.take(rows)
     by_cause = {
         "unjoined_ns": int(untold.duration_ns[untold.cause == Cause.UNKNOWN].sum()),
-        "queued_ns": int(untold.duration_ns[untold.cause == Cause.QUEUED].sum()),
+        "queued_ns": int(untold.duration_ns[untold.cause == Cause.WAIT_NOT_RECORDED].sum()),
         "unknown_memory_ns": int(untold.duration_ns[(untold.cause != Cause.UNKNOWN) & (untold.copy >= 0)].sum()),
         "unjoined_copies_ns": int(untold.duration_ns[~np.isin(untold.cause, _OWN) & (untold.copy < 0)].sum()),
     }
-    reasons = missing_work(case) or _reasons(case, by_cause)
-    message = f"For {time(case.lost_ns(rows))} the trace does not say what the device waited for: {'; '.join(reasons)}."
+    reasons = missing_work(context) or _reasons(context, by_cause)
+    message = (
+        f"For {time(context.idle_ns(rows))} the trace does not say what the device waited for: {'; '.join(reasons)}."
+    )
     evidence = dict(by_cause) | {"missing": "; ".join(reasons)}
-    return Said(message, evidence, Confidence.LOW, "record again with what is missing")
+    return Report(message, evidence, Confidence.LOW, "record again with what is missing")
 
 
-def _reasons(case: Case, by_cause: dict[str, int]) -> list[str]:
-    health = case.trace.health
+def _reasons(context: DeviceContext, by_cause: dict[str, int]) -> list[str]:
+    health = context.trace.health
     reasons = []
     if by_cause["unjoined_ns"]:
         reasons.append("work has no call that issued it (clipped, or its correlation is missing)")
@@ -102,7 +104,7 @@ def _reasons(case: Case, by_cause: dict[str, int]) -> list[str]:
 
 RULE = Rule(
     code="OVL000",
-    name="cannot-tell",
+    name="insufficient-data",
     page=__doc__,
     fix='with overlapscope.record("trace.json.gz", steps=3) as recording: ...  # records what is missing',
     claims=untrustworthy,
