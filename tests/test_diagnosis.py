@@ -18,7 +18,7 @@ from overlapscope.diagnosis.catalogue import CLAIMING, RULES, rule
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Confidence, Diagnosis, Severity
 from overlapscope.diagnosis.rule import HEADINGS
-from overlapscope.measure.losses import Cause
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.model.enums import Direction
 from overlapscope.report.content import audit
 from tests import kineto_maker as make

@@ -231,11 +231,24 @@ class Graph:
         return result
 
     @cached_property
+    def work_of_copy(self) -> Int64:
+        """For each row of copies its index among the work, with `NO_ID` appended."""
+        result = np.full(len(self.trace.copies) + 1, NO_ID, np.int64)
+        rows = np.flatnonzero(self.work.table == 1)
+        result[self.work.row[rows]] = rows
+        return result
+
+    def bound_by(self, nodes: Int64) -> Int64:
+        """The `DependencyKind` that bound each of some nodes in the trace, `NO_ID` where none did."""
+        kinds: Int64 = np.append(self.dependencies.kind.astype(np.int64), NO_ID)[self.binding[nodes]]
+        return kinds
+
+    @cached_property
     def binding(self) -> Int64:
         """For each node the row of the dependency that bound it in the trace, `NO_ID` where it has none."""
         edges = self.dependencies
         reached = self.time_ns[edges.source] + edges.weight_ns
-        order = np.lexsort((reached, edges.target))
+        order = np.lexsort((-edges.kind, reached, edges.target))  # of two that agree, the surer kind
         result = np.full(len(self.time_ns), NO_ID, np.int64)
         result[edges.target[order]] = order  # the last one written came last
         return result
@@ -274,7 +287,7 @@ def bound(time_ns: Int64, edges: Dependencies) -> Dependencies:
     """Cut every weight to what was seen, and give the last dependency into each node all of what was seen."""
     seen = time_ns[edges.target] - time_ns[edges.source]
     weight = np.minimum(edges.weight_ns, seen)
-    order = np.lexsort((time_ns[edges.source] + weight, edges.target))
+    order = np.lexsort((-edges.kind, time_ns[edges.source] + weight, edges.target))
     closes = np.ones(len(order), np.bool_)
     closes[:-1] = edges.target[order][1:] != edges.target[order][:-1]
     last = order[closes]

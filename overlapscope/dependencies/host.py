@@ -132,7 +132,9 @@ def _locks(graph: Graph, config: DependencyConfig) -> Dependencies:
         own = blocking[calls.process[blocking] == process]
         own = own[np.argsort(calls.end_ns[own], kind="stable")]
         mine = waiting[calls.process[waiting] == process]
-        first, past = (np.searchsorted(calls.end_ns[own], moment[mine], "right") for moment in (calls.start_ns, calls.end_ns))
+        first, past = (
+            np.searchsorted(calls.end_ns[own], moment[mine], "right") for moment in (calls.start_ns, calls.end_ns)
+        )
         which, place = each_of(first, past)
         other = calls.owner[own[place]] != calls.owner[mine[which]]
         source, target = graph.call_end(own[place[other]]), graph.call_end(mine[which[other]])

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.dependencies.graph import Graph
+from overlapscope.model.columns import NO_ID, Bool, Int64
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from overlapscope.measure.losses import AttributionConfig
+from overlapscope.dependencies.config import DEFAULT as DEPENDENCIES
+from overlapscope.dependencies.config import DependencyConfig
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class DiagnosisConfig:
     waiting_share: float = 0.2
     most_moments: int = 100_000
     used_share: float = 0.01
-    attribution: AttributionConfig = AttributionConfig()
+    dependencies: DependencyConfig = DEPENDENCIES
 
 
 DEFAULT = DiagnosisConfig()

@@ -7,30 +7,18 @@ from functools import cached_property
 
 import numpy as np
 
+from overlapscope.dependencies.graph import Graph
+from overlapscope.diagnosis.causes import LATE_HOST, Cause, IdleTime
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.measure.copies import CopyFacts
 from overlapscope.measure.devices import Activity
 from overlapscope.measure.host import blocked_from_ns
 from overlapscope.measure.issue import first_copy_of, of_unknown_copy, synchronised_copy
-from overlapscope.measure.losses import Cause, IdleTime
-from overlapscope.measure.queues import LINK
 from overlapscope.measure.spans import covered, intersect, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64
-from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
+from overlapscope.model.enums import LINK, SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.model.trace import Trace
-
-LATE = (
-    Cause.HOST_NOT_RECORDED,
-    Cause.HOST_WORK,
-    Cause.API_CALL,
-    Cause.COPY_CALL,
-    Cause.SYNCHRONISATION,
-    Cause.ALLOCATION,
-)
-"""Causes in which the launching thread was late."""
-BEHIND = (Cause.COPY_SAME_STREAM, Cause.COPY_EVENT, Cause.COPY_DEFAULT_STREAM, Cause.COPY_ENGINE)
-"""Causes in which issued work waited for a copy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +28,17 @@ class DeviceContext:
     Arrays called after a property of losses have one entry per lost stretch.
     """
 
-    trace: Trace
+    graph: Graph
     window: Window
     activity: Activity
     idle: IdleTime
     facts: CopyFacts
     config: DiagnosisConfig
+
+    @property
+    def trace(self) -> Trace:
+        """The trace."""
+        return self.graph.trace
 
     @property
     def span_ns(self) -> int:
@@ -97,7 +90,7 @@ class DeviceContext:
         """Which stretches are laid to a call that brought a small value to the host and mostly waited for it."""
         root = self.idle.blocking_call
         copies, calls = self.trace.copies, self.trace.api_calls
-        held = np.append(calls.end_ns - blocked_from_ns(self.trace, self.config.attribution.host), 0)[root]
+        held = np.append(calls.end_ns - blocked_from_ns(self.trace, self.config.dependencies.host), 0)[root]
         held = np.where(self.synchronising, np.append(calls.duration_ns, 0)[root], held)
         transfer = np.append(copies.duration_ns, 0)[self.copy]
         waited: Bool = (transfer < self.config.read_share * held) & (root != NO_ID)
@@ -154,7 +147,7 @@ class DeviceContext:
     def beginning(self) -> Bool:
         """Stretches before the first kernel in which the host gets to it, up to what that usually takes."""
         kernels = self.activity.kernels
-        early = self.of_cause(*LATE, Cause.LAUNCH_LATENCY) & (self.idle.blocking_call == NO_ID)
+        early = self.of_cause(*LATE_HOST, Cause.LAUNCH_LATENCY) & (self.idle.blocking_call == NO_ID)
         early &= self.idle.end_ns <= (kernels.start_ns[0] if len(kernels) else 0)
         spent = np.cumsum(np.where(early, self.idle.duration_ns, 0))
         usual: Bool = early & (spent <= self.config.start_ns)
@@ -174,7 +167,7 @@ class DeviceContext:
 
     def blocked_ns(self, calls: Int64) -> int:
         """For how long at least one of some calls held its thread within the window."""
-        begin = blocked_from_ns(self.trace, self.config.attribution.host)[calls]
+        begin = blocked_from_ns(self.trace, self.config.dependencies.host)[calls]
         held = union(begin, self.trace.api_calls.end_ns[calls])
         return intersect(held, self.window.of(self.activity.key.process)).total_ns
 
@@ -216,7 +209,7 @@ def bursts(context: DeviceContext) -> Bursts:
     begin = calls.start_ns[rows][first]
     end = np.maximum.reduceat(np.maximum(np.append(copies.end_ns, 0)[copy], calls.end_ns[rows]), first)
     small = (carried < config.burst_share * (end - begin)) & (
-        carried <= number * config.attribution.host.most_enqueue_ns
+        carried <= number * config.dependencies.host.most_enqueue_ns
     )
     found = counts[first] & (number >= config.burst_least) & small
     members = copy[np.repeat(found, number)]
@@ -227,7 +220,7 @@ def _sent(context: DeviceContext, rows: Int64, copy: Int64) -> Bool:
     """Which calls issued a copy of this device that is no read of a value."""
     calls, copies = context.trace.api_calls, context.trace.copies
     down = np.append(copies.direction, Direction.UNKNOWN)[copy] == Direction.DTOH
-    held = blocked_from_ns(context.trace, context.config.attribution.host)[rows] < calls.end_ns[rows]
+    held = blocked_from_ns(context.trace, context.config.dependencies.host)[rows] < calls.end_ns[rows]
     waited = np.isin(copy, synchronised_copy(context.trace))
     sent: Bool = (copy != NO_ID) & ~(down & (held | waited)) & np.append(context.activity.key.rows(copies), False)[copy]
     return sent

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.formatting import share, time
 from overlapscope.measure.devices import DeviceKey
-from overlapscope.measure.losses import IdleTime
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace

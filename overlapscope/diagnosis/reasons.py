@@ -6,9 +6,9 @@ import numpy as np
 
 from overlapscope.diagnosis.catalogue import CLAIMING, RULES
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.measure.queues import LINK
 from overlapscope.measure.spans import meeting
 from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.enums import LINK
 
 CODES = tuple(rule.code for rule in RULES)
 """Codes by the number that stands for a reason."""

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from overlapscope.dependencies.build import build_graph
+from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
 from overlapscope.diagnosis.device_context import DeviceContext, unique
@@ -17,7 +19,6 @@ from overlapscope.diagnosis.reasons import CODES, reason_of, reason_of_copies
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.measure.copies import copy_facts
 from overlapscope.measure.devices import activity, device_keys
-from overlapscope.measure.losses import attribute_idle
 from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
@@ -42,12 +43,14 @@ def diagnose(
     Raises:
         RangeNotFound: the trace has no such range.
     """
-    return diagnose_window(trace, whole(trace) if range is None else of_range(trace, range), config)
+    window = whole(trace) if range is None else of_range(trace, range)
+    return diagnose_window(Attribution(build_graph(trace, config.dependencies), config.dependencies), window, config)
 
 
-def diagnose_window(trace: Trace, window: Window, config: DiagnosisConfig = DEFAULT) -> Diagnosis:
-    """Say why the copies of ``trace`` were not hidden within a window."""
-    contexts = _used([context for context in _contexts(trace, window, config) if len(context.activity.busy)])
+def diagnose_window(attribution: Attribution, window: Window, config: DiagnosisConfig = DEFAULT) -> Diagnosis:
+    """Say why the copies of a trace were not hidden within a window."""
+    trace = attribution.graph.trace
+    contexts = _used([context for context in _contexts(attribution, window, config) if len(context.activity.busy)])
     reasons = [reason_of(context) for context in contexts]
     found = [
         finding for context, reason in zip(contexts, reasons, strict=True) for finding in _findings(context, reason)
@@ -71,13 +74,12 @@ def diagnose_window(trace: Trace, window: Window, config: DiagnosisConfig = DEFA
     )
 
 
-def _contexts(trace: Trace, window: Window, config: DiagnosisConfig) -> Iterator[DeviceContext]:
-    facts = copy_facts(trace, window, config.attribution.host)
-    for key in device_keys(trace):
-        active = activity(trace, key, window)
-        yield DeviceContext(
-            trace, window, active, attribute_idle(trace, active, window, config.attribution), facts, config
-        )
+def _contexts(attribution: Attribution, window: Window, config: DiagnosisConfig) -> Iterator[DeviceContext]:
+    graph = attribution.graph
+    facts = copy_facts(graph.trace, window, config.dependencies.host)
+    for key in device_keys(graph.trace):
+        active = activity(graph.trace, key, window)
+        yield DeviceContext(graph, window, active, attribution.findings(active, window), facts, config)
 
 
 def _used(contexts: list[DeviceContext]) -> list[DeviceContext]:

@@ -44,11 +44,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import time
-from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 
 _OWN = (Cause.UNKNOWN, Cause.WAIT_NOT_RECORDED)

@@ -48,17 +48,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.device_context import BEHIND, DeviceContext
+from overlapscope.diagnosis.causes import BEHIND_COPY, Cause
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.rule import DOWN, Report, Rule, median_or_none, mostly_down
 from overlapscope.formatting import counted, share, size, time
-from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
 
 
 def claims(context: DeviceContext) -> Bool:
     """Late because a pageable copy held the host, or waiting for the copy itself."""
-    copying = (context.blocking_kind == ApiKind.COPY) | context.of_cause(*BEHIND, Cause.COPY_ONLY)
+    copying = (context.blocking_kind == ApiKind.COPY) | context.of_cause(*BEHIND_COPY, Cause.COPY_ONLY)
     pageable: Bool = copying & (context.memory == MemoryKind.PAGEABLE) & ~context.read
     return pageable
 

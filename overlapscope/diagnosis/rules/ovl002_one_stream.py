@@ -37,11 +37,11 @@ CUDA C++ Programming Guide, "Streams" and "Overlapping Behavior". `torch.Tensor.
 
 from __future__ import annotations
 
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import DOWN, Report, Rule, mostly_down
 from overlapscope.formatting import counted, size, time
-from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import MemoryKind
 

@@ -40,12 +40,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
-from overlapscope.measure.losses import Cause
-from overlapscope.measure.queues import kept_back
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import StreamKind
 
@@ -53,9 +53,10 @@ from overlapscope.model.enums import StreamKind
 def claims(context: DeviceContext) -> Bool:
     """Queued behind a copy of another stream without an event between them, or behind one that was so kept back."""
     behind = context.of_cause(Cause.COPY_DEFAULT_STREAM)
-    rows = np.flatnonzero(context.of_cause(Cause.COPY_EVENT) & (context.copy != NO_ID))
-    behind[rows] = kept_back(context.trace, context.activity.key, context.copy[rows], context.config.attribution.queue)
-    return behind
+    graph = context.graph
+    bound_by = graph.bound_by(graph.work_start(graph.work_of_copy[context.copy]))
+    by_event = context.of_cause(Cause.COPY_EVENT) & (context.copy != NO_ID)
+    return behind | (by_event & (bound_by == DependencyKind.LEGACY_DEFAULT_STREAM))
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:

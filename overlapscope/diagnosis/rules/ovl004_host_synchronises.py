@@ -41,10 +41,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.rule import DOWN, Report, Rule, mostly_down
 from overlapscope.formatting import counted, time
-from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
 

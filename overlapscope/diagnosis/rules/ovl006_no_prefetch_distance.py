@@ -44,12 +44,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule, mostly_down
 from overlapscope.formatting import counted, size, time
-from overlapscope.measure.losses import Cause
-from overlapscope.measure.queues import launch_latency_ns
+from overlapscope.measure.launches import launch_latency_ns
 from overlapscope.model.columns import NO_TIME, Bool, Int64
 
 
@@ -84,7 +84,8 @@ def _kept_back(context: DeviceContext, copies: Int64) -> int:
     """How many of the copies had been issued and began only when a kernel ended: their stream waited for it."""
     table, kernels = context.trace.copies, context.trace.kernels
     latency = (
-        launch_latency_ns(context.trace, context.config.attribution.queue) * context.config.attribution.queue.tolerance
+        launch_latency_ns(context.trace, context.config.dependencies.launch)
+        * context.config.dependencies.launch.tolerance
     )
     ends = np.sort(kernels.end_ns[context.activity.key.rows(kernels)])
     start = table.start_ns[copies]

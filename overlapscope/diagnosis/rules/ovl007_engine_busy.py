@@ -41,10 +41,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, size, time
-from overlapscope.measure.losses import Cause
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Bool, Int64
 

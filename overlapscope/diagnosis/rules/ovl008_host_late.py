@@ -39,17 +39,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.device_context import LATE, DeviceContext
+from overlapscope.diagnosis.causes import LATE_HOST, Cause
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
-from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 
 
 def claims(context: DeviceContext) -> Bool:
     """Late, and laid to no other call; or the launches themselves. Not the beginning of the window."""
-    return context.of_cause(*LATE, Cause.LAUNCH_LATENCY) & ~context.beginning & ~context.doubtful
+    return context.of_cause(*LATE_HOST, Cause.LAUNCH_LATENCY) & ~context.beginning & ~context.doubtful
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:

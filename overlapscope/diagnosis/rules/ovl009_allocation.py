@@ -39,13 +39,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
-from overlapscope.measure.losses import Cause
 from overlapscope.measure.spans import covered, union
-from overlapscope.measure.threads import ALLOCATIONS
 from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.enums import ALLOCATIONS
 
 _PINNING = ("aten::pin_memory", "aten::_pin_memory")
 

@@ -41,10 +41,10 @@ Follows from the times themselves: the sum of what overlaps cannot be shorter th
 
 from __future__ import annotations
 
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, size, time
-from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 
 

@@ -34,10 +34,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.device_context import LATE, DeviceContext
+from overlapscope.diagnosis.causes import LATE_HOST, Cause
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import share, time
-from overlapscope.measure.losses import Cause
 from overlapscope.model.columns import Bool, Int64
 
 
@@ -46,7 +46,7 @@ def claims(context: DeviceContext) -> Bool:
     profiling = context.of_cause(Cause.PROFILER)
     if not _blocked(context)[0]:
         return profiling
-    return profiling | context.of_cause(*LATE, Cause.LAUNCH_LATENCY)
+    return profiling | context.of_cause(*LATE_HOST, Cause.LAUNCH_LATENCY)
 
 
 def _blocked(context: DeviceContext) -> tuple[bool, int, int]:
@@ -56,11 +56,11 @@ def _blocked(context: DeviceContext) -> tuple[bool, int, int]:
     """
     kernels, calls = context.trace.kernels, context.trace.api_calls
     mine = context.activity.key.rows(kernels) & (kernels.call >= 0) & (kernels.graph_node < 0)
-    mine &= kernels.duration_ns > context.config.attribution.host.most_enqueue_ns
+    mine &= kernels.duration_ns > context.config.dependencies.host.most_enqueue_ns
     inside = context.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
     call, rows = kernels.call[mine & inside], np.flatnonzero(mine & inside)
     # Clocks may be some microseconds apart; a call that waits is longer than its kernel all the same.
-    host = context.config.attribution.host
+    host = context.config.dependencies.host
     around = np.abs(calls.end_ns[call] - kernels.end_ns[rows]) <= host.tolerance * host.most_enqueue_ns
     around &= calls.duration_ns[call] >= kernels.duration_ns[rows]
     late = int(around.sum())

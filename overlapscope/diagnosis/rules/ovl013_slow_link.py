@@ -35,11 +35,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.device_context import BEHIND, DeviceContext
+from overlapscope.diagnosis.causes import BEHIND_COPY, Cause
+from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
-from overlapscope.measure.losses import Cause
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
@@ -51,7 +51,9 @@ _BEST = 0.75  # quantile
 
 def claims(context: DeviceContext) -> Bool:
     """Waiting for a slow pinned copy."""
-    waiting = context.of_cause(*BEHIND, Cause.COPY_ONLY) | (context.of_cause(Cause.SYNCHRONISATION) & ~context.read)
+    waiting = context.of_cause(*BEHIND_COPY, Cause.COPY_ONLY) | (
+        context.of_cause(Cause.SYNCHRONISATION) & ~context.read
+    )
     slow: Bool = np.append(_slow(context), False)[context.copy]
     waiting &= context.copy != NO_ID
     return waiting & slow

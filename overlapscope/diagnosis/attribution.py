@@ -1,0 +1,325 @@
+"""Attribute a GPU's idle time to causes, by walking the dependencies back from the work that ended each idle stretch.
+
+What bound that work's start says where to go: to a copy that it waited for, and on to what that copy waited for; to
+another GPU; or to its launch. From the launch on, back to the beginning of the stretch, the launching thread was late,
+and what it did then is the cause; where it had been idle until another thread handed work to it, what that one did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from overlapscope.dependencies.config import DEFAULT, DependencyConfig
+from overlapscope.dependencies.graph import Graph
+from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.diagnosis.causes import Cause, IdleTime
+from overlapscope.diagnosis.host_activity import HostActivity, Segments
+from overlapscope.diagnosis.run_ahead import lost_run_ahead
+from overlapscope.measure.devices import Activity, DeviceKey
+from overlapscope.measure.issue import first_copy_of
+from overlapscope.measure.launches import launch_latency_ns
+from overlapscope.measure.spans import EMPTY, Spans, subtract, union
+from overlapscope.measure.windows import Window
+from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
+from overlapscope.model.trace import Trace
+
+_BEHIND = {
+    DependencyKind.STREAM_ORDER: Cause.COPY_SAME_STREAM,
+    DependencyKind.EVENT: Cause.COPY_EVENT,
+    DependencyKind.LEGACY_DEFAULT_STREAM: Cause.COPY_DEFAULT_STREAM,
+    DependencyKind.COPY_ENGINE: Cause.COPY_ENGINE,
+    DependencyKind.NOT_RECORDED: Cause.WAIT_NOT_RECORDED,
+}
+_CAUSE_OF = np.array([_BEHIND.get(kind, Cause.UNKNOWN) for kind in DependencyKind], np.int8)
+_NO_CAUSE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Rows of `IdleTime` to be, with the stretch that each lies in; rows of tables are `NO_ID` where unknown."""
+
+    gap: Int64
+    start_ns: Int64
+    end_ns: Int64
+    cause: Int64 | Int8
+    call: Int64
+    blocking_call: Int64
+    copy: Int64
+    launch_call: Int64
+    inferred: Bool
+
+    @classmethod
+    def of(
+        cls, gap: Int64, start_ns: Int64, end_ns: Int64, cause: Int64 | Int8 | int, **columns: Int64 | Bool
+    ) -> Pieces:
+        """Those of some length; columns that are left out are not known."""
+        some = end_ns > start_ns
+        named = {entry.name: columns.get(entry.name, NO_ID) for entry in fields(cls)[4:-1]}
+        named |= {"cause": cause, "inferred": columns.get("inferred", False)}
+        filled = {name: np.broadcast_to(values, len(gap))[some] for name, values in named.items()}
+        return cls(gap=gap[some], start_ns=start_ns[some], end_ns=end_ns[some], **filled)
+
+    def take(self, rows: Int64 | Bool) -> Pieces:
+        """Some rows."""
+        return Pieces(*(getattr(self, entry.name)[rows] for entry in fields(self)))
+
+    @classmethod
+    def together(cls, *parts: Pieces) -> Pieces:
+        """All rows of several, by their start."""
+        columns = [np.concatenate([getattr(part, entry.name) for part in parts]) for entry in fields(cls)]
+        order = np.argsort(columns[1], kind="stable")
+        return cls(*(column[order] for column in columns))
+
+
+@dataclass(frozen=True, eq=False)
+class _Items:
+    """Work to walk back from, one row each: until when its stretch is still to be attributed, and how it is waited for.
+
+    ``cause`` and ``inferred`` say how the work that ended the stretch came to wait for this one; ``first`` is that work.
+    """
+
+    gap: Int64
+    work: Int64
+    until_ns: Int64
+    cause: Int64
+    inferred: Bool
+    first: Int64
+
+    def take(self, rows: Int64 | Bool) -> _Items:
+        return _Items(*(getattr(self, entry.name)[rows] for entry in fields(self)))
+
+
+class Attribution:
+    """Walks of one graph; what threads did is worked out once."""
+
+    def __init__(self, graph: Graph, config: DependencyConfig = DEFAULT) -> None:
+        self.graph = graph
+        self.config = config
+        self._host = HostActivity(graph, config)
+        self._latency_ns = round(config.launch.tolerance * launch_latency_ns(graph.trace, config.launch))
+
+    def findings(self, activity: Activity, window: Window) -> IdleTime:
+        """The idle time of a device that matters: without work of its own, and not just between two queued kernels.
+
+        A device's own work is kernels, memsets and copies within it. Time after the last work counts only while copies
+        over a link run or are yet to come.
+        """
+        graph, key = self.graph, activity.key
+        link = _of_device(graph, key) & (graph.work.engine > 0)
+        own = _of_device(graph, key) & (graph.work.engine == 0)
+        idle = subtract(activity.extent, union(graph.work.start_ns[own], graph.work.end_ns[own]))
+        pieces = self.walk(own, idle)
+        tail = _spans(pieces.take(pieces.cause == Cause.NO_WORK_LEFT))
+        copies = _Running.of(graph, link)
+        _, start, end, copy = copies.within(tail.start_ns, tail.end_ns)
+        awaited = self.walk(link, subtract(tail, copies.spans))
+        copying = Pieces.of(np.zeros(len(start), np.int64), start, end, Cause.COPY_ONLY, copy=copy)
+        pieces = Pieces.together(pieces.take(pieces.cause != Cause.NO_WORK_LEFT), copying, awaited)
+        pieces = pieces.take(~np.isin(pieces.cause, (Cause.BACK_TO_BACK, Cause.NO_WORK_LEFT)))
+        pieces = _with_blocking_calls(graph, window, pieces, self.config)
+        return _table(graph.trace, _synchronising_with_copies(pieces, copies))
+
+    def by_cause(self, key: DeviceKey, idle: Spans, *, kernels_only: bool = False) -> dict[Cause, int]:
+        """Idle time of a device by cause, in ns; the causes add up to all of ``idle``.
+
+        With ``kernels_only`` only kernels end a stretch.
+        """
+        mine = _of_device(self.graph, key) & ((self.graph.work.table == 0) | (not kernels_only))
+        pieces = self.walk(mine, idle)
+        lengths = pieces.end_ns - pieces.start_ns
+        return {cause: int(lengths[pieces.cause == cause].sum()) for cause in Cause}
+
+    def walk(self, own: Bool, idle: Spans) -> Pieces:
+        """Attribute stretches that the next work among ``own`` ends; the pieces cover all of ``idle``."""
+        work = self.graph.work
+        mine = np.flatnonzero(own & (work.end_ns > work.start_ns))
+        place = np.searchsorted(work.start_ns[mine], idle.end_ns)
+        followed = np.flatnonzero(place < len(mine))
+        rest = np.flatnonzero(place >= len(mine))
+        found = [Pieces.of(rest, idle.start_ns[rest], idle.end_ns[rest], Cause.NO_WORK_LEFT)]
+        first = mine[place[followed]]
+        nothing = np.full(len(first), _NO_CAUSE)
+        items = _Items(followed, first, idle.end_ns[followed], nothing, np.zeros(len(first), np.bool_), first)
+        while len(items.gap):
+            items, parts = self._step(items, idle.start_ns)
+            found += parts
+        return Pieces.together(*found)
+
+    def _step(self, items: _Items, begins: Int64) -> tuple[_Items, list[Pieces]]:
+        """One step back from each piece of work: to what bound its start."""
+        graph, edges = self.graph, self.graph.dependencies
+        edge = graph.binding[graph.work_start(items.work)]
+        kind = np.append(edges.kind, _NO_CAUSE)[edge]
+        source = np.append(edges.source, NO_ID)[edge]
+        other = np.maximum(graph.work_of(source), NO_ID)  # of calls, none
+        launched = kind == DependencyKind.LAUNCH
+        copy = (edge != NO_ID) & ~launched & (np.append(graph.work.engine, 0)[other] > 0)
+        copy &= self._same_device(other, items.work) & (np.append(graph.work.end_ns, 0)[other] > begins[items.gap])
+        rest = ~launched & ~copy
+        parts = [self._waiting(items.take(rest), begins, edge[rest], other[rest])]
+        further, waited = self._behind_copies(items.take(copy), begins, edge[copy], other[copy])
+        return further, [*parts, *waited, *self._late(items.take(launched), begins, source[launched])]
+
+    def _same_device(self, one: Int64, other: Int64) -> Bool:
+        work = self.graph.work
+        same: Bool = np.append(work.device, NO_ID)[one] == work.device[other]
+        return same & (np.append(work.process, NO_ID)[one] == work.process[other])
+
+    def _waiting(self, items: _Items, begins: Int64, edge: Int64, other: Int64) -> Pieces:
+        """Work that waited for nothing that ran in the stretch: for another GPU, or for what is not recorded."""
+        graph, begin = self.graph, begins[items.gap]
+        call = np.append(graph.work.call, NO_ID)[items.work]
+        elsewhere = (np.append(graph.dependencies.kind, _NO_CAUSE)[edge] == DependencyKind.OTHER_DEVICE) | (
+            (other != NO_ID) & ~self._same_device(other, items.work)
+        )
+        short = items.until_ns - begin <= self._latency_ns
+        ahead = np.append(graph.calls.end_ns, 0)[call] < begin
+        cause = np.select(
+            [call == NO_ID, short & ahead, short, elsewhere],
+            [Cause.UNKNOWN, Cause.BACK_TO_BACK, Cause.LAUNCH_LATENCY, Cause.OTHER_DEVICE],
+            Cause.WAIT_NOT_RECORDED,
+        )
+        return Pieces.of(items.gap, begin, items.until_ns, cause, launch_call=self._rows(items.first))
+
+    def _behind_copies(self, items: _Items, begins: Int64, edge: Int64, other: Int64) -> tuple[_Items, list[Pieces]]:
+        """Work that waited for a copy: the time in which that ran, and where to go on from its start."""
+        graph, begin = self.graph, begins[items.gap]
+        start, end = graph.work.start_ns[other], np.minimum(graph.work.end_ns[other], items.until_ns)
+        behind = _CAUSE_OF[graph.dependencies.kind[edge]]
+        cause = np.where((items.cause == _NO_CAUSE) | (behind == Cause.COPY_ENGINE), behind, items.cause)
+        inferred = items.inferred | graph.dependencies.inferred[edge]
+        launch = self._rows(items.first)
+        short = items.until_ns - end <= self._latency_ns
+        after = Pieces.of(
+            items.gap,
+            end,
+            items.until_ns,
+            np.where(short, Cause.LAUNCH_LATENCY, Cause.WAIT_NOT_RECORDED),
+            launch_call=launch,
+        )
+        running = Pieces.of(
+            items.gap,
+            np.maximum(start, begin),
+            end,
+            cause,
+            copy=graph.work.copy[other],
+            launch_call=launch,
+            inferred=inferred,
+        )
+        further = _Items(items.gap, other, start, cause.astype(np.int64), inferred, items.first)
+        return further.take(start > begin), [after, running]
+
+    def _late(self, items: _Items, begins: Int64, source: Int64) -> list[Pieces]:
+        """Work that waited for its launch: the launch itself, and before that what the launching thread did."""
+        graph, begin = self.graph, begins[items.gap]
+        issued = np.clip(graph.time_ns[source], begin, items.until_ns)
+        launch = self._rows(items.work)
+        short, ahead = items.until_ns - issued <= self._latency_ns, graph.time_ns[source] < begin
+        cause = np.select([short & ahead, short], [Cause.BACK_TO_BACK, Cause.LAUNCH_LATENCY], Cause.WAIT_NOT_RECORDED)
+        latency = Pieces.of(items.gap, issued, items.until_ns, cause, launch_call=launch)
+        return [latency, *self._on_threads(items.gap, source // 2, begin, issued, launch)]
+
+    def _on_threads(self, gap: Int64, call: Int64, begin: Int64, until: Int64, launch: Int64) -> list[Pieces]:
+        """What threads did until they had launched, each back to where another one handed work to it."""
+        graph, found = self.graph, []
+        late = begin < until
+        gap, call, begin, until, launch = (values[late] for values in (gap, call, begin, until, launch))
+        while len(gap):
+            source = self._handed_by(call, begin)
+            since = np.where(source == NO_ID, begin, np.maximum(begin, np.append(graph.calls.end_ns, 0)[source]))
+            found.append(self._doing(gap, call, since, until, launch))
+            more = since > begin
+            gap, begin, until, launch = gap[more], begin[more], since[more], launch[more]
+            call = source[more]
+        return found
+
+    def _handed_by(self, call: Int64, begin: Int64) -> Int64:
+        """The call of another thread that handed work to each call's thread last, up to it and since a time."""
+        graph, edges = self.graph, self.graph.dependencies
+        edge = graph.binding[graph.call_start(np.arange(len(graph.calls)))]
+        handed = np.flatnonzero(np.append(edges.kind, _NO_CAUSE)[edge] == DependencyKind.THREAD_HANDOFF)
+        last = np.append(NO_ID, handed)[np.searchsorted(handed, call, "right")]
+        own = (last != NO_ID) & (np.append(graph.calls.owner, NO_ID)[last] == graph.calls.owner[call])
+        own &= np.append(graph.calls.start_ns, 0)[last] > begin
+        return np.where(own, np.append(edges.source, 0)[np.append(edge, NO_ID)[last]] // 2, NO_ID)
+
+    def _doing(self, gap: Int64, call: Int64, begin: Int64, until: Int64, launch: Int64) -> Pieces:
+        """What the thread of each call did in a time, as pieces."""
+        owner, parts = self.graph.calls.owner[call], []
+        for number in np.unique(owner).tolist():
+            mine = np.flatnonzero(owner == number)
+            which, found = self._host.of(number).within(begin[mine], until[mine])
+            rows = mine[which]
+            columns = {"call": found.call, "launch_call": launch[rows]}
+            parts.append(Pieces.of(gap[rows], found.start_ns, found.end_ns, found.cause, **columns))
+        return Pieces.together(*parts)
+
+    def _rows(self, work: Int64) -> Int64:
+        """The row in api_calls of the call that launched some work."""
+        rows: Int64 = np.append(self.graph.calls.row, NO_ID)[np.append(self.graph.work.call, NO_ID)[work]]
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Running:
+    """When copies ran, each moment attributed to the copy that was first there; sorted, disjoint."""
+
+    segments: Segments
+
+    @classmethod
+    def of(cls, graph: Graph, some: Bool) -> _Running:
+        work = graph.work
+        rows = np.flatnonzero(some & (work.end_ns > work.start_ns))
+        if not len(rows):
+            return cls(Segments.of(EMPTY.start_ns, EMPTY.end_ns, 0))
+        reached = np.maximum.accumulate(work.end_ns[rows])
+        start = np.maximum(work.start_ns[rows], np.concatenate([work.start_ns[rows[:1]], reached[:-1]]))
+        return cls(Segments.of(start, np.maximum(start, work.end_ns[rows]), 0, work.copy[rows]))
+
+    @property
+    def spans(self) -> Spans:
+        """The time in which they ran."""
+        return self.segments.spans
+
+    def within(self, begin_ns: Int64, until_ns: Int64) -> tuple[Int64, Int64, Int64, Int64]:
+        """Index of the interval, start, end and copy of each part that lies in one of some intervals."""
+        which, parts = self.segments.within(begin_ns, until_ns)
+        return which, parts.start_ns, parts.end_ns, parts.call
+
+
+def _of_device(graph: Graph, key: DeviceKey) -> Bool:
+    mine: Bool = (graph.work.process == key.process) & (graph.work.device == key.device)
+    return mine
+
+
+def _spans(pieces: Pieces) -> Spans:
+    return union(pieces.start_ns, pieces.end_ns)
+
+
+def _with_blocking_calls(graph: Graph, window: Window, pieces: Pieces, config: DependencyConfig) -> Pieces:
+    """Late stretches with the call that cost the launching thread its run-ahead, and that call's copy."""
+    late = pieces.cause <= Cause.PROFILER
+    late &= pieces.cause != Cause.UNKNOWN
+    row, start, end, blocking = lost_run_ahead(graph, window, pieces.take(late), config)
+    found = pieces.take(np.flatnonzero(late)[row])
+    copy = np.append(first_copy_of(graph.trace), NO_ID)[blocking]
+    found = replace(found, start_ns=start, end_ns=end, blocking_call=blocking, copy=copy)
+    return Pieces.together(pieces.take(~late), found)
+
+
+def _synchronising_with_copies(pieces: Pieces, copies: _Running) -> Pieces:
+    """Where a thread synchronises while copies run, these are what it waits for."""
+    waits = pieces.take(pieces.cause == Cause.SYNCHRONISATION)
+    which, start, end, copy = copies.within(waits.start_ns, waits.end_ns)
+    waiting = replace(waits.take(which), start_ns=start, end_ns=end, copy=copy)
+    free = subtract(_spans(waits), copies.spans)
+    position = np.searchsorted(waits.start_ns, free.start_ns, "right") - 1
+    rest = replace(waits.take(position), start_ns=free.start_ns, end_ns=free.end_ns)
+    return Pieces.together(pieces.take(pieces.cause != Cause.SYNCHRONISATION), waiting, rest)
+
+
+def _table(trace: Trace, pieces: Pieces) -> IdleTime:
+    columns = {entry.name: getattr(pieces, entry.name) for entry in fields(pieces) if entry.name != "gap"}
+    return IdleTime.build(trace.names, len(pieces.start_ns), columns)
