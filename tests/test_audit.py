@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 import overlapscope
 from overlapscope.cli.main import app
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.formatting import time
 from overlapscope.report.content import audit
 from tests import kineto_maker as make
@@ -52,7 +53,7 @@ def test_the_trap_is_named_and_its_cure_is_clean() -> None:
     assert "kernels were launched late for it" in bad.verdict
     assert "held the host" not in good.verdict
     (device,) = bad.devices
-    lost = device.kernel_gaps.copy_call_ns
+    lost = device.kernel_gaps.sum_ns(Cause.COPY_CALL)
     assert f"{time(lost)} without one" in bad.verdict
     assert device.activity.overlap.total_ns > 0.3 * device.activity.copies.total_ns
     assert bad.window.wall_ns - good.window.wall_ns == pytest.approx(lost, rel=0.1)

@@ -10,7 +10,7 @@ import pytest
 
 from overlapscope.errors import UnknownTraceFormat
 from overlapscope.measure.definitions import their_overlap
-from overlapscope.measure.gaps import kernel_gap_causes
+from overlapscope.measure.devices import without_kernels
 from overlapscope.read.opening import open_trace
 from overlapscope.report.content import audit
 from tests import oracle
@@ -84,8 +84,9 @@ def test_nothing_is_counted_twice(corpus_trace: Path) -> None:
         activity = device.activity
         assert 0 <= activity.overlap.total_ns <= min(activity.kernels.total_ns, activity.copies.total_ns)
         assert activity.busy.total_ns + activity.idle.total_ns == activity.span_ns
-        assert min(vars(device.idle).values()) >= 0
-        assert min(vars(kernel_gap_causes(trace, activity)).values()) >= 0
+        assert min(device.idle.to_dict().values()) >= 0
+        assert min(device.kernel_gaps.to_dict().values()) >= 0
+        assert device.kernel_gaps.total_ns == without_kernels(activity).total_ns
         for group in device.memory:
             assert group.hidden_ns + group.exposed_ns == group.total_ns
             assert group.union_ns <= group.total_ns

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from overlapscope.dependencies.build import build_graph
+from overlapscope.diagnosis.attribution import Attribution
+from overlapscope.diagnosis.causes import LATE_HOST, Cause, IdleByCause
 from overlapscope.errors import RangeNotFound
 from overlapscope.measure.copies import copy_facts
 from overlapscope.measure.definitions import their_overlap
-from overlapscope.measure.devices import DeviceKey, activity, device_keys
-from overlapscope.measure.gaps import idle_causes, kernel_gap_causes
+from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys, without_kernels
 from overlapscope.measure.groups import group_copies
 from overlapscope.measure.host import host_blocking, plain_enqueue_ns
 from overlapscope.measure.launches import launch_figures, queue_depth
@@ -35,6 +37,14 @@ def path(tmp_path: Path) -> Path:
 
 def read(path: Path, *events: make.Event) -> Trace:
     return open_trace(make.write(path, *events))
+
+
+def idle_causes(trace: Trace, active: Activity) -> IdleByCause:
+    return Attribution(build_graph(trace)).by_cause(active.key, active.idle)
+
+
+def kernel_gap_causes(trace: Trace, active: Activity) -> IdleByCause:
+    return Attribution(build_graph(trace)).by_cause(active.key, without_kernels(active), kernels_only=True)
 
 
 def overlapping(path: Path) -> Trace:
@@ -227,7 +237,7 @@ def test_idle_within_a_range_is_all_its_time_without_work(path: Path) -> None:
     assert (active.span_ns, active.idle.total_ns) == (200 * US, 140 * US)
     found = idle_causes(trace, active)
     assert found.total_ns == 140 * US
-    assert found.no_work_left_ns == 40 * US
+    assert found.sum_ns(Cause.NO_WORK_LEFT) == 40 * US
     assert kernel_gap_causes(trace, active).total_ns == 140 * US
 
 
@@ -287,7 +297,10 @@ def causes(trace: Trace) -> dict[str, float]:
     active = activity(trace, KEY, whole(trace))
     found = idle_causes(trace, active)
     assert found.total_ns == active.idle.total_ns
-    return {name: value / US for name, value in vars(found).items() if value}
+    apart = (*LATE_HOST, Cause.PROFILER, Cause.UNKNOWN, Cause.NO_WORK_LEFT)
+    figures = {f"{cause.name.lower()}_ns": found.sum_ns(cause) for cause in apart}
+    figures["queued_ns"] = found.sum_ns(*(cause for cause in Cause if cause not in apart))
+    return {name: value / US for name, value in figures.items() if value}
 
 
 def test_idle_while_a_copy_holds_the_host(path: Path) -> None:
@@ -392,7 +405,7 @@ def test_kernel_gaps_see_what_a_busy_device_hides(path: Path) -> None:
     )
     active = activity(trace, KEY, whole(trace))
     assert active.idle.total_ns == 10 * US
-    assert kernel_gap_causes(trace, active).copy_call_ns == 296 * US  # of [6, 306), less a plain enqueue of 4
+    assert kernel_gap_causes(trace, active).sum_ns(Cause.COPY_CALL) == 296 * US  # of [6, 306), less a plain enqueue of 4
     assert kernel_gap_causes(trace, active).total_ns == 305 * US
 
 

@@ -169,7 +169,7 @@ def _unexplained(graph: Graph, edges: Dependencies, previous: Int64, config: Dep
     inferred = Dependencies.of(
         graph.work_end(source[found]), starts[found], config.near_ns, DependencyKind.NOT_RECORDED, inferred=True
     )
-    return replace(inferred, kind=_likely_kind(graph, source[found], found, previous[found]).astype(np.int8))
+    return replace(inferred, likely=_likely_kind(graph, source[found], found, previous[found]).astype(np.int8))
 
 
 def _likely_kind(graph: Graph, one: Int64, other: Int64, previous: Int64) -> Int64:

@@ -22,13 +22,18 @@ from overlapscope.model.trace import Trace
 
 @dataclass(frozen=True, eq=False)
 class Dependencies:
-    """From a node to a node, with the least time between them in ns; ``inferred`` where the trace does not record it."""
+    """From a node to a node, with the least time between them in ns.
+
+    ``inferred`` says that the trace does not record it. ``likely`` is the kind; for a wait that was not recorded, the
+    kind that it most likely was.
+    """
 
     source: Int64
     target: Int64
     weight_ns: Int64
     kind: Int8
     inferred: Bool
+    likely: Int8
 
     def __len__(self) -> int:
         return len(self.source)
@@ -61,13 +66,15 @@ class Dependencies:
         weight = np.broadcast_to(np.asarray(weight_ns, np.int64), len(source))
         known = (source >= 0) & (target >= 0)
         guessed = np.broadcast_to(inferred, len(source))[known]
-        return cls(source[known], target[known], weight[known], np.full(int(known.sum()), kind, np.int8), guessed)
+        kinds = np.full(int(known.sum()), kind, np.int8)
+        return cls(source[known], target[known], weight[known], kinds, guessed, kinds)
 
     @classmethod
     def none(cls) -> Dependencies:
         """No dependency."""
         nothing = np.empty(0, np.int64)
-        return cls(nothing, nothing, nothing, np.empty(0, np.int8), np.empty(0, np.bool_))
+        kinds = np.empty(0, np.int8)
+        return cls(nothing, nothing, nothing, kinds, np.empty(0, np.bool_), kinds)
 
     @classmethod
     def together(cls, *parts: Dependencies) -> Dependencies:
@@ -239,8 +246,8 @@ class Graph:
         return result
 
     def bound_by(self, nodes: Int64) -> Int64:
-        """The `DependencyKind` that bound each of some nodes in the trace, `NO_ID` where none did."""
-        kinds: Int64 = np.append(self.dependencies.kind.astype(np.int64), NO_ID)[self.binding[nodes]]
+        """The likely `DependencyKind` that bound each of some nodes in the trace, `NO_ID` where none did."""
+        kinds: Int64 = np.append(self.dependencies.likely.astype(np.int64), NO_ID)[self.binding[nodes]]
         return kinds
 
     @cached_property
@@ -265,7 +272,7 @@ def nodes_of(trace: Trace) -> Graph:
     end = np.concatenate([calls.end_ns, work.end_ns])
     kind = np.concatenate([_own_kind(calls), np.full(len(work), DependencyKind.EXECUTION)]).astype(np.int8)
     index = np.arange(len(start))
-    own = Dependencies(2 * index, 2 * index + 1, end - start, kind, np.zeros(len(start), np.bool_))
+    own = Dependencies(2 * index, 2 * index + 1, end - start, kind, np.zeros(len(start), np.bool_), kind)
     return Graph(trace, calls, call_of, work, np.stack([start, end], axis=1).ravel(), own)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from overlapscope.dependencies.config import DEFAULT, DependencyConfig
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import DependencyKind
-from overlapscope.diagnosis.causes import Cause, IdleTime
+from overlapscope.diagnosis.causes import Cause, IdleByCause, IdleTime
 from overlapscope.diagnosis.host_activity import HostActivity, Segments
 from overlapscope.diagnosis.run_ahead import lost_run_ahead
 from overlapscope.measure.devices import Activity, DeviceKey
@@ -23,6 +23,7 @@ from overlapscope.measure.launches import launch_latency_ns
 from overlapscope.measure.spans import EMPTY, Spans, subtract, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
+from overlapscope.model.enums import Direction
 from overlapscope.model.trace import Trace
 
 _BEHIND = {
@@ -75,13 +76,14 @@ class Pieces:
 
 @dataclass(frozen=True, eq=False)
 class _Items:
-    """Work to walk back from, one row each: until when its stretch is still to be attributed, and how it is waited for.
+    """Work to walk back from: the part of its stretch that is still to be attributed, and how it is waited for.
 
-    ``cause`` and ``inferred`` say how the work that ended the stretch came to wait for this one; ``first`` is that work.
+    ``cause`` and ``inferred`` say how the work that ended the stretch came to wait for this one; that is ``first``.
     """
 
     gap: Int64
     work: Int64
+    begin_ns: Int64
     until_ns: Int64
     cause: Int64
     inferred: Bool
@@ -98,6 +100,7 @@ class Attribution:
         self.graph = graph
         self.config = config
         self._host = HostActivity(graph, config)
+        self._waits_unknown = graph.trace.health.has("syncs-not-recorded")
         self._latency_ns = round(config.launch.tolerance * launch_latency_ns(graph.trace, config.launch))
 
     def findings(self, activity: Activity, window: Window) -> IdleTime:
@@ -108,7 +111,7 @@ class Attribution:
         """
         graph, key = self.graph, activity.key
         link = _of_device(graph, key) & (graph.work.engine > 0)
-        own = _of_device(graph, key) & (graph.work.engine == 0)
+        own = _of_device(graph, key) & _within_device(graph)
         idle = subtract(activity.extent, union(graph.work.start_ns[own], graph.work.end_ns[own]))
         pieces = self.walk(own, idle)
         tail = _spans(pieces.take(pieces.cause == Cause.NO_WORK_LEFT))
@@ -121,15 +124,15 @@ class Attribution:
         pieces = _with_blocking_calls(graph, window, pieces, self.config)
         return _table(graph.trace, _synchronising_with_copies(pieces, copies))
 
-    def by_cause(self, key: DeviceKey, idle: Spans, *, kernels_only: bool = False) -> dict[Cause, int]:
-        """Idle time of a device by cause, in ns; the causes add up to all of ``idle``.
+    def by_cause(self, key: DeviceKey, idle: Spans, *, kernels_only: bool = False) -> IdleByCause:
+        """Idle time of a device by cause; the causes add up to all of ``idle``.
 
         With ``kernels_only`` only kernels end a stretch.
         """
         mine = _of_device(self.graph, key) & ((self.graph.work.table == 0) | (not kernels_only))
         pieces = self.walk(mine, idle)
         lengths = pieces.end_ns - pieces.start_ns
-        return {cause: int(lengths[pieces.cause == cause].sum()) for cause in Cause}
+        return IdleByCause({cause: int(lengths[pieces.cause == cause].sum()) for cause in Cause})
 
     def walk(self, own: Bool, idle: Spans) -> Pieces:
         """Attribute stretches that the next work among ``own`` ends; the pieces cover all of ``idle``."""
@@ -139,9 +142,16 @@ class Attribution:
         followed = np.flatnonzero(place < len(mine))
         rest = np.flatnonzero(place >= len(mine))
         found = [Pieces.of(rest, idle.start_ns[rest], idle.end_ns[rest], Cause.NO_WORK_LEFT)]
-        first = mine[place[followed]]
+        first, begin, end = mine[place[followed]], idle.start_ns[followed], idle.end_ns[followed]
+        launch, call = self._rows(first), self.graph.work.call[first]
+        unknown = launch == NO_ID
+        found.append(Pieces.of(followed[unknown], begin[unknown], end[unknown], Cause.UNKNOWN))
+        issued = np.where(unknown, end, np.clip(np.append(self.graph.calls.end_ns, 0)[call], begin, end))
+        late = np.flatnonzero(~unknown)
+        found += self._on_threads(followed[late], call[late], begin[late], issued[late], launch[late])
         nothing = np.full(len(first), _NO_CAUSE)
-        items = _Items(followed, first, idle.end_ns[followed], nothing, np.zeros(len(first), np.bool_), first)
+        items = _Items(followed, first, issued, end, nothing, np.zeros(len(first), np.bool_), first)
+        items = items.take(issued < end)
         while len(items.gap):
             items, parts = self._step(items, idle.start_ns)
             found += parts
@@ -156,11 +166,11 @@ class Attribution:
         other = np.maximum(graph.work_of(source), NO_ID)  # of calls, none
         launched = kind == DependencyKind.LAUNCH
         copy = (edge != NO_ID) & ~launched & (np.append(graph.work.engine, 0)[other] > 0)
-        copy &= self._same_device(other, items.work) & (np.append(graph.work.end_ns, 0)[other] > begins[items.gap])
+        copy &= self._same_device(other, items.work) & (np.append(graph.work.end_ns, 0)[other] > items.begin_ns)
         rest = ~launched & ~copy
         parts = [self._waiting(items.take(rest), begins, edge[rest], other[rest])]
-        further, waited = self._behind_copies(items.take(copy), begins, edge[copy], other[copy])
-        return further, [*parts, *waited, *self._late(items.take(launched), begins, source[launched])]
+        further, waited = self._behind_copies(items.take(copy), edge[copy], other[copy])
+        return further, [*parts, *waited, *self._late(items.take(launched), begins)]
 
     def _same_device(self, one: Int64, other: Int64) -> Bool:
         work = self.graph.work
@@ -169,13 +179,12 @@ class Attribution:
 
     def _waiting(self, items: _Items, begins: Int64, edge: Int64, other: Int64) -> Pieces:
         """Work that waited for nothing that ran in the stretch: for another GPU, or for what is not recorded."""
-        graph, begin = self.graph, begins[items.gap]
+        graph, begin = self.graph, items.begin_ns
         call = np.append(graph.work.call, NO_ID)[items.work]
-        elsewhere = (np.append(graph.dependencies.kind, _NO_CAUSE)[edge] == DependencyKind.OTHER_DEVICE) | (
-            (other != NO_ID) & ~self._same_device(other, items.work)
-        )
+        elsewhere = np.append(graph.dependencies.kind, _NO_CAUSE)[edge] == DependencyKind.OTHER_DEVICE
+        elsewhere &= items.until_ns - np.append(graph.work.end_ns, 0)[other] <= self._latency_ns
         short = items.until_ns - begin <= self._latency_ns
-        ahead = np.append(graph.calls.end_ns, 0)[call] < begin
+        ahead = np.append(graph.calls.end_ns, 0)[call] < begins[items.gap]
         cause = np.select(
             [call == NO_ID, short & ahead, short, elsewhere],
             [Cause.UNKNOWN, Cause.BACK_TO_BACK, Cause.LAUNCH_LATENCY, Cause.OTHER_DEVICE],
@@ -183,13 +192,16 @@ class Attribution:
         )
         return Pieces.of(items.gap, begin, items.until_ns, cause, launch_call=self._rows(items.first))
 
-    def _behind_copies(self, items: _Items, begins: Int64, edge: Int64, other: Int64) -> tuple[_Items, list[Pieces]]:
+    def _behind_copies(self, items: _Items, edge: Int64, other: Int64) -> tuple[_Items, list[Pieces]]:
         """Work that waited for a copy: the time in which that ran, and where to go on from its start."""
-        graph, begin = self.graph, begins[items.gap]
+        graph, begin = self.graph, items.begin_ns
         start, end = graph.work.start_ns[other], np.minimum(graph.work.end_ns[other], items.until_ns)
-        behind = _CAUSE_OF[graph.dependencies.kind[edge]]
-        cause = np.where((items.cause == _NO_CAUSE) | (behind == Cause.COPY_ENGINE), behind, items.cause)
         inferred = items.inferred | graph.dependencies.inferred[edge]
+        behind = _CAUSE_OF[graph.dependencies.likely[edge]]
+        behind = np.where(
+            inferred & (behind == Cause.COPY_EVENT) & self._waits_unknown, Cause.WAIT_NOT_RECORDED, behind
+        )
+        cause = np.where((items.cause == _NO_CAUSE) | (behind == Cause.COPY_ENGINE), behind, items.cause)
         launch = self._rows(items.first)
         short = items.until_ns - end <= self._latency_ns
         after = Pieces.of(
@@ -208,18 +220,20 @@ class Attribution:
             launch_call=launch,
             inferred=inferred,
         )
-        further = _Items(items.gap, other, start, cause.astype(np.int64), inferred, items.first)
+        further = _Items(items.gap, other, begin, start, cause.astype(np.int64), inferred, items.first)
         return further.take(start > begin), [after, running]
 
-    def _late(self, items: _Items, begins: Int64, source: Int64) -> list[Pieces]:
+    def _late(self, items: _Items, begins: Int64) -> list[Pieces]:
         """Work that waited for its launch: the launch itself, and before that what the launching thread did."""
-        graph, begin = self.graph, begins[items.gap]
-        issued = np.clip(graph.time_ns[source], begin, items.until_ns)
+        graph, begin = self.graph, items.begin_ns
+        call = graph.work.call[items.work]
+        returned = graph.calls.end_ns[call]
+        issued = np.clip(returned, begin, items.until_ns)
         launch = self._rows(items.work)
-        short, ahead = items.until_ns - issued <= self._latency_ns, graph.time_ns[source] < begin
+        short, ahead = items.until_ns - issued <= self._latency_ns, returned < begins[items.gap]
         cause = np.select([short & ahead, short], [Cause.BACK_TO_BACK, Cause.LAUNCH_LATENCY], Cause.WAIT_NOT_RECORDED)
         latency = Pieces.of(items.gap, issued, items.until_ns, cause, launch_call=launch)
-        return [latency, *self._on_threads(items.gap, source // 2, begin, issued, launch)]
+        return [latency, *self._on_threads(items.gap, call, begin, issued, launch)]
 
     def _on_threads(self, gap: Int64, call: Int64, begin: Int64, until: Int64, launch: Int64) -> list[Pieces]:
         """What threads did until they had launched, each back to where another one handed work to it."""
@@ -292,6 +306,13 @@ class _Running:
 def _of_device(graph: Graph, key: DeviceKey) -> Bool:
     mine: Bool = (graph.work.process == key.process) & (graph.work.device == key.device)
     return mine
+
+
+def _within_device(graph: Graph) -> Bool:
+    """Kernels, memsets, and copies from a device to itself."""
+    direction = np.append(graph.trace.copies.direction, Direction.DTOD)[graph.work.copy]
+    within: Bool = np.isin(direction, (Direction.DTOD, Direction.UVM_DTOD))
+    return within
 
 
 def _spans(pieces: Pieces) -> Spans:

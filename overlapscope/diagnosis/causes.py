@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ from overlapscope.model.enums import Labelled
 
 
 class Cause(Labelled):
-    """What an idle stretch is attributed to. Up to ``PROFILER`` the launching thread was late, after that it was not."""
+    """What idle time is attributed to. Up to ``PROFILER`` the launching thread was late, after that it was not."""
 
     UNKNOWN = 0, "the launch of the next work is not recorded"
     HOST_NOT_RECORDED = 1, "nothing of the launching thread was recorded"
@@ -43,6 +44,26 @@ LATE_HOST = (
 """Causes in which the launching thread was late."""
 BEHIND_COPY = (Cause.COPY_SAME_STREAM, Cause.COPY_EVENT, Cause.COPY_DEFAULT_STREAM, Cause.COPY_ENGINE)
 """Causes in which launched work waited for a copy."""
+
+
+@dataclass(frozen=True)
+class IdleByCause:
+    """A device's idle time by cause, in ns; the causes add up to all of it."""
+
+    of_cause: Mapping[Cause, int]
+
+    @property
+    def total_ns(self) -> int:
+        """All of it."""
+        return sum(self.of_cause.values())
+
+    def sum_ns(self, *causes: Cause) -> int:
+        """Idle time of some causes."""
+        return sum(self.of_cause.get(cause, 0) for cause in causes)
+
+    def to_dict(self) -> dict[str, int]:
+        """As JSON-ready data: a key for every cause, such as ``copy_call_ns``."""
+        return {f"{cause.name.lower()}_ns": self.of_cause.get(cause, 0) for cause in Cause}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -18,7 +18,6 @@ import numpy as np
 
 from overlapscope.dependencies.config import DependencyConfig
 from overlapscope.dependencies.graph import Graph
-from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.measure.host import blocked_from_ns
 from overlapscope.measure.issue import first_copy_of
@@ -75,7 +74,7 @@ def lost_run_ahead(
     for number in np.unique(owner[owner != NO_ID]).tolist():
         mine = np.flatnonzero(owner == number)
         theirs = np.isin(calls.row, late.call[mine][late.cause[mine] == Cause.COPY_CALL])
-        rows = np.flatnonzero(((calls.owner == number) & blocks) | (blocks & _handed_to(graph, number)) | theirs)
+        rows = np.flatnonzero(((calls.owner == number) & blocks) | (blocks & _while_silent(graph, number)) | theirs)
         parts.extend(_matched(graph, late, mine, (rows, left[rows], waits[rows])))
     parts.extend(
         (row, int(late.start_ns[row]), int(late.end_ns[row]), NO_ID) for row in np.flatnonzero(owner == NO_ID).tolist()
@@ -84,20 +83,17 @@ def lost_run_ahead(
     return which, start, end, call
 
 
-def _handed_to(graph: Graph, owner: int) -> Bool:
-    """Calls of other threads between two hand-offs of work to a thread: it waited for them."""
-    calls, edges = graph.calls, graph.dependencies
-    handed = edges.of_kind(DependencyKind.THREAD_HANDOFF)
-    source, target = edges.source[handed] // 2, edges.target[handed] // 2
-    mine = calls.owner[target] == owner
-    result = np.zeros(len(calls), np.bool_)
+def _while_silent(graph: Graph, owner: int) -> Bool:
+    """Calls of other threads of the process during which a thread made none, between two of its own.
+
+    It may have waited for them.
+    """
+    calls = graph.calls
     own = np.flatnonzero(calls.owner == owner)
-    for last, first in zip(source[mine].tolist(), target[mine].tolist(), strict=True):
-        since = calls.end_ns[first - 1] if first > own[0] else np.iinfo(np.int64).min
-        begin = int(np.searchsorted(calls.owner, calls.owner[last]))
-        begin += int(np.searchsorted(calls.start_ns[begin : last + 1], since))
-        result[begin : last + 1] = True
-    return result
+    begun = np.searchsorted(calls.start_ns[own], calls.end_ns)
+    ended = np.searchsorted(np.maximum.accumulate(calls.end_ns[own]), calls.start_ns, "right")
+    silent: Bool = (begun == ended) & (begun < len(own)) & (calls.owner != owner)
+    return silent & (calls.process == calls.process[own[0]])
 
 
 def _matched(graph: Graph, late: Late, mine: Int64, blocking: tuple[Int64, Int64, Int64 | Bool]) -> Iterator[_Part]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.measure.spans import Spans, at_depth, intersect, merge, subtract, union
+from overlapscope.measure.spans import EMPTY, Spans, at_depth, intersect, merge, subtract, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int32
 from overlapscope.model.tables import DeviceWork
@@ -115,6 +115,11 @@ def activity(trace: Trace, key: DeviceKey, window: Window) -> Activity:
         kernel_concurrency=intersect(at_depth(kernels.start_ns, kernels.end_ns, 2), within),
         copy_concurrency=intersect(at_depth(copies.start_ns, copies.end_ns, 2), within),
     )
+
+
+def without_kernels(active: Activity) -> Spans:
+    """Time of the extent in which no kernel ran; none in a window without kernels, where nothing could have waited."""
+    return subtract(active.extent, active.kernels) if len(active.kernels) else EMPTY
 
 
 def _hull(spans: Spans) -> Spans:

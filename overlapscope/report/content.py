@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from overlapscope.dependencies.build import build_graph
+from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.run import diagnose_window
 from overlapscope.measure.copies import CopyFacts, blocked_by_calls, copy_facts
-from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys
-from overlapscope.measure.gaps import idle_causes, kernel_gap_causes
+from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys, without_kernels
 from overlapscope.measure.groups import group_copies
 from overlapscope.measure.host import DEFAULT, HostConfig, host_blocking
 from overlapscope.measure.launches import launch_figures
@@ -58,7 +59,9 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
     """
     window = whole(trace) if range is None else of_range(trace, range)
     facts = copy_facts(trace, window, config.host)
-    devices = tuple(_device(trace, key, facts, window, config) for key in device_keys(trace))
+    dependencies = config.diagnosis.dependencies
+    attribution = Attribution(build_graph(trace, dependencies), dependencies)
+    devices = tuple(_device(attribution, key, facts, window, config) for key in device_keys(trace))
     devices = tuple(device for device in devices if len(device.activity.busy) or range is None)
     blocking = host_blocking(trace, window, config.host)
     counts = _counts(trace, window)
@@ -71,7 +74,7 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
         ranges=figures_by_range(trace, _ranges_within(trace.ranges, window), config.longest_ranges),
         costly=_costly(trace, facts, window, config.costly_copies),
         counts=counts,
-        diagnosis=diagnose_window(trace, window, config.diagnosis),
+        diagnosis=diagnose_window(attribution, window, config.diagnosis),
         verdict=verdict(
             trace,
             window,
@@ -99,15 +102,18 @@ def _occurrences(window: Window, devices: tuple[DeviceAudit, ...]) -> tuple[Occu
     return tuple(Occurrence(*row) for row in zip(*columns, strict=True))
 
 
-def _device(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window, config: AuditConfig) -> DeviceAudit:
+def _device(
+    attribution: Attribution, key: DeviceKey, facts: CopyFacts, window: Window, config: AuditConfig
+) -> DeviceAudit:
+    trace = attribution.graph.trace
     active = activity(trace, key, window)
     mine = key.rows(trace.copies)
     return DeviceAudit(
         key=key,
         name=trace.metadata.device_name(key.device),
         activity=active,
-        idle=idle_causes(trace, active, config.host),
-        kernel_gaps=kernel_gap_causes(trace, active, config.host),
+        idle=attribution.by_cause(key, active.idle),
+        kernel_gaps=attribution.by_cause(key, without_kernels(active), kernels_only=True),
         launches=launch_figures(trace, key, window),
         staging=tuple(staging(trace, facts, key, window, config.staging)),
         directions=group_copies(trace, facts, window, ("direction",), mine),

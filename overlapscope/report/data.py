@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from overlapscope.diagnosis.causes import IdleByCause
 from overlapscope.diagnosis.finding import Diagnosis, Plan
 from overlapscope.measure.devices import Activity, DeviceKey, device_keys
-from overlapscope.measure.gaps import GapCauses
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
 from overlapscope.measure.launches import LaunchFigures
@@ -45,8 +45,8 @@ class DeviceAudit:
     key: DeviceKey
     name: str
     activity: Activity
-    idle: GapCauses
-    kernel_gaps: GapCauses
+    idle: IdleByCause
+    kernel_gaps: IdleByCause
     launches: LaunchFigures
     staging: tuple[Staging, ...]
     directions: tuple[CopyGroup, ...]
@@ -74,8 +74,8 @@ class DeviceAudit:
             "exposed_copy_ns": activity.copies.total_ns - activity.overlap.total_ns,
             "kernel_concurrency_ns": activity.kernel_concurrency.total_ns,
             "copy_concurrency_ns": activity.copy_concurrency.total_ns,
-            "idle_causes": asdict(self.idle),
-            "kernel_gap_causes": asdict(self.kernel_gaps),
+            "idle_causes": self.idle.to_dict(),
+            "kernel_gap_causes": self.kernel_gaps.to_dict(),
             "launches": asdict(self.launches),
             "staging": [
                 {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import Plan
 from overlapscope.formatting import safe, share, size, time
 from overlapscope.measure.groups import CopyGroup
@@ -79,7 +80,7 @@ def _device_cells(device: DeviceAudit) -> Cells:
         "both": time(activity.overlap.total_ns),
         "idle": time(activity.idle.total_ns),
         "no kernel": time(device.kernel_gaps.total_ns),
-        "held in copy": time(device.kernel_gaps.copy_call_ns),
+        "held in copy": time(device.kernel_gaps.sum_ns(Cause.COPY_CALL)),
     }
 
 

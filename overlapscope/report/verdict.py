@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from overlapscope.diagnosis.causes import BEHIND_COPY, Cause, IdleByCause
 from overlapscope.formatting import counted, share, size, time
 from overlapscope.measure.devices import Activity
-from overlapscope.measure.gaps import GapCauses
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
@@ -25,17 +25,19 @@ class VerdictConfig:
 
 
 _CAUSES = {
-    "copy_call_ns": "the launching thread was held inside a copy call",
-    "synchronisation_ns": "the launching thread was synchronising",
-    "allocation_ns": "the launching thread was allocating or freeing memory",
-    "api_call_ns": "the launching thread was inside other CUDA calls",
-    "host_work_ns": "the host was at other work and launched late",
-    "host_not_recorded_ns": "nothing of the launching thread was recorded",
-    "queued_ns": "the kernel was queued and waited on the device (stream order, an event, another engine)",
-    "unknown_ns": "the trace does not say what launched the kernel",
+    (Cause.COPY_CALL,): "the launching thread was held inside a copy call",
+    (Cause.SYNCHRONISATION,): "the launching thread was synchronising",
+    (Cause.ALLOCATION,): "the launching thread was allocating or freeing memory",
+    (Cause.API_CALL,): "the launching thread was inside other CUDA calls",
+    (Cause.HOST_WORK,): "the host was at other work and launched late",
+    (Cause.HOST_NOT_RECORDED,): "nothing of the launching thread was recorded",
+    (*BEHIND_COPY, Cause.LAUNCH_LATENCY, Cause.WAIT_NOT_RECORDED, Cause.OTHER_DEVICE, Cause.BACK_TO_BACK): (
+        "the kernel was queued and waited on the device (stream order, an event, another engine)"
+    ),
+    (Cause.UNKNOWN,): "the trace does not say what launched the kernel",
 }
 
-Part = tuple[Activity, tuple[CopyGroup, ...], GapCauses]
+Part = tuple[Activity, tuple[CopyGroup, ...], IdleByCause]
 
 
 def verdict(
@@ -90,7 +92,7 @@ def _held(
     groups: list[CopyGroup], devices: Sequence[Part], window: Window, held: int, config: VerdictConfig
 ) -> list[str]:
     """The trap: copies that look hidden while their calls hold the host and kernels wait for it."""
-    waited = sum(gaps.copy_call_ns for _, _, gaps in devices)
+    waited = sum(gaps.sum_ns(Cause.COPY_CALL) for _, _, gaps in devices)
     least = config.worth_saying * window.wall_ns
     if held <= least:
         return []
@@ -103,9 +105,9 @@ def _held(
 
 def _main_gap(devices: Sequence[Part], window: Window, config: VerdictConfig) -> list[str]:
     """The largest cause of time without a kernel, where the sentence before has not said it."""
-    totals = {name: sum(getattr(gaps, name) for _, _, gaps in devices) for name in _CAUSES}
-    name = max(totals, key=lambda cause: totals[cause])
-    if name == "copy_call_ns" or totals[name] <= config.worth_saying * window.wall_ns:
+    totals = {causes: sum(gaps.sum_ns(*causes) for _, _, gaps in devices) for causes in _CAUSES}
+    name = max(totals, key=lambda causes: totals[causes])
+    if name == (Cause.COPY_CALL,) or totals[name] <= config.worth_saying * window.wall_ns:
         return []
     everything = sum(gaps.total_ns for _, _, gaps in devices)
     return [f"Of {time(everything)} without a kernel, for {time(totals[name])} {_CAUSES[name]}."]
