@@ -24,10 +24,7 @@ and `to_arrow()`, text and enum columns come as words (text columns without thei
 
 
 def reference() -> str:
-    tables: dict[str, type[Table]] = TABLES | {
-        "copy_facts(trace, ...)": CopyFacts,
-        "attribute_idle(trace, ...)": IdleTime,
-    }
+    tables: dict[str, type[Table]] = TABLES | {"copy_facts(trace, ...)": CopyFacts, "attribute_idle(trace, ...)": IdleTime}
     return "\n".join([HEAD, *(section(name, table) for name, table in tables.items())])
 
 

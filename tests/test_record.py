@@ -24,12 +24,12 @@ import torch
 
 from overlapscope.capture import calibrate, kineto_file, profilers
 from overlapscope.capture.annotate import annotate
-from overlapscope.capture.calibrate import issuing, packing, post_staging
-from overlapscope.capture.calibrate.packing import PACKED, pack_times
-from overlapscope.capture.copy_consumers import _arguments, copy_consumers, d2h_consumers
+from overlapscope.capture.calibrate import cooling, gathering, issuing
+from overlapscope.capture.calibrate.gathering import GATHERED, gather_times
 from overlapscope.capture.recorder import record
+from overlapscope.capture.touches import _arguments, host_reads, touches
 from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
-from overlapscope.model.recording import Bidirectional, CopyTime, IssueCost, PackTime, PostStaging
+from overlapscope.model.recording import AfterCopy, BothWays, CopyTime, GatherTime, IssueCost
 from overlapscope.read.opening import open_trace
 from tests import kineto_maker as make
 
@@ -141,7 +141,7 @@ def test_a_recording_is_made_once(tmp_path: Path) -> None:
     recording = record(tmp_path / "t.json", device="cpu")
     with recording:
         pass
-    with pytest.raises(CaptureError, match="used already"), recording:
+    with pytest.raises(CaptureError, match="made once"), recording:
         pytest.fail("the block ran")
 
 
@@ -437,7 +437,7 @@ def operator(name: str, start_ns: int, inputs: list[Any], *children: SimpleNames
     return SimpleNamespace(name=name, extra_fields=fields, children=list(children), **times)
 
 
-def test_the_consumers_of_a_copied_tensor_are_found() -> None:
+def test_who_touches_a_copied_tensor_is_seen() -> None:
     """By its memory, in lists too; not what no copy brings, what lies on the host, or other people's operators."""
     host = tensor(100, "cpu")
     tree = [
@@ -450,9 +450,7 @@ def test_the_consumers_of_a_copied_tensor_are_found() -> None:
         operator("aten::index", 65, [tensor(8), None]),
         SimpleNamespace(name="aten::odd", start_time_ns=70, extra_fields=SimpleNamespace(), children=[]),
     ]
-    assert copy_consumers(tree) == {"op_start_ns": [10, 30, 65], "tensor": [0, 0, 0]}, (
-        "indices are not recorded: it may be any"
-    )
+    assert touches(tree) == {"op_start_ns": [10, 30, 65], "tensor": [0, 0, 0]}, "indices are not seen: it may be any"
 
 
 def test_who_first_reads_what_came_to_the_host_is_seen() -> None:
@@ -470,13 +468,13 @@ def test_who_first_reads_what_came_to_the_host_is_seen() -> None:
         operator("aten::cat", 80, [[other, result], 0]),
         operator("aten::neg", 90, [other]),
     ]
-    assert d2h_consumers(tree) == {"copy_start_ns": [10, 70], "op_start_ns": [40, 80]}
+    assert host_reads(tree) == {"copy_start_ns": [10, 70], "op_start_ns": [40, 80]}
 
 
 def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In torch's own tree, at the times of the operators in the trace; here every tensor counts as copied on a GPU."""
-    module = "overlapscope.capture.copy_consumers"
-    monkeypatch.setattr(f"{module}._crosses_devices", lambda node: True)
+    module = "overlapscope.capture.touches"
+    monkeypatch.setattr(f"{module}._leaves_device", lambda node: True)
     every = lambda node, where: ((0, each.storage_data_ptr) for each in _arguments(node))  # noqa: E731
     monkeypatch.setattr(f"{module}._memories", every)
     one, other = torch.ones(8, 8), torch.ones(8, 8)
@@ -487,15 +485,15 @@ def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pyte
     trace = open_trace(tmp_path / "t.json")
     recording = trace.metadata.recording
     assert recording is not None
-    assert recording.copy_consumers is not None
+    assert recording.touches is not None
     names = dict(zip(trace.cpu_ops.start_ns.tolist(), trace.names.decode(trace.cpu_ops.name_id), strict=True))
-    seen = [names[start] for start in recording.copy_consumers.op_start_ns.tolist()]
+    seen = [names[start] for start in recording.touches.op_start_ns.tolist()]
     assert seen == ["aten::copy_", "aten::copy_", "aten::neg_", "aten::neg_"]
-    first, second, third, fourth = recording.copy_consumers.tensor.tolist()
+    first, second, third, fourth = recording.touches.tensor.tolist()
     assert {first, second} == {0, 1}
     assert third != fourth
-    assert recording.d2h_consumers is not None
-    (copied,), (read,) = recording.d2h_consumers.copy_start_ns.tolist(), recording.d2h_consumers.op_start_ns.tolist()
+    assert recording.reads is not None
+    (copied,), (read,) = recording.reads.copy_start_ns.tolist(), recording.reads.op_start_ns.tolist()
     assert [names[copied], names[read]] == ["aten::copy_", "aten::neg_"]
     assert read == min(start for start, name in names.items() if name == "aten::neg_")
 
@@ -504,11 +502,11 @@ def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pyte
     "damaged",
     [3, {}, {"op_start_ns": [1]}, {"op_start_ns": [1], "tensor": [-1]}, {"op_start_ns": [2**70], "tensor": [0]}],
 )
-def test_damaged_copy_consumers_count_as_none(damaged: Any, tmp_path: Path) -> None:
-    about = {"schema": "overlapscope.recording/2", "copy_consumers": damaged}
+def test_damaged_touches_count_as_none(damaged: Any, tmp_path: Path) -> None:
+    about = {"schema": "overlapscope.recording/1", "touches": damaged}
     recording = open_trace(make.write(tmp_path / "t.json", make.kernel(5, 5), overlapscope=about)).metadata.recording
     assert recording is not None
-    assert recording.copy_consumers is None or not len(recording.copy_consumers.tensor)
+    assert recording.touches is None or not len(recording.touches.tensor)
 
 
 def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
@@ -572,8 +570,8 @@ def test_other_tools_than_nsight_systems_are_shown_no_calibration(
     measured: list[str] = []
     for name in profilers._TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("overlapscope.capture.calibrate.pack_times", lambda: measured.append("pack_times") or {})
-    for name in ("link_speeds", "bidirectional_copies", "op_costs"):
+    monkeypatch.setattr("overlapscope.capture.calibrate.gather_times", lambda: measured.append("gather_times") or {})
+    for name in ("link_speeds", "both_ways", "op_costs"):
         monkeypatch.setattr(f"overlapscope.capture.calibrate.{name}", lambda *_, name=name: measured.append(name))
     monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
     monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
@@ -583,7 +581,7 @@ def test_other_tools_than_nsight_systems_are_shown_no_calibration(
     assert measured == []
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
     assert "copies" in record(tmp_path / "t.json")._describe()
-    assert measured == ["link_speeds", "bidirectional_copies", "pack_times", "op_costs"]
+    assert measured == ["link_speeds", "both_ways", "gather_times", "op_costs"]
 
 
 def test_of_two_times_to_issue_work_the_least_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -614,22 +612,22 @@ def test_issuing_is_timed_after_others_like_it_and_after_something_else(monkeypa
         operator()
         cold[0] = False
 
-    monkeypatch.setattr(post_staging.time, "perf_counter_ns", lambda: now[0])
-    assert post_staging._both([*[operator] * 8, last], hold) == {
+    monkeypatch.setattr(cooling.time, "perf_counter_ns", lambda: now[0])
+    assert cooling._both([*[operator] * 8, last], hold) == {
         "issue_ns": [2 * 13, 4 * 13, 8 * 13, 9 * 13],
-        "baseline_ns": [20, 40, 80, 90],
+        "usual_ns": [20, 40, 80, 90],
     }
 
 
-def test_packing_is_timed_by_the_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "registered", nullcontext)
-    times = pack_times()
-    rows = times["packing"]
-    assert [row["size_bytes"] for row in rows] == list(PACKED)
+def test_gathering_is_timed_by_the_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "registered", nullcontext)
+    times = gather_times()
+    rows = times["gathers"]
+    assert [row["size_bytes"] for row in rows] == list(GATHERED)
     assert all(min(row.values()) > 0 for row in rows)
-    assert set(rows[0]) == {field.name for field in fields(PackTime)}
-    assert rows[-1]["pack_ns"] > rows[0]["pack_ns"]
-    assert times["pack_overhead_ns"] >= 0
+    assert set(rows[0]) == {field.name for field in fields(GatherTime)}
+    assert rows[-1]["gather_ns"] > rows[0]["gather_ns"]
+    assert times["gather_start_ns"] >= 0
     assert times["view_ns"] > 0
 
 
@@ -650,7 +648,7 @@ def test_an_nsight_systems_trace_carries_what_its_program_noted() -> None:
     assert {(copy.direction, copy.host_memory) for copy in recording.copies} == {
         (direction, memory) for direction in ("HtoD", "DtoH") for memory in ("pageable", "pinned")
     }
-    assert [gather.size_bytes for gather in recording.packing] == [1 << shift for shift in (10, 14, 16, 18, 22)]
+    assert [gather.size_bytes for gather in recording.gathers] == [1 << shift for shift in (10, 14, 16, 18, 22)]
     assert (metadata.devices[0].pcie_generation, metadata.devices[0].pcie_width) == (5, 16)
 
 
@@ -660,64 +658,36 @@ def test_without_such_a_tool_none_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     assert profilers.outside_tool() is None
 
 
-OF_VERSION_1 = {
-    "packing": "gathers",
-    "pack_ns": "gather_ns",
-    "ragged_pack_ns": "ragged_ns",
-    "warm_pack_ns": "warm_gather_ns",
-    "warm_ragged_pack_ns": "warm_ragged_ns",
-    "pack_overhead_ns": "gather_start_ns",
-    "post_staging": "after_copies",
-    "baseline_ns": "usual_ns",
-    "bidirectional": "both_ways",
-    "bidirectional_ns": "beside_ns",
-}
-
-
-def as_version_1(about: dict[str, Any]) -> dict[str, Any]:
-    """What an older recording carries."""
-    text = json.dumps(about | {"schema": "overlapscope.recording/1"})
-    for new, old in OF_VERSION_1.items():
-        text = text.replace(f'"{new}":', f'"{old}":')
-    older: dict[str, Any] = json.loads(text)
-    return older
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_the_calibration_of_a_trace_is_read(version: int, tmp_path: Path) -> None:
-    about: dict[str, Any] = {
-        "schema": "overlapscope.recording/2",
+def test_the_calibration_of_a_trace_is_read(tmp_path: Path) -> None:
+    about = {
+        "schema": "overlapscope.recording/1",
         "versions": {"torch": "2.11"},
         "devices": [{"number": 0, "copy_engines": 3, "link": {"pcie_generation": 5, "pcie_width": 16}}],
         "copies": [
             {"direction": "HtoD", "host_memory": "pinned", "size_bytes": 1024, "copy_ns": 900},
             {"size_bytes": -1},
         ],
-        "packing": [
-            {"size_bytes": 4096, "pack_ns": 700, "ragged_pack_ns": 900},
-            {"size_bytes": 8192, "pack_ns": 700, "warm_pack_ns": 500, "warm_ragged_pack_ns": 600},
-            {"size_bytes": 0, "pack_ns": 1},
+        "gathers": [
+            {"size_bytes": 4096, "gather_ns": 700, "ragged_ns": 900},
+            {"size_bytes": 8192, "gather_ns": 700, "warm_gather_ns": 500, "warm_ragged_ns": 600},
+            {"size_bytes": 0, "gather_ns": 1},
             None,
         ],
-        "pack_overhead_ns": 5000,
+        "gather_start_ns": 5000,
         "view_ns": -1,
-        "post_staging": [
-            {"size_bytes": 1024, "issue_ns": 30, "baseline_ns": 20},
-            {"size_bytes": 2048, "issue_ns": [30, 50], "baseline_ns": [20, 30]},
+        "after_copies": [
+            {"size_bytes": 1024, "issue_ns": 30, "usual_ns": 20},
+            {"size_bytes": 2048, "issue_ns": [30, 50], "usual_ns": [20, 30]},
             {"size_bytes": 1024, "issue_ns": 3},
-            {"size_bytes": 1024, "issue_ns": [30, 50], "baseline_ns": 20},
-            {"size_bytes": 1024, "issue_ns": [50, 30], "baseline_ns": [20, 30]},
-            {"size_bytes": 1024, "issue_ns": [], "baseline_ns": []},
-            {"size_bytes": 1024, "issue_ns": [30, "x"], "baseline_ns": [20, 30]},
+            {"size_bytes": 1024, "issue_ns": [30, 50], "usual_ns": 20},
+            {"size_bytes": 1024, "issue_ns": [50, 30], "usual_ns": [20, 30]},
+            {"size_bytes": 1024, "issue_ns": [], "usual_ns": []},
+            {"size_bytes": 1024, "issue_ns": [30, "x"], "usual_ns": [20, 30]},
         ],
-        "bidirectional": [
-            {"direction": "HtoD", "alone_ns": 600, "bidirectional_ns": 640},
-            {"direction": "DtoH", "alone_ns": 0},
-        ],
+        "both_ways": [{"direction": "HtoD", "alone_ns": 600, "beside_ns": 640}, {"direction": "DtoH", "alone_ns": 0}],
         "issue": {"unprofiled": {"kernel_ns": 6000, "copy_ns": 4000}, "profiled": {"call_ns": 1500}},
         "steps": {"recorded": {"steps": 2, "wall_ns": 300}, "unprofiled": {"steps": 4, "wall_ns": 400}},
     }
-    about = about if version > 1 else as_version_1(about)
     devices = [{"id": 0, "name": "Test GPU"}]
     source = make.write(tmp_path / "t.json", make.kernel(5, 5), overlapscope=about, deviceProperties=devices)
     metadata = open_trace(source).metadata
@@ -726,17 +696,17 @@ def test_the_calibration_of_a_trace_is_read(version: int, tmp_path: Path) -> Non
     recording = metadata.recording
     assert recording is not None
     assert recording.copies == (CopyTime("HtoD", "pinned", 1024, 900),)
-    assert recording.packing == (PackTime(4096, 700, 900), PackTime(8192, 700, None, 500, 600))
-    assert (recording.pack_overhead_ns, recording.view_ns) == (5000, None)
-    assert recording.post_staging == (PostStaging(1024, (30,), (20,)), PostStaging(2048, (30, 50), (20, 30)))
-    assert recording.bidirectional == (Bidirectional("HtoD", 600, 640),)
+    assert recording.gathers == (GatherTime(4096, 700, 900), GatherTime(8192, 700, None, 500, 600))
+    assert (recording.gather_start_ns, recording.view_ns) == (5000, None)
+    assert recording.after_copies == (AfterCopy(1024, (30,), (20,)), AfterCopy(2048, (30, 50), (20, 30)))
+    assert recording.both_ways == (BothWays("HtoD", 600, 640),)
     assert recording.issue_unprofiled == IssueCost(6000, 4000)
     assert recording.issue_profiled == IssueCost(None, None, 1500)
     assert recording.profiler_factor == 1.5
 
 
 @pytest.mark.parametrize(
-    "about", [None, 1, [], {}, {"schema": "other"}, {"schema": "overlapscope.recording/2", "steps": 3, "copies": 4}]
+    "about", [None, 1, [], {}, {"schema": "other"}, {"schema": "overlapscope.recording/1", "steps": 3, "copies": 4}]
 )
 def test_a_malformed_calibration_counts_as_none(about: Any, tmp_path: Path) -> None:
     recording = open_trace(make.write(tmp_path / "t.json", make.kernel(5, 5), overlapscope=about)).metadata.recording

@@ -1048,9 +1048,9 @@ def test_where_copies_are_staged_most_of_the_time_their_pace_is_the_likeliest_to
 def test_steps_that_scatter_are_surer_the_more_there_are() -> None:
     """Pairs of steps, that is."""
     few, many = (TimedSteps(count, 1_000, scatter=0.27) for count in (8, 32))
-    assert Recording(unprofiled=few).unprofiled_error == pytest.approx(0.1)
-    assert Recording(unprofiled=many).unprofiled_error == pytest.approx(0.05)
-    assert Recording().unprofiled_error == 0
+    assert Recording(unprofiled=few).unsure == pytest.approx(0.1)
+    assert Recording(unprofiled=many).unsure == pytest.approx(0.05)
+    assert Recording().unsure == 0
 
 
 AFTER_COPIES = [
@@ -1272,7 +1272,7 @@ def test_a_host_that_runs_ahead_in_every_other_step_is_not_unsure(tmp_path: Path
     about["steps"]["unprofiled"]["host_ns"] = ticks
     trace = small(tmp_path, *launches(100, gap=20), overlapscope=about)
     assert trace.metadata.recording is not None
-    assert trace.metadata.recording.unprofiled_error == 0
+    assert trace.metadata.recording.unsure == 0
     assert base_of(trace).unprofiled_ns == pytest.approx(1_500_000, rel=0.02)
 
 

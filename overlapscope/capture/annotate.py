@@ -1,7 +1,7 @@
-"""Annotate host code with an NVTX range and a torch profiler range at once.
+"""One call that names a stretch of host time in both worlds.
 
-NVTX ranges never reach a Kineto trace and ``record_function`` ranges never reach Nsight Systems, so a program needs
-both to have its names in either.
+NVTX ranges never reach a Kineto trace and ``record_function`` ranges never reach Nsight Systems, so a
+program that wants its names in either emits both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class annotate:  # noqa: N801 - reads as a verb where it is used
-    """Annotate host code with a named range, as a context manager or a decorator.
+    """Name a stretch of host code, as a context manager or a decorator.
 
     The name becomes an NVTX push/pop range (domain ``overlapscope``) and, when torch is already imported, a
     ``torch.profiler.record_function`` range. Neither costs much when nothing listens; neither needs a GPU.
@@ -111,7 +111,7 @@ _thread = _Thread()
 
 
 def _innermost(annotation: annotate) -> int:
-    """Position of this annotation's innermost range in the list of open ranges."""
+    """Where in the list of open ranges the innermost of this annotation is."""
     for position in range(len(_thread.open) - 1, -1, -1):
         if _thread.open[position][0] is annotation:
             return position
@@ -138,7 +138,7 @@ def profiler_name(name: str) -> str:
 
 
 def _profiler_range(name: str) -> Any:
-    """A torch profiler range, not yet open; None without torch, and while another thread is importing it."""
+    """A profiler range that is not open yet; None without torch, and while another thread is importing it."""
     torch = sys.modules.get("torch")
     if torch is None:
         return None
@@ -151,7 +151,7 @@ def _profiler_range(name: str) -> Any:
 
 @lru_cache(maxsize=1024)
 def _marker(name: str, color: int) -> Any:
-    """An NVTX range, reusable and re-entrant; it is cached since making one costs more than opening it."""
+    """An NVTX range that can be open many times at once; making one costs more than opening it."""
     return _nvtx().annotate(message=name, color=color, domain=DOMAIN)
 
 

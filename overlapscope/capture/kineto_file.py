@@ -1,4 +1,4 @@
-"""Write a recorded trace to its file: completely or not at all, and without host, user or command line."""
+"""How a recorded trace reaches its file: whole or not at all, and without what names its origin."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from overlapscope.atomic_files import writing
 from overlapscope.errors import CaptureError, OutputError
 
 ABOUT_KEY = "overlapscope"
-"""The top-level key of a trace that holds its calibration."""
+"""The top-level key of a trace under which a recording says how it was made."""
 _BASE_KEY = "baseTimeNanoseconds"
-_TIMES = "_ns"  # the names of time columns end in this
+_TIMES = "_ns"  # what columns of times end in
 
-Columns = Mapping[str, Mapping[str, list[int]]]
+Seen = Mapping[str, Mapping[str, list[int]]]
 """Columns by name, of several tables."""
 
 KEPT_KEYS = frozenset(
@@ -41,7 +41,7 @@ KEPT_KEYS = frozenset(
         ABOUT_KEY,
     }
 )
-"""Top-level keys of a trace that do not reveal who made it and where."""
+"""Top-level keys of a trace that say nothing of who made it and where."""
 
 _GZIP_LEVEL = 6  # a program waits for it
 _HEADER_BYTES = 1 << 24
@@ -52,7 +52,7 @@ _TRACE_NAME = re.compile(rb'"traceName"\s*:\s*"(?:[^"\\]|\\.)*"')
 
 
 def check_target(path: Path) -> None:
-    """Raise before an hour of work is done, not after it, where nothing can be written.
+    """Find out before an hour of work that nothing can be written there.
 
     Raises:
         OutputError: the folder does not exist or cannot be written to, or ``path`` is a folder.
@@ -71,12 +71,13 @@ def save(
     path: Path,
     *,
     must_have_gpu: bool,
-    extra: Columns | None = None,
+    seen: Seen | None = None,
 ) -> None:
-    """Let ``export`` write JSON to a temporary file, and move it to ``path`` when it is complete.
+    """Let ``export`` write JSON to a name of its own, and put it at ``path`` when it is whole.
 
-    The trace is gzip when ``path`` ends in ``.gz``. When anything fails, nothing is left behind and an older file
-    stays. The ``extra`` columns become part of the calibration, with times on the trace's clock.
+    The trace is gzip when ``path`` ends in ``.gz``. Until it is complete it has a temporary name
+    beside its own; when anything fails, nothing is left behind and an older file stays. What a
+    recording says of itself gets what was ``seen``, with times on the trace's clock.
 
     Raises:
         OutputError: the disk is full, or something else kept the file from being written.
@@ -88,8 +89,8 @@ def save(
             export(str(raw))
             _check_whole(raw)
             with writing(path, _GZIP_LEVEL) as target:
-                has_gpu = _copy(raw, target, extra)
-                if must_have_gpu and not has_gpu:
+                gpu_seen = _copy(raw, target, seen)
+                if must_have_gpu and not gpu_seen:
                     raise CaptureError(
                         "the profiler saw nothing of the GPU, so there is no trace: CUPTI serves one profiler at a "
                         "time, and another one (Nsight, another torch.profiler, a monitoring agent) probably has it"
@@ -99,7 +100,7 @@ def save(
 
 
 def _check_whole(raw: Path) -> None:
-    """Raise where the exported file is cut, empty or missing: the exporter does not report a full disk."""
+    """Raise what the exporter does not say: that the disk is full, and its file cut, empty or not there."""
     end = b""
     if raw.exists():
         with raw.open("rb") as file:
@@ -109,15 +110,15 @@ def _check_whole(raw: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _copy(raw: Path, target: IO[bytes], extra: Columns | None) -> bool:
-    """Copy a trace without its path and without header keys that are not kept; return whether it has GPU calls."""
+def _copy(raw: Path, target: IO[bytes], seen: Seen | None) -> bool:
+    """Copy a trace without its own path and the keys of its header that are not kept; was a GPU in it?"""
     with raw.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text, memoryview(text) as view:
         size = len(text)
         events = _EVENTS_KEY.search(text, 0, _HEADER_BYTES)
         start = events.end() if events else 0
         name = _TRACE_NAME.search(text, max(start, size - _END_BYTES))
         end, rest = name.span() if name else (size, size)
-        target.write(_clean_header(text[:start], extra))
+        target.write(_clean_header(text[:start], seen))
         with view[start:end] as body, view[rest:] as trailer:
             target.write(body)
             target.write(b'"traceName": ""' if name else b"")
@@ -126,8 +127,8 @@ def _copy(raw: Path, target: IO[bytes], extra: Columns | None) -> bool:
         return _GPU_CALL.search(text) is not None
 
 
-def _clean_header(text: bytes, extra: Columns | None) -> bytes:
-    """The text before the first event, with the kept keys and the extra columns; unchanged where it is no JSON."""
+def _clean_header(text: bytes, seen: Seen | None) -> bytes:
+    """The text up to the first event with the kept keys only, and what was seen; as it is where it is no JSON."""
     try:
         header = json.loads(text + b"]}")
     except ValueError:
@@ -140,6 +141,6 @@ def _clean_header(text: bytes, extra: Columns | None) -> bytes:
                 key: [value - base for value in values] if key.endswith(_TIMES) else values
                 for key, values in columns.items()
             }
-            for name, columns in (extra or {}).items()
+            for name, columns in (seen or {}).items()
         }
     return json.dumps(kept | {"traceEvents": []}, indent=1).encode().rpartition(b"]")[0]

@@ -1,4 +1,4 @@
-"""Describe the machine of a recording: versions, GPUs, links. No host name, no user, no path."""
+"""What a recording was made on: versions, GPUs, links. No host name, no user, no path."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def require_cuda() -> None:
 
 
 def wait_for_devices() -> None:
-    """Synchronise every GPU that this process uses; raises what torch raises on errors."""
+    """Wait until every GPU that this process uses has done what it was given; raises what torch does on errors."""
     import torch
 
     torch.cuda.synchronize()
@@ -44,7 +44,7 @@ def wait_for_devices() -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, of the packages that matter, of CUDA and of the driver, as far as they are known."""
+    """Versions of Python, of the packages that matter here, of CUDA and of its driver, as far as they are known."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):
@@ -59,7 +59,7 @@ def versions() -> dict[str, str]:
 
 
 def devices() -> list[dict[str, Any]]:
-    """Every GPU that torch sees: name, memory size, copy engines, PCIe link; None where the driver does not say."""
+    """Every GPU that torch sees: name, size, copy engines and PCIe link; None where the driver does not tell."""
     import torch
 
     return [_device(number) for number in range(torch.cuda.device_count())]
@@ -81,7 +81,7 @@ def _device(number: int) -> dict[str, Any]:
 
 
 def _in_use(number: int) -> bool:
-    """Whether this process has a CUDA context on the device: synchronising one without would create it."""
+    """Whether this process has a context there: to wait for a GPU that has none would make one."""
     with suppress(OSError):
         driver, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
         flags, active = ctypes.c_uint(), ctypes.c_int()
@@ -94,7 +94,7 @@ def _in_use(number: int) -> bool:
 
 
 def _copy_engines(number: int) -> int | None:
-    """The device's ``asyncEngineCount``, which torch does not expose."""
+    """``asyncEngineCount``, which torch does not pass on."""
     with suppress(OSError):
         driver, count, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int()
         answers = (
@@ -106,7 +106,7 @@ def _copy_engines(number: int) -> int | None:
 
 
 def _link(uuid: str) -> dict[str, int] | None:
-    """PCIe generation and width of a GPU's link: current and maximum."""
+    """PCIe generation and width: what the link ran at just now, and what it can do."""
     with suppress(*_nvml_errors()), _Nvml() as nvml:
         handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
         return {
@@ -119,7 +119,7 @@ def _link(uuid: str) -> dict[str, int] | None:
 
 
 class _Nvml:
-    """NVIDIA's management library (NVML), initialised within a ``with`` block."""
+    """NVIDIA's management library, for as long as it is asked."""
 
     def __enter__(self) -> Any:
         import pynvml
@@ -134,7 +134,7 @@ class _Nvml:
 
 
 def _nvml_errors() -> tuple[type[Exception], ...]:
-    """The exceptions that a query of NVML can raise, also where its package or library is missing."""
+    """What asking NVML can raise, also where its package or its library is missing."""
     try:
         import pynvml
     except ImportError:

@@ -1,4 +1,4 @@
-"""The profilers that a recording can use: torch's own, or a tool such as Nsight Systems that wraps the program."""
+"""The profilers that a recording can go to: torch's own, or one that was put around the program from outside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from overlapscope.capture import kineto_file
 from overlapscope.capture.annotate import DOMAIN
-from overlapscope.capture.copy_consumers import copy_consumers, d2h_consumers
+from overlapscope.capture.touches import host_reads, touches
 from overlapscope.errors import CaptureError
 
 NSYS = "NSYS_PROFILING_SESSION_ID"
@@ -25,7 +25,7 @@ _TOOL_VARIABLES = (
 
 
 def outside_tool() -> str | None:
-    """The environment variable that shows that a profiling tool wraps this program, or None."""
+    """The environment variable by which a profiler around this program shows itself, or None."""
     return next((name for name in _TOOL_VARIABLES if os.environ.get(name)), None)
 
 
@@ -35,23 +35,23 @@ _ENDLESS = 1 << 30  # steps: until it is stopped
 
 
 class Profiler(Protocol):
-    """The interface of a profiler that a recording drives."""
+    """What a recording needs of a profiler."""
 
     def start(self) -> None:
-        """Begin the warm-up."""
+        """Begin to warm up."""
 
     def step(self) -> None:
         """End a step, of the warm-up first."""
 
     def stop(self, about: Mapping[str, Any]) -> None:
-        """End the recording, and store the calibration ``about`` with it."""
+        """End the recording, and store with it what it is ``about``."""
 
     def save(self) -> bool:
-        """Write the trace; False where this profiler writes none."""
+        """Write what was recorded; whether there is a file of ours now."""
 
 
 class OutsideProfiler:
-    """A tool that wraps the program records; this class calls cudaProfilerStart and cudaProfilerStop for it.
+    """Records nothing here: marks with cudaProfilerStart and cudaProfilerStop what a tool around it shall record.
 
     This is what ``nsys profile -c cudaProfilerApi`` waits for.
     """
@@ -61,23 +61,23 @@ class OutsideProfiler:
         self._running = False
 
     def start(self) -> None:
-        """Call cudaProfilerStart at once where there is no warm-up."""
+        """Mark the start at once where there is nothing to warm up."""
         self._begin_when_warm()
 
     def step(self) -> None:
-        """Count a step of the warm-up; call cudaProfilerStart after the last."""
+        """Count a step of the warm-up; mark the start after the last."""
         self._before -= 1
         self._begin_when_warm()
 
     def stop(self, about: Mapping[str, Any]) -> None:
-        """Leave the calibration in NVTX marks and call cudaProfilerStop."""
+        """Mark the end."""
         if self._running:
             note(about)
             _cuda_profiler("stop")
             self._running = False
 
     def save(self) -> bool:
-        """Write nothing: the tool writes the trace, with the calibration in NVTX marks."""
+        """Write nothing: the tool does that, with the notes as NVTX marks."""
         return False
 
     def _begin_when_warm(self) -> None:
@@ -87,14 +87,14 @@ class OutsideProfiler:
 
 
 class TorchProfiler:
-    """torch.profiler with the settings that the analysis needs; writes a Kineto trace.
+    """torch.profiler with the settings that the analysis needs, into a Kineto trace.
 
-    CUDA synchronisation events are on. The recorded part is also bracketed with cudaProfilerStart and
+    CUDA synchronisation events are on. The same stretch is bracketed with cudaProfilerStart and
     cudaProfilerStop, for tools that torch does not know of.
 
     Attributes:
-        used: whether torch.profiler has recorded a GPU in this process. CUDA calls stay slower afterwards, since CUPTI
-            stays attached: on an H200 a small pinned copy took 6.6 us to issue, and 3.6 before.
+        used: whether one has recorded a GPU in this process. CUDA calls stay slower after that, since CUPTI stays: on
+            an H200 a tiny pinned copy took 6.6 us to issue, and 3.6 before.
     """
 
     used: ClassVar[bool] = False
@@ -110,14 +110,14 @@ class TorchProfiler:
             activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
             schedule=schedule(wait=0, warmup=warmup, active=steps or _ENDLESS, repeat=1),
             with_stack=stacks,
-            record_shapes=True,  # operators' arguments come with the shapes; they show which operators use a copy
+            record_shapes=True,  # with them come the operators' arguments, which tell who reads a copy
             acc_events=True,  # there is one cycle only; without this some releases warn of a second
             experimental_config=_settings(on_gpu=on_gpu),
         )
 
     def start(self) -> None:
-        """Start the warm-up; nothing is kept yet."""
-        _require_no_other_profiler()
+        """Start collecting; nothing is kept yet."""
+        _refuse_a_second_profiler()
         with _as_capture_error("start"):
             self._profile.start()
         TorchProfiler.used = TorchProfiler.used or self._on_gpu
@@ -125,7 +125,7 @@ class TorchProfiler:
             self._bracket.start()
 
     def step(self) -> None:
-        """End a step; what comes after the last step of the warm-up is kept."""
+        """End a step, and keep what comes after the last one of the warm-up."""
         self._before -= 1
         with _as_capture_error("go on"):
             self._profile.step()
@@ -146,21 +146,21 @@ class TorchProfiler:
         """Write the trace, see `kineto_file.save`."""
         with _as_capture_error("write its trace"):
             kineto_file.save(
-                self._profile.export_chrome_trace, self._path, must_have_gpu=self._on_gpu, extra=self._consumers()
+                self._profile.export_chrome_trace, self._path, must_have_gpu=self._on_gpu, seen=self._seen()
             )
         return True
 
-    def _consumers(self) -> dict[str, dict[str, list[int]]]:
-        """The consumers of copies; empty where this release of torch does not know them."""
+    def _seen(self) -> dict[str, dict[str, list[int]]]:
+        """Who touched what copies touched; nothing where this release of torch does not tell."""
         try:
             tree = self._profile.profiler.kineto_results.experimental_event_tree()  # type: ignore[union-attr]
-            return {"copy_consumers": copy_consumers(tree), "d2h_consumers": d2h_consumers(tree)}
+            return {"touches": touches(tree), "reads": host_reads(tree)}
         except (AttributeError, RuntimeError):
             return {}
 
 
 def _settings(*, on_gpu: bool) -> Any:
-    """Record synchronisation events, and all threads where this release of torch can."""
+    """Synchronisations, and what all threads do where this release of torch can record that."""
     from torch._C._profiler import _ExperimentalConfig
 
     try:
@@ -169,14 +169,14 @@ def _settings(*, on_gpu: bool) -> Any:
         return _ExperimentalConfig(enable_cuda_sync_events=on_gpu)
 
 
-def _require_no_other_profiler() -> None:
-    """Raise where torch's profiler is on already: some releases let a second profiler end the first silently."""
+def _refuse_a_second_profiler() -> None:
+    """Some releases of torch let a second profiler end the first without a word."""
     if _profiling():
         raise CaptureError("torch's profiler is already recording in this program, and there can be one at a time")
 
 
 def _profiling() -> bool:
-    """Whether torch's profiler is on, on this thread or on all. Continuing a session that was ended can crash."""
+    """Whether torch's profiler is on, on this thread or on all. To go on with a session that was ended can crash."""
     import torch
 
     here: bool = torch._C._autograd._profiler_enabled()  # noqa: SLF001
@@ -185,7 +185,7 @@ def _profiling() -> bool:
 
 @contextmanager
 def _as_capture_error(action: str) -> Iterator[None]:
-    """Turn errors of torch's profiler, as when the program ended it, into `CaptureError`."""
+    """What torch's profiler raises when it was ended by somebody else, among others, as a sentence."""
     try:
         yield
     except (RuntimeError, AssertionError) as error:
@@ -196,7 +196,7 @@ def _as_capture_error(action: str) -> Iterator[None]:
 
 
 def note(about: Mapping[str, Any]) -> None:
-    """Leave the calibration ``about`` in NVTX marks, in pieces, since tools may cut long texts."""
+    """Tell a tool what the recording is ``about``: as NVTX marks, in pieces, since tools may cut long texts."""
     try:
         import nvtx
     except ImportError:

@@ -1,4 +1,4 @@
-"""`record`: record a part of a program with what the analysis needs, the profiler's own overhead included."""
+"""Record a stretch of a program with what the analysis needs, and what the recording itself cost."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from overlapscope.capture.machine import devices, require_cuda, require_torch, v
 from overlapscope.capture.profilers import NSYS, OutsideProfiler, Profiler, TorchProfiler, outside_tool
 from overlapscope.errors import CaptureError, OverlapscopeError
 
-SCHEMA = "overlapscope.recording/2"
+SCHEMA = "overlapscope.recording/1"
 _UNPROFILED, _WARM_UP, _RECORDED = "unprofiled", "warm-up", "recorded"
 
 
 @dataclass
-class _Phase:
-    """Consecutive steps of a recording, timed as a whole between two device synchronisations.
+class _Stretch:
+    """Steps in a row, timed as a whole: from GPUs that have nothing to do to ones that have done everything.
 
-    ``steps`` is None for a phase that ends with the block.
+    ``steps`` is None for a stretch that ends with the block.
     """
 
     name: str
@@ -48,44 +48,44 @@ class _Phase:
 class record:  # noqa: N801 - reads as a verb where it is used
     """Record what a ``with`` block does on the GPU into a Kineto trace.
 
-    Without ``steps`` the whole block is recorded. With ``steps``, call `step` at the end of each step of your loop, or
-    pass a step function to `run`. Then ``warmup`` steps run unmeasured, ``unprofiled`` steps are timed without a
-    profiler, ``warmup`` more run with the profiler on (its first calls are slow), and ``steps`` are recorded. The rest
-    of the block runs without a profiler again.
+    Without ``steps`` the whole block is recorded. With ``steps``, end each step of your loop with
+    `step`, or hand a step function to `run`: `warmup` steps pass, `unprofiled` ones are timed without
+    a profiler, `warmup` more pass with the profiler on (its first calls are slow), and ``steps`` are
+    recorded. What comes after that runs without a profiler again.
 
-    The trace has CUDA synchronisation events, which the analysis needs, and a calibration under the key
-    ``overlapscope``: versions, GPUs, PCIe link and copy engines; copy times for several sizes from pageable and pinned
-    memory and in both directions at once; the time of the steps with and without the profiler; and the operators that
-    consume the data of copies. It names no host, user, command line or environment variable, and no path unless
-    ``stacks`` asks for source files. The file appears when it is complete. It has the calls, ranges and operators of
-    all threads; with releases of torch before ``profile_all_threads``, ranges and operators of this thread and of
-    autograd's threads only.
+    The trace has what the analysis needs (CUDA synchronisation events) and, under the key ``overlapscope``,
+    how it was made: versions, GPUs, PCIe link, copy engines, what copies of several sizes take here from
+    pageable and pinned memory and in both directions at once, what the steps took with and without the
+    profiler, and which operators were given what copies brought. It names no host, user, command line or
+    environment variable, and no path unless ``stacks`` asks for source files. It gets its name when it is
+    complete. Calls, ranges and operators of all threads are in it; with releases of torch before
+    ``profile_all_threads``, ranges and operators of this thread and of autograd's only.
 
-    The recorded part is also bracketed with cudaProfilerStart and cudaProfilerStop. Under another profiler, such as
-    ``nsys profile -c cudaProfilerApi python program.py``, no trace is written, because CUPTI serves one profiler at a
-    time. The calibration then goes into NVTX marks at the end of the recorded part, so that an Nsight Systems trace
-    carries it too.
+    The recorded stretch is also bracketed with cudaProfilerStart and cudaProfilerStop. Under another
+    profiler, such as ``nsys profile -c cudaProfilerApi python program.py``, no trace is written, because CUPTI
+    serves one profiler at a time: the same program serves both. What is known of machine and steps then goes
+    into NVTX marks at the end of the stretch, so that an Nsight Systems trace carries it too.
 
-    Only the first recording of a process can time steps without profiler overhead: once torch's profiler has recorded,
-    CUDA calls stay slower.
+    Only the first recording of a process knows what steps take without the profiler: once torch's profiler has
+    recorded, CUDA calls stay slower.
 
     Args:
-        path: the trace to write, gzip when it ends in ``.gz``. Each process needs a path of its own. None to write no
-            trace, and only mark for an outside profiler what to record.
+        path: the trace to write, gzip when it ends in ``.gz``. Other processes need other names. None to write
+            none, and only show a profiler around the program what to record.
         steps: how many steps to record; None for the whole block.
-        warmup: steps that run before anything is measured.
+        warmup: steps that pass before something is measured.
         unprofiled: steps to time without a profiler; 0 for none.
         stacks: record Python call stacks too. Findings can then name source lines; the trace grows, names the
             paths of source files, and the program slows down.
         device: ``"cuda"``, or ``"cpu"`` to try a program without a GPU: the trace then has host events only.
-        calibrate: measure the link, and the host cost of packing and of issuing work. This takes about a second, up to
-            128 MiB of GPU memory and 256 MiB of host memory, before the timed steps and before the recorded ones.
+        calibrate: measure the link, and what the host takes to gather and to issue work, first and between the steps
+            that are timed and those that are recorded (about a second, up to 128 MiB of the GPU and 256 of the host).
 
     Raises:
         CaptureError: no GPU, no torch, another profiler is recording, or the block ended before
             anything was recorded.
-        OutputError: the trace cannot be written there; raised before the block runs where possible.
-        ValueError: a negative count, ``steps`` of 0, or no such device.
+        OutputError: the trace cannot be written there, found out before the block runs where possible.
+        ValueError: a count that makes no sense, or no such device.
 
     Example::
 
@@ -111,14 +111,14 @@ class record:  # noqa: N801 - reads as a verb where it is used
         if device.partition(":")[0] not in {"cpu", "cuda"}:
             raise ValueError(f"no device {device!r}: there are cuda and cpu")
         self.path = Path("recording" if path is None else path)
-        self._target = self.path.absolute()  # stays the same when the block changes the working directory
+        self._target = self.path.absolute()  # where it was meant, also when the block changes the folder
         self._writes = path is not None
         self._process = os.getpid()
         self._on_gpu = device.partition(":")[0] == "cuda"
         self._stacks = stacks
         self._calibrate = calibrate
-        self._plan = _phases(steps, warmup, unprofiled)
-        self._done: list[_Phase] = []
+        self._plan = _stretches(steps, warmup, unprofiled)
+        self._past: list[_Stretch] = []
         self._about: dict[str, Any] = {}
         self._profiler: Profiler | None = None
         self._failure: OverlapscopeError | None = None
@@ -136,22 +136,23 @@ class record:  # noqa: N801 - reads as a verb where it is used
         return self._saved
 
     def check(self) -> None:
-        """Raise now if the block cannot be recorded: no GPU, no torch, or the file cannot be written."""
+        """Raise now what would keep the block from being recorded: no GPU, no torch, no room for the file."""
         (require_cuda if self._on_gpu else require_torch)()
-        if self._recorded_elsewhere:
+        if self._outside:
             return
         kineto_file.check_target(self._target)
 
     def __enter__(self) -> Self:
         if self._entered:
-            raise CaptureError(f"{self.path}: this recording was used already; make a new one for another block")
+            raise CaptureError(f"{self.path}: a recording is made once; make another one for another block")
         self.check()
         self._process = os.getpid()
         self._entered = True
         self._keeps_unprofiled = not profilers.TorchProfiler.used
         if self._writes and self._tool is not None:
             warnings.warn(
-                f"{self._tool} is set: another profiler runs this program and records it; {self.path} is not written",
+                f"{self._tool} is set: a profiler is around this program, and is shown what to record; "
+                f"{self.path} is not written",
                 stacklevel=2,
             )
         self._about = self._describe()
@@ -161,7 +162,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._in_fork:
+        if self._elsewhere:
             return
         if self._plan:
             self._guarded(self._end_early)
@@ -172,18 +173,18 @@ class record:  # noqa: N801 - reads as a verb where it is used
         error.add_note(f"overlapscope: {self._failure}")  # the program's own error matters more
 
     def step(self) -> None:
-        """Mark the end of a step of the program; does nothing once everything is recorded."""
-        if not self._plan or self._in_fork:
+        """Say that a step of the program has ended; does nothing once everything is recorded."""
+        if not self._plan or self._elsewhere:
             return
-        phase = self._plan[0]
-        phase.ticks_ns.append(time.perf_counter_ns())
-        if len(phase.ticks_ns) == phase.steps:
+        stretch = self._plan[0]
+        stretch.ticks_ns.append(time.perf_counter_ns())
+        if len(stretch.ticks_ns) == stretch.steps:
             self._guarded(self._end)
-        elif phase.profiled:
+        elif stretch.profiled:
             self._guarded(self._running.step)
 
     def run(self, step: Callable[[], object]) -> None:
-        """Call ``step`` until everything is recorded; once for a recording without ``steps``."""
+        """Call ``step`` as often as it takes to record what was asked for; once where no ``steps`` were."""
         if self._plan and self._plan[-1].steps is None:
             step()
             return
@@ -193,17 +194,17 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     @property
     def _tool(self) -> str | None:
-        """The environment variable of a profiling tool that wraps this program."""
+        """How a profiler around this program shows itself."""
         return outside_tool() if self._on_gpu else None
 
     @property
-    def _recorded_elsewhere(self) -> bool:
-        """Whether another tool writes the trace."""
+    def _outside(self) -> bool:
+        """Whether the recording is another tool's."""
         return self._tool is not None or not self._writes
 
     @property
-    def _in_fork(self) -> bool:
-        """Whether this is a forked process: the recording belongs to its parent."""
+    def _elsewhere(self) -> bool:
+        """Whether this is a process that was forked off: the recording is its parent's."""
         return os.getpid() != self._process
 
     @property
@@ -214,50 +215,50 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _choose_profiler(self) -> Profiler:
         warmup, steps = max(1, self._plan[-2].steps or 0), self._plan[-1].steps
-        if self._recorded_elsewhere:
+        if self._outside:
             return OutsideProfiler(warmup)
         return TorchProfiler(self._target, warmup, steps, on_gpu=self._on_gpu, stacks=self._stacks)
 
     def _describe(self) -> dict[str, Any]:
-        """Calibrate and describe the machine before the program runs."""
+        """What is known of the machine before anything runs on it."""
         about: dict[str, Any] = {"schema": SCHEMA, "versions": versions()}
         if self._on_gpu:
             import torch
 
-            if self._calibrate and self._tool in {None, NSYS}:  # other tools would profile the calibration's kernels
-                with suppress(RuntimeError):  # with no GPU memory left, the program can still be recorded
+            if self._calibrate and self._tool in {None, NSYS}:  # other tools look at every kernel there is
+                with suppress(RuntimeError):  # a full GPU can be recorded, if not calibrated
                     about["copies"] = calibrate.link_speeds(torch.cuda.current_device())
-                    about["bidirectional"] = calibrate.bidirectional_copies(torch.cuda.current_device())
-                    about |= calibrate.pack_times()
+                    about["both_ways"] = calibrate.both_ways(torch.cuda.current_device())
+                    about |= calibrate.gather_times()
                     about["issue"] = {"unprofiled": calibrate.op_costs()} if self._keeps_unprofiled else {}
             about["devices"] = devices()  # after the copies: an idle link reports a lower generation
         return about
 
     def _begin(self) -> None:
-        """Start the next phase of the plan."""
-        phase = self._plan[0]
-        if phase.name == _WARM_UP:
-            # Not earlier: CUDA calls are slower as soon as a profiler exists.
+        """Start the stretch that is next in the plan."""
+        stretch = self._plan[0]
+        if stretch.name == _WARM_UP:
+            # Not before: a profiler that is only there already makes CUDA calls slower.
             self._profiler = self._choose_profiler()
             self._profiler.start()
             self._warm_up()
         self._synchronize()
-        phase.begin_ns = time.perf_counter_ns()
-        if phase.steps == 0:
+        stretch.begin_ns = time.perf_counter_ns()
+        if stretch.steps == 0:
             self._end()
 
     def _warm_up(self) -> None:
-        """Make some calls under the profiler before the program does, and time them: the overhead per call."""
+        """Let the profiler see some calls of ours first; what they cost now is what it adds to each."""
         if not self._on_gpu:
             return
         with suppress(RuntimeError):
-            if not self._recorded_elsewhere:
+            if not self._outside:
                 self._about.get("issue", {})["profiled"] = calibrate.op_costs()
             if "copies" in self._about:
-                self._about["post_staging"] = calibrate.issue_after_staging()
+                self._about["after_copies"] = calibrate.after_copies()
 
     def _issue_again(self) -> None:
-        """Time issuing once more and keep the minimum: other load may have disturbed the first measurement."""
+        """Issuing may have been timed while something else had the processor: the least of two times is nearer."""
         issue = self._about.get("issue", {})
         with suppress(RuntimeError):
             if costs := issue.get("unprofiled"):
@@ -265,14 +266,14 @@ class record:  # noqa: N801 - reads as a verb where it is used
                 issue["unprofiled"] = {name: min(cost, again.get(name, cost)) for name, cost in costs.items()}
 
     def _end(self) -> None:
-        """End the current phase and start the next."""
+        """End the stretch at hand and start the next."""
         self._synchronize()
-        phase = self._plan.pop(0)
-        phase.wall_ns = time.perf_counter_ns() - phase.begin_ns
-        self._done.append(phase)
-        if phase.name == _UNPROFILED:
+        stretch = self._plan.pop(0)
+        stretch.wall_ns = time.perf_counter_ns() - stretch.begin_ns
+        self._past.append(stretch)
+        if stretch.name == _UNPROFILED:
             self._issue_again()
-        if phase.name == _WARM_UP:
+        if stretch.name == _WARM_UP:
             self._running.step()
         if self._plan:
             self._begin()
@@ -280,12 +281,12 @@ class record:  # noqa: N801 - reads as a verb where it is used
             self._finish()
 
     def _end_early(self) -> None:
-        """Handle a block that ended before the plan did: keep what was recorded, or raise."""
+        """The block ended first: keep what was recorded, or say that nothing was."""
         at = self._plan[0]
         if at.name == _RECORDED and (at.ticks_ns or at.steps is None):
             self._end()
             return
-        planned = [*self._done, *self._plan]
+        planned = [*self._past, *self._plan]
         self._plan.clear()
         if at.profiled:
             self._running.stop({})
@@ -297,18 +298,18 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _finish(self) -> None:
         kept = {_RECORDED, _UNPROFILED} if self._keeps_unprofiled else {_RECORDED}
-        walls = {each.name: each.to_dict() for each in self._done if each.name in kept}
+        walls = {each.name: each.to_dict() for each in self._past if each.name in kept}
         self._running.stop(self._about | {"steps": walls})
         self._saved = self._running.save()
 
     def _guarded(self, action: Callable[[], None]) -> None:
-        """Run ``action`` within the user's loop: a failure does not stop the loop, and is raised at its end."""
+        """Run what may fail in the middle of somebody's loop: the loop goes on, its end says what failed."""
         try:
             action()
         except OverlapscopeError as error:
             self._failure = self._failure or error
             if self._plan and self._plan[0].profiled:
-                with suppress(OverlapscopeError):  # only the first failure is reported
+                with suppress(OverlapscopeError):  # one failure is enough to tell
                     self._running.stop({})
             self._plan.clear()
 
@@ -321,9 +322,9 @@ class record:  # noqa: N801 - reads as a verb where it is used
             raise CaptureError(f"{self.path}: not recorded, because the GPU reports an error ({error})") from error
 
 
-def _phases(steps: int | None, warmup: int, unprofiled: int) -> list[_Phase]:
-    """The phases of a recording, in order. Without ``steps`` there is no step to warm the profiler up with."""
+def _stretches(steps: int | None, warmup: int, unprofiled: int) -> list[_Stretch]:
+    """What happens in which order. Without steps the program has none to warm the profiler up with."""
     if steps is None:
-        return [_Phase(_WARM_UP, 0), _Phase(_RECORDED, None)]
-    first = [_Phase("settling", warmup), _Phase(_UNPROFILED, unprofiled)] if unprofiled else []
-    return [*first, _Phase(_WARM_UP, warmup), _Phase(_RECORDED, steps)]
+        return [_Stretch(_WARM_UP, 0), _Stretch(_RECORDED, None)]
+    first = [_Stretch("settling", warmup), _Stretch(_UNPROFILED, unprofiled)] if unprofiled else []
+    return [*first, _Stretch(_WARM_UP, warmup), _Stretch(_RECORDED, steps)]

@@ -1,4 +1,4 @@
-"""Record an unmodified script: the occurrences of one of its ranges, or a stretch of time."""
+"""Record a script that knows nothing of us, and choose which stretch of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EARLY_S = 0.01  # an alarm that comes earlier than this before its time is not 
 
 @dataclass(frozen=True)
 class Times:
-    """When to record: from ``delay_s`` seconds after the start of the script, for ``duration_s`` or to its end."""
+    """When to record, in seconds: from ``delay_s`` after the start of the script, for ``duration_s`` or to its end."""
 
     delay_s: float = 0.0
     duration_s: float | None = None
@@ -33,7 +33,7 @@ def run_script(argv: list[str], *, module: bool = False) -> int:
     """Run ``argv[0]``, a script or a module's name, as ``python`` would, with the rest as its arguments.
 
     Returns:
-        The exit status of the script.
+        The exit status that the script asks for.
 
     Raises:
         BaseException: whatever the script raises, other than ``SystemExit``.
@@ -67,7 +67,7 @@ def _run_file(name: str) -> None:
 
 @contextmanager
 def recording_by_range(recording: record, name: str) -> Iterator[None]:
-    """Record the occurrences of a range as the steps of ``recording``, from the first one on."""
+    """Record the occurrences of a range as the steps of ``recording``, from the first that is opened."""
     name, process = profiler_name(name), os.getpid()
     inside = False
     failure: OverlapscopeError | None = None
@@ -80,7 +80,7 @@ def recording_by_range(recording: record, name: str) -> Iterator[None]:
             recording.__enter__()
             inside = True
         except OverlapscopeError as error:
-            failure = error  # the script continues; the error is raised at its end
+            failure = error  # the script goes on, its end says what failed
 
     def closed(which: str) -> None:
         if which == name and inside:
@@ -100,10 +100,10 @@ def recording_by_range(recording: record, name: str) -> Iterator[None]:
 
 @contextmanager
 def recording_by_time(recording: record, times: Times, tell: Callable[[str], None]) -> Iterator[None]:
-    """Record a stretch of time, and ``tell`` the user when it ends before the script.
+    """Record a stretch of time, and ``tell`` when its end comes before the script's.
 
-    An alarm signal interrupts the main thread, because the profiler records the thread that starts it. Failures on the
-    way are raised at the end of the script.
+    An alarm signal interrupts the main thread between two of its instructions, because the profiler
+    records the thread that starts it. What fails on the way is raised at the end of the script.
     """
     if times == Times():
         with watch_ranges(_ignore, _ignore), recording:
@@ -111,26 +111,26 @@ def recording_by_time(recording: record, times: Times, tell: Callable[[str], Non
         return
     if not hasattr(signal, "SIGALRM"):
         raise CaptureError("a delay or a duration needs SIGALRM, which this system does not have")
-    timer = _Timer(recording, times, tell)
+    clock = _Clock(recording, times, tell)
 
-    def on_alarm(*_: object) -> None:
-        timer.fire()
+    def ring(*_: object) -> None:
+        clock.ring()
 
-    old = signal.signal(signal.SIGALRM, on_alarm)
+    old = signal.signal(signal.SIGALRM, ring)
     try:
         with watch_ranges(_ignore, _ignore):
-            timer.set(times.delay_s)
+            clock.set(times.delay_s)
             yield
     finally:
-        undisturbed = signal.getsignal(signal.SIGALRM) is on_alarm
+        undisturbed = signal.getsignal(signal.SIGALRM) is ring
         if undisturbed:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, old)
-        timer.end(*sys.exc_info(), disturbed=not undisturbed)
+        clock.end(*sys.exc_info(), disturbed=not undisturbed)
 
 
-class _Timer:
-    """Fires once to start a recording and, where it has a duration, once more to end it."""
+class _Clock:
+    """Rings once to start a recording and, where it shall last a certain time, once to end it."""
 
     def __init__(self, recording: record, times: Times, tell: Callable[[str], None]) -> None:
         self._recording, self._times, self._tell = recording, times, tell
@@ -146,14 +146,14 @@ class _Timer:
         if seconds > 0:
             signal.setitimer(signal.ITIMER_REAL, seconds)
         else:
-            self.fire()
+            self.ring()
 
-    def fire(self) -> None:
+    def ring(self) -> None:
         if os.getpid() != self._process:
             return
         left = self._due_s - time.monotonic()
         if left > _EARLY_S:
-            self._tell("the script sets timers of its own; --delay and --duration continue from here")
+            self._tell("the script sets timers of its own; --delay and --duration go on from here")
             signal.setitimer(signal.ITIMER_REAL, left)
             return
         try:
@@ -180,11 +180,11 @@ class _Timer:
         *,
         disturbed: bool,
     ) -> None:
-        """At the end of the script: end a recording that still runs, and raise what failed."""
+        """At the end of the script: end what still runs, and raise what failed."""
         if os.getpid() != self._process:
             return
         if disturbed:
-            self._tell("the script uses SIGALRM itself: --delay and --duration did not take effect as asked")
+            self._tell("the script uses SIGALRM itself: --delay and --duration could not be kept")
         if self._running:
             self._recording.__exit__(kind, error, trace)
         elif self._failure is not None and error is None:

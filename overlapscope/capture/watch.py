@@ -1,7 +1,7 @@
-"""Notice the ranges that a running program opens with any of the usual annotation calls.
+"""Hear of the ranges that a running program opens, with whichever of the usual calls it does.
 
-NVTX ranges never reach a Kineto trace. While a program is watched, ranges of the ``nvtx`` package and of
-``torch.cuda.nvtx`` become profiler ranges too, so that a program that only uses NVTX has its names in the trace.
+NVTX ranges never reach a Kineto trace. While they are watched, those made with the ``nvtx`` package and with
+``torch.cuda.nvtx`` become profiler ranges too, so that a program which only knows NVTX has its names in the trace.
 """
 
 from __future__ import annotations
@@ -15,55 +15,55 @@ from typing import Any
 
 from overlapscope.capture.annotate import DOMAIN, profiler_name
 
-OnRange = Callable[[str], None]
+Heard = Callable[[str], None]
 
 
 @contextmanager
-def watch_ranges(opened: OnRange, closed: OnRange) -> Iterator[None]:
+def watch_ranges(opened: Heard, closed: Heard) -> Iterator[None]:
     """Call ``opened(name)`` before and ``closed(name)`` after each range of the main thread.
 
-    It covers ``record_function``, `overlapscope.annotate`, ``nvtx.annotate`` and the push and pop functions of ``nvtx``
-    and ``torch.cuda.nvtx``. Of nested ranges with the same name, only the outermost counts.
+    Hears ``record_function``, `overlapscope.annotate`, ``nvtx.annotate`` and the push and pop functions of ``nvtx``
+    and ``torch.cuda.nvtx``; of ranges of one name inside each other, the outermost.
     """
-    listener = _Listener(opened, closed)
-    with ExitStack() as patches:
-        for owner, name, new in (*_torch_patches(listener), *_nvtx_patches()):
-            patches.enter_context(_replaced(owner, name, new))
+    ear = _Ear(opened, closed)
+    with ExitStack() as changes:
+        for owner, name, new in (*_torch_changes(ear), *_nvtx_changes()):
+            changes.enter_context(_replaced(owner, name, new))
         yield
 
 
-class _Listener:
+class _Ear:
     """Counts how deep each name is open on the main thread."""
 
-    def __init__(self, opened: OnRange, closed: OnRange) -> None:
+    def __init__(self, opened: Heard, closed: Heard) -> None:
         self._opened, self._closed = opened, closed
         self._depth: dict[str, int] = {}
         self._process = os.getpid()
 
     def open(self, name: str) -> None:
-        if self._not_main:
+        if self._elsewhere:
             return
         self._depth[name] = self._depth.get(name, 0) + 1
         if self._depth[name] == 1:
             self._opened(name)
 
     def close(self, name: str) -> None:
-        if self._not_main or not self._depth.get(name):
+        if self._elsewhere or not self._depth.get(name):
             return
         self._depth[name] -= 1
         if not self._depth[name]:
             self._closed(name)
 
     @property
-    def _not_main(self) -> bool:
+    def _elsewhere(self) -> bool:
         """On another thread, or in a process that was forked off."""
         return threading.current_thread() is not threading.main_thread() or os.getpid() != self._process
 
 
-Patch = tuple[Any, str, Any]
+Change = tuple[Any, str, Any]
 
 
-def _torch_patches(listener: _Listener) -> Iterator[Patch]:
+def _torch_changes(ear: _Ear) -> Iterator[Change]:
     import torch
 
     ranges = torch.profiler.record_function
@@ -71,23 +71,23 @@ def _torch_patches(listener: _Listener) -> Iterator[Patch]:
     leave: Any = ranges.__exit__
 
     @functools.wraps(enter)
-    def watched_enter(self: Any) -> Any:
-        listener.open(self.name)
+    def heard_enter(self: Any) -> Any:
+        ear.open(self.name)
         return enter(self)
 
     @functools.wraps(leave)
-    def watched_exit(self: Any, *failure: Any) -> Any:
+    def heard_exit(self: Any, *failure: Any) -> Any:
         try:
             return leave(self, *failure)
         finally:
-            listener.close(self.name)
+            ear.close(self.name)
 
-    yield ranges, "__enter__", watched_enter
-    yield ranges, "__exit__", watched_exit
+    yield ranges, "__enter__", heard_enter
+    yield ranges, "__exit__", heard_exit
     yield from _push_and_pop(torch.cuda.nvtx, "range_push", "range_pop")
 
 
-def _nvtx_patches() -> Iterator[Patch]:
+def _nvtx_changes() -> Iterator[Change]:
     try:
         import nvtx
     except ImportError:
@@ -99,14 +99,14 @@ def _nvtx_patches() -> Iterator[Patch]:
     mirrors = _Mirrors()
 
     @functools.wraps(enter)
-    def watched_enter(self: Any) -> Any:
+    def heard_enter(self: Any) -> Any:
         message, _color, domain, *_ = self.init_args
         if domain != DOMAIN:  # ours come with a profiler range
             mirrors.open.append(_mirror(str(message)))
         return enter(self)
 
     @functools.wraps(leave)
-    def watched_exit(self: Any, *failure: Any) -> Any:
+    def heard_exit(self: Any, *failure: Any) -> Any:
         try:
             return leave(self, *failure)
         finally:
@@ -124,32 +124,32 @@ def _nvtx_patches() -> Iterator[Patch]:
 
         return inner
 
-    yield ranges, "__enter__", watched_enter
-    yield ranges, "__exit__", watched_exit
+    yield ranges, "__enter__", heard_enter
+    yield ranges, "__exit__", heard_exit
     yield ranges, "__call__", call
     yield from _push_and_pop(nvtx, "push_range", "pop_range")
 
 
-def _push_and_pop(module: Any, push_name: str, pop_name: str) -> Iterator[Patch]:
+def _push_and_pop(module: Any, push_name: str, pop_name: str) -> Iterator[Change]:
     """A module's two functions, with a profiler range beside each of theirs."""
     push, pop = getattr(module, push_name), getattr(module, pop_name)
     mirrors = _Mirrors()
 
     @functools.wraps(push)
-    def watched_push(message: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def heard_push(message: Any = None, *args: Any, **kwargs: Any) -> Any:
         mirrors.open.append(_mirror(str(message)))
         return push(message, *args, **kwargs)
 
     @functools.wraps(pop)
-    def watched_pop(*args: Any, **kwargs: Any) -> Any:
+    def heard_pop(*args: Any, **kwargs: Any) -> Any:
         try:
             return pop(*args, **kwargs)
         finally:
             if mirrors.open:
                 mirrors.open.pop().__exit__(None, None, None)
 
-    yield module, push_name, watched_push
-    yield module, pop_name, watched_pop
+    yield module, push_name, heard_push
+    yield module, pop_name, heard_pop
 
 
 class _Mirrors(threading.local):

@@ -1,4 +1,4 @@
-"""How a trace was recorded, where `overlapscope.record` made it: calibration of the machine, cost of the profiler."""
+"""How a trace was recorded, where `overlapscope.record` recorded it: what the machine and the profiler cost."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MIDDLE_HALF = 1.35
 
 @dataclass(frozen=True)
 class TimedSteps:
-    """Consecutive steps of the program, timed as a whole between two device synchronisations.
+    """Steps of the program in a row, from an idle device to an idle device.
 
-    ``scatter`` is the interquartile range of the times of step pairs, over their median; 0 where there are too few.
+    ``scatter`` is by how much the middle half of two steps each differ, as a share; 0 where there are too few to tell.
     """
 
     count: int
@@ -31,7 +31,7 @@ class TimedSteps:
 
 @dataclass(frozen=True)
 class CopyTime:
-    """Wall time of one copy of this size on this machine, measured back to back with nothing else running."""
+    """What a copy of this size takes on that machine, on its own: wall time per copy, copies following each other."""
 
     direction: str
     host_memory: str
@@ -40,46 +40,46 @@ class CopyTime:
 
 
 @dataclass(frozen=True)
-class PackTime:
-    """Host time to pack one tensor of this size, among many, into a pinned buffer with ``torch.cat``.
+class GatherTime:
+    """What gathering a piece of this size, one of many, into a pinned buffer takes on that host: wall time a piece.
 
-    ``pack_ns`` is for tensors of one size, ``ragged_pack_ns`` for tensors of different sizes, both with cold caches.
-    ``warm_pack_ns`` and ``warm_ragged_pack_ns`` are the same right after another such packing.
+    ``gather_ns`` where all are of one size, ``ragged_ns`` where they are not, after the host did something else;
+    ``warm_gather_ns`` and ``warm_ragged_ns`` right after another such gather.
     """
 
     size_bytes: int
-    pack_ns: int
-    ragged_pack_ns: int | None = None
-    warm_pack_ns: int | None = None
-    warm_ragged_pack_ns: int | None = None
+    gather_ns: int
+    ragged_ns: int | None = None
+    warm_gather_ns: int | None = None
+    warm_ragged_ns: int | None = None
 
 
 @dataclass(frozen=True)
-class Bidirectional:
-    """Device time of a large pinned copy in one direction: alone, and with copies in the other direction running."""
+class BothWays:
+    """What a large pinned copy takes in a direction with nothing beside it, and with copies in the other direction."""
 
     direction: str
     alone_ns: int
-    bidirectional_ns: int
+    beside_ns: int
 
 
 @dataclass(frozen=True)
-class PostStaging:
-    """Host time to issue small operators right after a pageable copy of this size, and without such a copy before.
+class AfterCopy:
+    """Host time to issue some tiny work right after a pageable copy of this size, and what it usually takes.
 
-    Both ``issue_ns`` and ``baseline_ns`` are cumulative, for the same increasing numbers of operators.
+    Both cumulative, for several amounts of it.
     """
 
     size_bytes: int
     issue_ns: tuple[int, ...]
-    baseline_ns: tuple[int, ...]
+    usual_ns: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class IssueCost:
-    """Host time to issue one small kernel and one small pinned copy from Python; None where it was not measured.
+    """Host time to issue a tiny kernel and a tiny pinned copy from Python; None where it was not measured.
 
-    ``call_ns`` is the time of ``cudaMemcpyAsync`` itself, without Python.
+    ``call_ns`` is that of the copy's call itself.
     """
 
     kernel_ns: int | None
@@ -88,10 +88,10 @@ class IssueCost:
 
 
 @dataclass(frozen=True, eq=False)
-class CopyConsumers:
-    """Which torch operators had a copied GPU tensor among their arguments: (operator, tensor) pairs by operator.
+class Touches:
+    """Which of torch's operators were given which copied tensors of a GPU, by their start on the trace's clock.
 
-    Operators are given by their start on the trace's clock. An operator that is not listed had none of them.
+    Pairs, sorted by operator. An operator of torch that is not here was given none of them.
     """
 
     op_start_ns: Int64
@@ -99,10 +99,10 @@ class CopyConsumers:
 
 
 @dataclass(frozen=True, eq=False)
-class D2HConsumers:
-    """The first torch operator that took the host tensor of a D2H copy: (copy, operator) pairs by copy.
+class HostReads:
+    """When an operator was first given what a copy had brought to the host, both by their start on the trace's clock.
 
-    Both are given by their start on the trace's clock. Copies that no operator consumed are not listed.
+    Pairs, sorted by the operator that copied. What no operator was given is not here.
     """
 
     copy_start_ns: Int64
@@ -111,21 +111,21 @@ class D2HConsumers:
 
 @dataclass(frozen=True)
 class Recording:
-    """The calibration that a trace carries; None or empty where something was not measured.
+    """The calibration that a trace carries; what was not measured is None or empty.
 
-    ``pack_overhead_ns`` is the fixed cost of one packing, ``view_ns`` the cost of one view into the packed buffer.
-    ``recorded`` are the steps in the trace, ``unprofiled`` the same steps timed before, without a profiler.
+    ``gather_start_ns`` is what a gather takes beside its pieces, ``view_ns`` what a view of a piece takes.
+    ``recorded`` are the steps in the trace, ``unprofiled`` the same steps before, without a profiler.
     """
 
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     copies: tuple[CopyTime, ...] = ()
-    packing: tuple[PackTime, ...] = ()
-    pack_overhead_ns: int | None = None
+    gathers: tuple[GatherTime, ...] = ()
+    gather_start_ns: int | None = None
     view_ns: int | None = None
-    post_staging: tuple[PostStaging, ...] = ()
-    bidirectional: tuple[Bidirectional, ...] = ()
-    copy_consumers: CopyConsumers | None = None
-    d2h_consumers: D2HConsumers | None = None
+    after_copies: tuple[AfterCopy, ...] = ()
+    both_ways: tuple[BothWays, ...] = ()
+    touches: Touches | None = None
+    reads: HostReads | None = None
     issue_unprofiled: IssueCost | None = None
     issue_profiled: IssueCost | None = None
     recorded: TimedSteps | None = None
@@ -133,17 +133,17 @@ class Recording:
 
     @property
     def profiler_factor(self) -> float | None:
-        """Time of a step under the profiler over its time without; None where that was not measured."""
+        """How much longer a step took under the profiler; None where that was not measured."""
         if self.recorded is None or self.unprofiled is None or not self.unprofiled.wall_ns:
             return None
         return self.recorded.step_ns / self.unprofiled.step_ns
 
     @property
-    def unprofiled_error(self) -> float:
-        """Relative standard error of the mean time of the unprofiled steps; 0 where it is not known.
+    def unsure(self) -> float:
+        """How far the mean of the steps without a profiler may be off, as a share of it; 0 where that is not known.
 
-        It comes from the interquartile range of step pairs, which is 1.35 standard deviations wide where they are
-        normally distributed.
+        The standard error of the mean, from the middle half of pairs of steps, which is 1.35 standard deviations wide
+        where they scatter normally.
         """
         steps = self.unprofiled
         return 0.0 if steps is None else steps.scatter / (_MIDDLE_HALF * math.sqrt(max(steps.count / 2, 1)))

@@ -34,12 +34,12 @@ class Link:
     def of(cls, graph: Graph) -> Link:
         """As calibrated; nothing is lost where that is not known."""
         recording = graph.trace.metadata.recording
-        entries = recording.bidirectional if recording is not None else ()
+        entries = recording.both_ways if recording is not None else ()
         named = {direction.label: direction for direction in _OPPOSITE}
         lost = {
-            named[entry.direction]: 1 - entry.alone_ns / entry.bidirectional_ns
+            named[entry.direction]: 1 - entry.alone_ns / entry.beside_ns
             for entry in entries
-            if entry.direction in named and entry.bidirectional_ns > entry.alone_ns
+            if entry.direction in named and entry.beside_ns > entry.alone_ns
         }
         took = graph.edges.lag_ns[_runs(graph)]
         return cls(lost, 1 - _lost_ns(graph, graph.time_ns, lost) / np.maximum(took, 1))

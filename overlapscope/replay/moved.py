@@ -52,11 +52,7 @@ def moved(played: Replay) -> Trace:
 def _without_touches(metadata: Metadata) -> Metadata:
     """They go by the times at which operators started in the original."""
     recording = metadata.recording
-    return (
-        metadata
-        if recording is None
-        else replace(metadata, recording=replace(recording, copy_consumers=None, d2h_consumers=None))
-    )
+    return metadata if recording is None else replace(metadata, recording=replace(recording, touches=None, reads=None))
 
 
 def _host_table(host: _Host, table: _H) -> _H:

@@ -72,7 +72,7 @@ def profiler_cost(profiled: Profiled, play: Callable[[Graph], Replay], config: P
     def length(off: Off) -> int:
         return _length(play(profiled.without(guess.cost(off))))
 
-    off = _likeliest(length, wanted, wanted * max(recording.unprofiled_error, config.telling), config)
+    off = _likeliest(length, wanted, wanted * max(recording.unsure, config.telling), config)
     return replace(guess.cost(off), unexplained=length(off) / wanted - 1)
 
 

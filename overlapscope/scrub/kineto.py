@@ -15,7 +15,6 @@ from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.chunks import BOUNDARY, Opening, cut, find_events
 from overlapscope.read.kineto_header import LOST_KEY, VERSION_KEYS
 from overlapscope.read.log import HealthLog
-from overlapscope.read.recording import KEYS_OF_1
 from overlapscope.scrub.texts import Hiding
 
 _PLAIN_KEYS = {
@@ -38,16 +37,15 @@ _NESTED_KEYS = {
         "versions",
         "devices",
         "copies",
-        "packing",
-        "pack_overhead_ns",
+        "gathers",
+        "gather_start_ns",
         "view_ns",
-        "post_staging",
-        "bidirectional",
+        "after_copies",
+        "both_ways",
         "issue",
         "steps",
-        "copy_consumers",
-        "d2h_consumers",
-        *KEYS_OF_1,
+        "touches",
+        "reads",
     },
 }
 _EVENT_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")

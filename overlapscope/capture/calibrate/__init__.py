@@ -1,12 +1,13 @@
-"""Calibrate the machine before a recording: link bandwidth, host costs and profiler overhead, in under a second.
+"""What this machine's link, its host and its profiler cost: measured in a fraction of a second, before a recording.
 
-With these figures the analysis knows what a copy *would* take from pinned memory, and how much of a recorded time is
-profiler overhead. Figures are medians. Issue costs are minima, since other load on the machine can only add to them.
+The figures let an analysis say what a copy *would* take from pinned memory, and how much of a recorded
+time is the profiler's. Figures are medians; what issuing something costs is the least of many, since whatever else the
+machine does can only add to it.
 """
 
+from overlapscope.capture.calibrate.cooling import after_copies
+from overlapscope.capture.calibrate.gathering import gather_times
 from overlapscope.capture.calibrate.issuing import op_costs
-from overlapscope.capture.calibrate.link import bidirectional_copies, link_speeds
-from overlapscope.capture.calibrate.packing import pack_times
-from overlapscope.capture.calibrate.post_staging import issue_after_staging
+from overlapscope.capture.calibrate.link import both_ways, link_speeds
 
-__all__ = ["bidirectional_copies", "issue_after_staging", "link_speeds", "op_costs", "pack_times"]
+__all__ = ["after_copies", "both_ways", "gather_times", "link_speeds", "op_costs"]

@@ -1,4 +1,4 @@
-"""Time issuing a small kernel and a small copy: the host cost per call, without other host work."""
+"""What it takes the host to issue work, when it does little else."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _CALLS, _BATCHES = 20, 30  # between two synchronisations, and how often
 
 
 def op_costs() -> dict[str, int]:
-    """Host time in ns to issue a small kernel and a small pinned copy from Python, and of ``cudaMemcpyAsync`` alone.
+    """Host time to issue a tiny kernel and a tiny pinned copy from Python, and that of the copy's call, in ns each.
 
-    The difference between measurements with and without the profiler is its overhead per call. ``call_ns`` is absent
-    where the CUDA runtime library cannot be loaded.
+    Measured with and without a profiler on, the difference is what the profiler adds to each call. ``call_ns`` is
+    absent where CUDA's runtime library cannot be called.
     """
     import torch
 
@@ -36,7 +36,7 @@ def op_costs() -> dict[str, int]:
 
 
 def _call_ns(target: torch.Tensor, source: torch.Tensor) -> int | None:
-    """Host time of ``cudaMemcpyAsync`` itself (H2D), without the cost of calling a function through ctypes."""
+    """What cudaMemcpyAsync itself takes to the device, without what it takes to call a function from Python."""
     import torch
 
     version = (torch.version.cuda or "").partition(".")[0]
@@ -60,7 +60,7 @@ def _call_ns(target: torch.Tensor, source: torch.Tensor) -> int | None:
 
 
 def _issue_ns(issue: Callable[[], object]) -> int:
-    """The minimum host time per call over many batches; the GPU is synchronised between batches, untimed."""
+    """The least host time of one call among many; the queue is emptied between batches, outside of the time."""
     import torch
 
     times = []

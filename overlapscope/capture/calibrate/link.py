@@ -1,4 +1,4 @@
-"""Time copies between the host and a GPU: both directions, pageable and pinned, several sizes."""
+"""What copies take between this machine's host and GPUs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     import torch
 
 SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 26)
-"""Sizes of the timed copies, in bytes: from where the call dominates to where the link does."""
-_BATCH_BYTES = 1 << 26  # moved per measurement, so that its two synchronisations hardly count
+"""Bytes of the copies that are timed: from where the call dominates to where the link does."""
+_BATCH_BYTES = 1 << 26  # copies of one measurement together, so that its two synchronisations weigh little
 _MOST_COPIES = 64
-_COPIES_IN_A_ROW = 4  # so that only a small part of one direction's last copy runs alone
+_COPIES_IN_A_ROW = 4  # so that little of the last of one direction is alone
 
 
 def link_speeds(device: int) -> list[dict[str, Any]]:
-    """Time one copy of each size, direction and kind of host memory, with nothing else running on ``device``.
+    """Time one copy of each size, direction and kind of host memory, on its own on ``device``.
 
     Returns:
         Rows of ``device``, ``direction`` (HtoD, DtoH), ``host_memory`` (pageable, pinned), ``size_bytes`` and
-        ``copy_ns``, the wall time per copy of back-to-back copies.
+        ``copy_ns``, the wall time per copy where copies follow each other without a pause.
     """
     import torch
 
@@ -40,11 +40,11 @@ def link_speeds(device: int) -> list[dict[str, Any]]:
     return rows
 
 
-def bidirectional_copies(device: int) -> list[dict[str, Any]]:
-    """Time large pinned copies in each direction on ``device``: alone, and with copies in the other direction running.
+def both_ways(device: int) -> list[dict[str, Any]]:
+    """Time large pinned copies of each direction on ``device``, alone and while others go the other way.
 
     Returns:
-        Rows of ``direction``, ``alone_ns`` and ``bidirectional_ns``, the device time per copy.
+        Rows of ``direction``, ``alone_ns`` and ``beside_ns``, the device's time per copy.
     """
     import torch
 
@@ -55,11 +55,11 @@ def bidirectional_copies(device: int) -> list[dict[str, Any]]:
         alone = [_together_ns([pair])[0] for pair in ends.values()]
         beside = _together_ns(list(ends.values()))
     rows = zip(ends, alone, beside, strict=True)
-    return [dict(zip(("direction", "alone_ns", "bidirectional_ns"), row, strict=True)) for row in rows]
+    return [dict(zip(("direction", "alone_ns", "beside_ns"), row, strict=True)) for row in rows]
 
 
 def _together_ns(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[int]:
-    """Minimum device time per copy for each (target, source) pair; each pair copies on its own stream, all at once."""
+    """Device time of a copy of each pair, several in a row on a stream of its own, all streams at once: the least."""
     import torch
 
     times: list[list[float]] = [[] for _ in pairs]

@@ -1,4 +1,4 @@
-"""Helpers of all calibrations: pinned buffers, and timing on the host and on the device."""
+"""What all calibrations need."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def registered(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def host_ns(work: Callable[[], object], before: Callable[[], object], repeats: int = REPEATS) -> int:
-    """Median wall time of ``work``, each run preceded by ``before``; a first run is a warm-up and not counted."""
+    """Wall time of ``work``, which has something else ``before`` it, after one run that does not count: the median."""
     times = []
     for _ in range(repeats + 1):
         before()
@@ -42,11 +42,11 @@ def host_ns(work: Callable[[], object], before: Callable[[], object], repeats: i
 
 
 def device_ns(work: Callable[[], object]) -> int:
-    """Median wall time of ``work`` with everything it queues, from one device synchronisation to the next."""
+    """Wall time of ``work`` with everything it queues, from an idle device to an idle device: the median."""
     import torch
 
-    def work_and_synchronize() -> None:
+    def all_of_it() -> None:
         work()
         torch.cuda.synchronize()
 
-    return host_ns(work_and_synchronize, torch.cuda.synchronize)
+    return host_ns(all_of_it, torch.cuda.synchronize)

@@ -15,7 +15,7 @@ import numpy as np
 from overlapscope.measure.issue import synchronised_copy
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
-from overlapscope.model.recording import PostStaging, Recording
+from overlapscope.model.recording import AfterCopy, Recording
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.graph import Because, Graph
 
@@ -33,7 +33,7 @@ def without_staging(graph: Graph, copies: Int64, config: ReplayConfig) -> Graph:
     holds the host until then. Copies smaller than all of the calibration's slow nothing.
     """
     recording = graph.trace.metadata.recording
-    measured = sorted(recording.post_staging if recording else (), key=lambda entry: entry.size_bytes)
+    measured = sorted(recording.after_copies if recording else (), key=lambda entry: entry.size_bytes)
     if recording is None or not measured:
         return graph
     followed = synchronised_copy(graph.trace)[graph.calls.row]
@@ -63,13 +63,13 @@ class _Slow:
     first_ns: float
 
     @classmethod
-    def after(cls, size: int, measured: Sequence[PostStaging]) -> _Slow:
+    def after(cls, size: int, measured: Sequence[AfterCopy]) -> _Slow:
         """Between the sizes that were measured, in proportion. What was lost once is not won back."""
-        usual = np.unique([0, *(time for entry in measured for time in entry.baseline_ns)]).astype(float)
+        usual = np.unique([0, *(time for entry in measured for time in entry.usual_ns)]).astype(float)
         sizes, first, more = [entry.size_bytes for entry in measured], [], []
         for entry in measured:
-            lost = np.maximum.accumulate(np.maximum(np.subtract(entry.issue_ns, entry.baseline_ns), 0))
-            more.append(np.interp(usual, [0, *entry.baseline_ns], [0, *lost]))
+            lost = np.maximum.accumulate(np.maximum(np.subtract(entry.issue_ns, entry.usual_ns), 0))
+            more.append(np.interp(usual, [0, *entry.usual_ns], [0, *lost]))
             first.append(lost[0])
         extra = np.array([np.interp(size, sizes, column) for column in np.transpose(more)])
         return cls(usual, extra, float(np.interp(size, sizes, first)))

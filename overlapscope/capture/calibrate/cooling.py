@@ -1,4 +1,4 @@
-"""Time the post-staging slowdown: the host issues work more slowly right after a pageable copy evicted its caches."""
+"""How much slower the host issues work after it staged a copy: its caches have lost what they had of the program."""
 
 from __future__ import annotations
 
@@ -12,67 +12,67 @@ from overlapscope.capture.calibrate.timing import registered
 if TYPE_CHECKING:
     import torch
 
-STAGED = (1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26)
-"""Sizes of the pageable copies, in bytes: from inside a core's private caches to far beyond them."""
+HELD = (1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26)
+"""Bytes of the pageable copies after which issuing is timed: from within a core's own caches to beyond them."""
 _SIDE = 64
-_CHECKPOINTS = (2, 4, 8, 16, 32)  # the clock is read after so many operators, and after the last
+_LOOKS = (2, 4, 8, 16, 32)  # after how many operators the clock is read, and after the last
 _REPEATS = 7
 
 Work = Callable[[], object]
 
 
-def issue_after_staging() -> list[dict[str, Any]]:
-    """Time issuing a mixture of operators right after a pageable H2D copy of each size.
+def after_copies() -> list[dict[str, Any]]:
+    """Time issuing a mixture of operators right after a pageable copy of each size to the device.
 
     Returns:
-        Rows of ``size_bytes``, ``issue_ns`` and ``baseline_ns``. ``issue_ns`` is the cumulative host time to issue the
-        first 2, 4, 8, ... operators after the copy, ``baseline_ns`` the same after another round of the mixture. The
-        first two operators are a small pinned copy and a small kernel.
+        Rows of ``size_bytes``, ``issue_ns``, what issuing the first few of them took, cumulative, for several numbers
+        of operators, and ``usual_ns``, the same after another round of the mixture. The first two are a tiny copy and
+        a tiny kernel.
     """
     import torch
 
     with registered(torch.ones(1024)) as here:
         mixture = _mixture(here)
         rows = []
-        for size in STAGED:
+        for size in HELD:
             source = torch.ones(size, dtype=torch.uint8)
             target = torch.empty_like(source, device="cuda")
 
-            def stage(source: torch.Tensor = source, target: torch.Tensor = target) -> None:
+            def hold(source: torch.Tensor = source, target: torch.Tensor = target) -> None:
                 target.copy_(source, non_blocking=True)
 
-            rows.append({"size_bytes": size, **_both(mixture, stage)})
+            rows.append({"size_bytes": size, **_both(mixture, hold)})
     return rows
 
 
-def _both(mixture: list[Work], stage: Work) -> dict[str, list[int]]:
-    """Issue times after ``stage``, and without it, measured alternately."""
-    baseline, issue = [], []
+def _both(mixture: list[Work], hold: Work) -> dict[str, list[int]]:
+    """What issuing takes after ``hold``, and what it usually does, in turns."""
+    usual, issue = [], []
     for _ in range(_REPEATS + 1):
         _issue_ns(mixture)
-        baseline.append(_issue_ns(mixture))
-        stage()
+        usual.append(_issue_ns(mixture))
+        hold()
         issue.append(_issue_ns(mixture))
-    return {name: _medians(times[1:]) for name, times in (("issue_ns", issue), ("baseline_ns", baseline))}
+    return {name: _medians(times[1:]) for name, times in (("issue_ns", issue), ("usual_ns", usual))}
 
 
 def _medians(rows: list[list[int]]) -> list[int]:
-    """The median of each column."""
+    """Of each column."""
     return [int(statistics.median(column)) for column in zip(*rows, strict=True)]
 
 
 def _issue_ns(mixture: list[Work]) -> list[int]:
-    """Cumulative host time to issue the first operators, at each checkpoint."""
+    """What the first few operators take together, for several numbers of them."""
     begin, taken = time.perf_counter_ns(), []
     for number, work in enumerate(mixture, 1):
         work()
-        if number in _CHECKPOINTS or number == len(mixture):
+        if number in _LOOKS or number == len(mixture):
             taken.append(time.perf_counter_ns() - begin)
     return taken
 
 
 def _mixture(here: torch.Tensor) -> list[Work]:
-    """Operators with kernels of torch's own, each on a different code path."""
+    """Operators whose kernels torch brings itself; each is another way through the program."""
     import torch
 
     there = torch.empty_like(here, device="cuda")
