@@ -249,13 +249,10 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _warm_up(self) -> None:
         """Let the profiler see some calls of ours first; what they cost now is what it adds to each."""
-        if not self._on_gpu:
+        if not self._on_gpu or self._outside:
             return
         with suppress(RuntimeError):
-            if not self._outside:
-                self._about.get("issue", {})["profiled"] = calibrate.op_costs()
-            if "copies" in self._about:
-                self._about["after_copies"] = calibrate.after_copies()
+            self._about.get("issue", {})["profiled"] = calibrate.op_costs()
 
     def _issue_again(self) -> None:
         """Issuing may have been timed while something else had the processor: the least of two times is nearer."""

@@ -64,18 +64,6 @@ class BothWays:
 
 
 @dataclass(frozen=True)
-class AfterCopy:
-    """Host time to issue some tiny work right after a pageable copy of this size, and what it usually takes.
-
-    Both cumulative, for several amounts of it.
-    """
-
-    size_bytes: int
-    issue_ns: tuple[int, ...]
-    usual_ns: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class IssueCost:
     """Host time to issue a tiny kernel and a tiny pinned copy from Python; None where it was not measured.
 
@@ -122,7 +110,6 @@ class Recording:
     gathers: tuple[GatherTime, ...] = ()
     gather_start_ns: int | None = None
     view_ns: int | None = None
-    after_copies: tuple[AfterCopy, ...] = ()
     both_ways: tuple[BothWays, ...] = ()
     touches: Touches | None = None
     reads: HostReads | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -13,7 +12,6 @@ import numpy as np
 
 from overlapscope.model.columns import Int64
 from overlapscope.model.recording import (
-    AfterCopy,
     BothWays,
     CopyTime,
     GatherTime,
@@ -48,7 +46,6 @@ def recording_of(about: Any) -> Recording | None:
         gathers=_rows(about.get("gathers"), _gather),
         gather_start_ns=_count(about.get("gather_start_ns")),
         view_ns=_count(about.get("view_ns")),
-        after_copies=_rows(about.get("after_copies"), _after_copy),
         both_ways=_rows(about.get("both_ways"), _both_ways),
         touches=None if touched is None else Touches(*touched),
         reads=None if read is None else HostReads(*read),
@@ -120,17 +117,6 @@ def _gather(row: dict[str, Any]) -> GatherTime | None:
         return None
     others = ("ragged_ns", "warm_gather_ns", "warm_ragged_ns")
     return GatherTime(size, gather_ns, *(_count(row.get(key)) for key in others))
-
-
-def _after_copy(row: dict[str, Any]) -> AfterCopy | None:
-    size, issue_ns, usual_ns = _count(row.get("size_bytes")), _rising(row.get("issue_ns")), _rising(row.get("usual_ns"))
-    return AfterCopy(size, issue_ns, usual_ns) if size and issue_ns and len(issue_ns) == len(usual_ns) else None
-
-
-def _rising(value: Any) -> tuple[int, ...]:
-    """Times that were added up, or one by itself; nothing where one is no time, or no more than the one before."""
-    times = tuple(_count(each) or 0 for each in (value if isinstance(value, list) else [value]))
-    return times if all(before < after for before, after in pairwise((0, *times))) else ()
 
 
 def _both_ways(row: dict[str, Any]) -> BothWays | None:

@@ -40,7 +40,6 @@ _NESTED_KEYS = {
         "gathers",
         "gather_start_ns",
         "view_ns",
-        "after_copies",
         "both_ways",
         "issue",
         "steps",
