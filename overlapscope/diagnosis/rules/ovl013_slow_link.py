@@ -38,11 +38,11 @@ import numpy as np
 from overlapscope.diagnosis.case import BEHIND, Case
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Rule, Said
+from overlapscope.hardware import pinned_bandwidth
 from overlapscope.measure.losses import Cause
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.replay.speeds import PCIE_LANES, REACHED_GB_S
 from overlapscope.words import counted, time
 
 _ENOUGH = 4  # copies, of which the fastest quarter then is at least one
@@ -85,12 +85,10 @@ def _known(case: Case, mine: Bool, direction: Direction) -> list[float]:
         for entry in (recording.copies if recording is not None else ())
         if entry.direction == direction.label and entry.host_memory == "pinned" and entry.copy_ns
     ]
-    links = [
-        REACHED_GB_S.get(device.pcie_generation or 0, 0.0) * (device.pcie_width or 0) / PCIE_LANES
-        for device in case.trace.metadata.devices
-        if device.number == case.activity.key.device
-    ]
-    return own + measured + [link for link in links if link]
+    devices = (device for device in case.trace.metadata.devices if device.number == case.activity.key.device)
+    # Recorded ones only: a GPU may sit in a slot with fewer lanes than it usually has.
+    links = [link.gb_s for link in map(pinned_bandwidth, devices) if link is not None and link.recorded]
+    return own + measured + links
 
 
 def describe(case: Case, rows: Int64) -> Said:
