@@ -22,7 +22,6 @@ from overlapscope.errors import ChangeNotUnderstood, RangeNotFound
 from overlapscope.measure.windows import of_range, whole
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind
-from overlapscope.model.recording import Recording, TimedSteps
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.catalogue import EDITS, changed
@@ -1043,14 +1042,6 @@ def test_where_copies_are_staged_most_of_the_time_their_pace_is_the_likeliest_to
     assert found.profiler.pace == pytest.approx(1, abs=0.01)
     assert found.profiler.call_ns == pytest.approx(2_000, rel=0.05)
     assert found.unprofiled_ns == pytest.approx(10_200_000 * slower, rel=0.02)
-
-
-def test_steps_that_scatter_are_surer_the_more_there_are() -> None:
-    """Pairs of steps, that is."""
-    few, many = (TimedSteps(count, 1_000, scatter=0.27) for count in (8, 32))
-    assert Recording(unprofiled=few).unsure == pytest.approx(0.1)
-    assert Recording(unprofiled=many).unsure == pytest.approx(0.05)
-    assert Recording().unsure == 0
 
 
 def staging(begin: float, gaps: list[float], sizes: list[int], stream: int = 13) -> list[make.Event]:
