@@ -29,11 +29,10 @@ recorded the faulty one, having timed it once more. (Turns of one pass leave les
 than it has alone: gathering 40 MB in `coalesced` took 7.4 ms then, and takes 4.3 now.) Where its two times were more
 than a few per cent apart, it was recorded again, up to three times. Of those where they were within 10 %, the one is
 here in which the faulty and the mended program together were quickest; else the one whose times were nearest to each
-other, whatever was predicted from it. Programs whose large pageable copies are pinned were recorded again when the
-calibration came to know for how long such copies slow the host, and only those recordings were candidates; not so
-`weather_forcing`, whose new times never agreed, `replicas`, `thread_per_gpu` and `gemm_copy`, each of whose variants
-had processes of its own. Traces of `benchmarks/pairs` have three steps (one where something is prefetched, or made by
-other tools), those of the workloads one.
+other, whatever was predicted from it. Programs whose large pageable copies are pinned were recorded once more, and only
+those recordings were candidates; not so `weather_forcing`, whose new times never agreed, `replicas`, `thread_per_gpu`
+and `gemm_copy`, each of whose variants had processes of its own. Traces of `benchmarks/pairs` have three steps (one
+where something is prefetched, or made by other tools), those of the workloads one.
 
 No prediction can be nearer than two times of the same program are to each other. The line below the first table gives
 that for the recordings that are here. Of the last 285 that were made, the two times one process took for the faulty
@@ -80,8 +79,7 @@ some launch-bound programs are far off.
 
 All before `fourth.py` were timed and recorded again since, and recordings know more: the operators of all threads, what
 a copy's call takes, how much slower copies of both directions at once are, when the host reads what came to it, what it
-takes to gather pieces that are in the caches or in none, and how much slower the host is after it staged a copy, and
-for how long.
+takes to gather pieces that are in the caches or in none.
 
 ## From recorded Kineto traces
 
@@ -120,6 +118,9 @@ From recorded traces:
   not, and it may have to be made views of, as in `coalesced`, or not, as in `small_copies`: the higher bound has both,
   and most of what was predicted too short came within it. `two_towers` did not: what it gathers are matrices, its
   mended program took 15.9 and 19.2 ms in two processes, and neither's two times agreed.
+- `moe_prefetch` from pageable memory, `concurrent-pageable`, `graph_sampling`, `video_upscaling`: the host is slower
+  for a while after it staged a large copy, because its caches have lost what they had of the program. Predictions of
+  pinned copies keep it as slow as it was in the trace.
 - `activation_offload`: the GPU's clock seems to be lower where it never pauses; kernels took 5 % longer in traces of
   the mended program, beside copies or not.
 - `scene_tiles`: what the host writes to buffers that are new each time in the faulty program, and old in the mended

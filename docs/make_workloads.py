@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from overlapscope.calibration.reading import gpus
 from overlapscope.workloads.catalogue import workloads
 from overlapscope.workloads.harness import Workload
 
@@ -24,9 +25,8 @@ TIMES = {"in_turns_ms", "median_ms", "min_ms", "max_ms", "repeats", "process_med
 
 
 def heading(truth: dict[str, Any]) -> str:
-    (device,) = truth["machine"]["devices"]
-    link, versions = device["link"], truth["machine"]["versions"]
-    machine = f"an {device['name']} on PCIe {link['pcie_generation']} x{link['pcie_width']}"
+    (gpu,), versions = gpus(truth["machine"]["devices"]), truth["machine"]["versions"]
+    machine = f"an {gpu.name} on PCIe {gpu.link.pcie_generation} x{gpu.link.pcie_width}"
     software = f"torch {versions['torch']}, CUDA {versions['cuda']}, driver {versions['driver']}"
     return f"""# Workloads
 

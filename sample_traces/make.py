@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.prediction import PAIRS
+from overlapscope.calibration.writing import plain
 from overlapscope.capture.machine import devices, versions
 from overlapscope.scrub.kineto import scrub_kineto
 from overlapscope.scrub.nsys import scrub_nsys
@@ -109,7 +110,7 @@ def main() -> None:
                 traces = [not options.no_kineto, *[False] * (options.processes - 1)]
                 runs = [run_it(name, command, options.out, Path(scratch), trace=trace) for trace in traces]
                 truth["unprofiled_wall"][name] = merged(runs)
-                truth["machine"] = {"versions": versions(), "devices": devices()}
+                truth["machine"] = {"versions": versions(), "devices": plain(devices())}
                 truth_file.write_text(json.dumps(truth, indent=2, sort_keys=True) + "\n")
             if options.nsys_sqlite:
                 make_nsys(name, command, options.out, Path(scratch), options.nsys_sqlite)

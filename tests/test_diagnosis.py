@@ -15,10 +15,10 @@ import pytest
 
 from overlapscope import diagnose, open_trace
 from overlapscope.diagnosis.catalogue import CLAIMING, RULES, rule
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Confidence, Diagnosis, Severity
 from overlapscope.diagnosis.rule import HEADINGS
-from overlapscope.diagnosis.causes import Cause
 from overlapscope.model.enums import Direction
 from overlapscope.report.content import audit
 from tests import kineto_maker as make

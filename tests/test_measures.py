@@ -405,7 +405,9 @@ def test_kernel_gaps_see_what_a_busy_device_hides(path: Path) -> None:
     )
     active = activity(trace, KEY, whole(trace))
     assert active.idle.total_ns == 10 * US
-    assert kernel_gap_causes(trace, active).sum_ns(Cause.COPY_CALL) == 296 * US  # of [6, 306), less a plain enqueue of 4
+    assert (
+        kernel_gap_causes(trace, active).sum_ns(Cause.COPY_CALL) == 296 * US
+    )  # of [6, 306), less a plain enqueue of 4
     assert kernel_gap_causes(trace, active).total_ns == 305 * US
 
 

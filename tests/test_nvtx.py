@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from overlapscope.read.recording import noted
+from overlapscope.calibration.marks import joined
+from overlapscope.calibration.schema import Calibration, CopyTime
+from overlapscope.calibration.writing import to_json
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "tests" / "nvtx_listener.c"
@@ -256,12 +258,14 @@ def test_the_workload_names_its_passes_rounds_copies_and_products(listen: Listen
 
 
 def test_a_calibration_is_told_in_marks_and_put_together_again(listen: Listen) -> None:
-    about = {"schema": "overlapscope.recording/1", "versions": {"torch": '2.11 "quoted" é'}, "copies": [[1] * 600]}
-    events = listen("-c", f"from overlapscope.capture.profilers import note\nnote({about!r})")
+    calibration = Calibration({"torch": '2.11 "quoted" é'}, copies=(CopyTime("HtoD", "pinned", 1, 1),) * 20)
+    about = to_json(calibration)
+    names = "from overlapscope.calibration.schema import Calibration, CopyTime, Packing"
+    events = listen("-c", f"{names}\nfrom overlapscope.capture.profilers import note\nnote({calibration!r})")
     marks = [event.message or "" for event in events if event.kind == "mark"]
     assert len(marks) > 1
-    assert noted(marks) == noted(reversed(marks)) == about
-    assert noted([*marks, *(mark.replace("schema", "other") for mark in marks)]) == about, "the first process's"
-    assert noted(marks[1:]) is None
-    assert noted([*marks[:-1], marks[-1] + "}"]) is None
-    assert noted(["a mark of somebody else"]) is None
+    assert joined(marks) == joined(reversed(marks)) == about
+    assert joined([*marks, *(mark.replace("schema", "other") for mark in marks)]) == about, "the first process's"
+    assert joined(marks[1:]) is None
+    assert joined([*marks[:-1], marks[-1] + "}"]) is None
+    assert joined(["a mark of somebody else"]) is None

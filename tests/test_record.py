@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import astuple, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,14 +22,14 @@ from typing import Any
 import pytest
 import torch
 
+from overlapscope.calibration.schema import Calibration, CopyTime, DuplexTime, IssueCost, Packing
 from overlapscope.capture import calibrate, kineto_file, profilers
 from overlapscope.capture.annotate import annotate
-from overlapscope.capture.calibrate import cooling, gathering, issuing
-from overlapscope.capture.calibrate.gathering import GATHERED, gather_times
+from overlapscope.capture.calibrate import issuing, packing
+from overlapscope.capture.calibrate.packing import PIECE_BYTES, pack_times
+from overlapscope.capture.copy_consumers import _arguments, copy_consumers, d2h_consumers
 from overlapscope.capture.recorder import record
-from overlapscope.capture.touches import _arguments, host_reads, touches
 from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
-from overlapscope.model.recording import AfterCopy, BothWays, CopyTime, GatherTime, IssueCost
 from overlapscope.read.opening import open_trace
 from tests import kineto_maker as make
 
@@ -190,18 +190,19 @@ def test_a_gpu_without_room_is_recorded_uncalibrated(tmp_path: Path, monkeypatch
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError
 
-    asked: list[dict[str, Any]] = []
+    asked: list[Calibration] = []
 
     class Quiet(profilers.OutsideProfiler):
         def __init__(self, path: Path, warmup: int, steps: int | None, **settings: Any) -> None:
             super().__init__(warmup)
 
-        def stop(self, about: Any) -> None:
-            asked.append(about)
+        def stop(self, calibration: Calibration | None) -> None:
+            assert calibration is not None
+            asked.append(calibration)
 
     for name in profilers._TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    for name in ("link_speeds", "op_costs"):
+    for name in ("copy_times", "issue_cost"):
         monkeypatch.setattr(f"overlapscope.capture.calibrate.{name}", full)
     monkeypatch.setattr(profilers, "_cuda_profiler", lambda what: None)
     monkeypatch.setattr("overlapscope.capture.recorder.TorchProfiler", Quiet)
@@ -211,7 +212,8 @@ def test_a_gpu_without_room_is_recorded_uncalibrated(tmp_path: Path, monkeypatch
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     with record(tmp_path / "t.json"):
         pass
-    assert "copies" not in asked[0]
+    assert asked[0].copies == ()
+    assert (asked[0].issue_unprofiled, asked[0].issue_profiled) == (None, None)
 
 
 def test_all_gpus_in_use_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -450,7 +452,9 @@ def test_who_touches_a_copied_tensor_is_seen() -> None:
         operator("aten::index", 65, [tensor(8), None]),
         SimpleNamespace(name="aten::odd", start_time_ns=70, extra_fields=SimpleNamespace(), children=[]),
     ]
-    assert touches(tree) == {"op_start_ns": [10, 30, 65], "tensor": [0, 0, 0]}, "indices are not seen: it may be any"
+    seen = copy_consumers(tree)
+    assert seen.op_start_ns.tolist() == [10, 30, 65], "indices are not seen: it may be any"
+    assert seen.tensor.tolist() == [0, 0, 0]
 
 
 def test_who_first_reads_what_came_to_the_host_is_seen() -> None:
@@ -468,12 +472,13 @@ def test_who_first_reads_what_came_to_the_host_is_seen() -> None:
         operator("aten::cat", 80, [[other, result], 0]),
         operator("aten::neg", 90, [other]),
     ]
-    assert host_reads(tree) == {"copy_start_ns": [10, 70], "op_start_ns": [40, 80]}
+    seen = d2h_consumers(tree)
+    assert (seen.copy_start_ns.tolist(), seen.op_start_ns.tolist()) == ([10, 70], [40, 80])
 
 
 def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In torch's own tree, at the times of the operators in the trace; here every tensor counts as copied on a GPU."""
-    module = "overlapscope.capture.touches"
+    module = "overlapscope.capture.copy_consumers"
     monkeypatch.setattr(f"{module}._leaves_device", lambda node: True)
     every = lambda node, where: ((0, each.storage_data_ptr) for each in _arguments(node))  # noqa: E731
     monkeypatch.setattr(f"{module}._memories", every)
@@ -485,28 +490,19 @@ def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pyte
     trace = open_trace(tmp_path / "t.json")
     recording = trace.metadata.recording
     assert recording is not None
-    assert recording.touches is not None
+    consumers = recording.copy_consumers
+    assert consumers is not None
     names = dict(zip(trace.cpu_ops.start_ns.tolist(), trace.names.decode(trace.cpu_ops.name_id), strict=True))
-    seen = [names[start] for start in recording.touches.op_start_ns.tolist()]
+    seen = [names[start] for start in consumers.op_start_ns.tolist()]
     assert seen == ["aten::copy_", "aten::copy_", "aten::neg_", "aten::neg_"]
-    first, second, third, fourth = recording.touches.tensor.tolist()
+    first, second, third, fourth = consumers.tensor.tolist()
     assert {first, second} == {0, 1}
     assert third != fourth
-    assert recording.reads is not None
-    (copied,), (read,) = recording.reads.copy_start_ns.tolist(), recording.reads.op_start_ns.tolist()
+    given = recording.d2h_consumers
+    assert given is not None
+    (copied,), (read,) = given.copy_start_ns.tolist(), given.op_start_ns.tolist()
     assert [names[copied], names[read]] == ["aten::copy_", "aten::neg_"]
     assert read == min(start for start, name in names.items() if name == "aten::neg_")
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [3, {}, {"op_start_ns": [1]}, {"op_start_ns": [1], "tensor": [-1]}, {"op_start_ns": [2**70], "tensor": [0]}],
-)
-def test_damaged_touches_count_as_none(damaged: Any, tmp_path: Path) -> None:
-    about = {"schema": "overlapscope.recording/1", "touches": damaged}
-    recording = open_trace(make.write(tmp_path / "t.json", make.kernel(5, 5), overlapscope=about)).metadata.recording
-    assert recording is not None
-    assert recording.touches is None or not len(recording.touches.tensor)
 
 
 def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
@@ -551,7 +547,7 @@ def test_a_recording_without_a_path_only_marks(tmp_path: Path, monkeypatch: pyte
     for name in profilers._TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(profilers, "_cuda_profiler", told.append)
-    monkeypatch.setattr(profilers, "note", lambda about: told.append(about["steps"]["unprofiled"]["steps"]))
+    monkeypatch.setattr(profilers, "note", lambda calibration: told.append(calibration.unprofiled.count))
     monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
     monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
@@ -570,65 +566,52 @@ def test_other_tools_than_nsight_systems_are_shown_no_calibration(
     measured: list[str] = []
     for name in profilers._TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("overlapscope.capture.calibrate.gather_times", lambda: measured.append("gather_times") or {})
-    for name in ("link_speeds", "both_ways", "op_costs"):
-        monkeypatch.setattr(f"overlapscope.capture.calibrate.{name}", lambda *_, name=name: measured.append(name))
+    results = {
+        "copy_times": (CopyTime("HtoD", "pinned", 1024, 900),),
+        "duplex_times": (DuplexTime("HtoD", 600, 640),),
+        "pack_times": Packing(start_ns=5),
+        "issue_cost": IssueCost(3, 2, 1),
+    }
+    for name, result in results.items():
+        monkeypatch.setattr(
+            f"overlapscope.capture.calibrate.{name}",
+            lambda *_, name=name, result=result: measured.append(name) or result,
+        )
     monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
     monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setenv("NV_COMPUTE_PROFILER_PERFWORKS_DIR", "/ncu")
-    assert "copies" not in record(tmp_path / "t.json")._describe()
+    assert record(tmp_path / "t.json")._describe().copies == ()
     assert measured == []
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
-    assert "copies" in record(tmp_path / "t.json")._describe()
-    assert measured == ["link_speeds", "both_ways", "gather_times", "op_costs"]
+    known = record(tmp_path / "t.json")._describe()
+    assert measured == ["copy_times", "duplex_times", "pack_times", "issue_cost"] == list(results)
+    assert [known.copies, known.duplex, known.packing, known.issue_unprofiled] == list(results.values())
 
 
 def test_of_two_times_to_issue_work_the_least_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once while something else had the processor, before the steps or after them."""
-    costs = iter([{"kernel_ns": 9, "copy_ns": 3, "call_ns": 2}, {"kernel_ns": 6, "copy_ns": 4}])
-    monkeypatch.setattr("overlapscope.capture.calibrate.op_costs", lambda: next(costs))
+    costs = iter([IssueCost(9, 3, 2), IssueCost(6, 4)])
+    monkeypatch.setattr("overlapscope.capture.calibrate.issue_cost", lambda: next(costs))
     recording = record(tmp_path / "t.json", device="cpu")
-    recording._about = {"issue": {"unprofiled": calibrate.op_costs()}}
+    recording._calibration = replace(Calibration(), issue_unprofiled=calibrate.issue_cost())
     recording._issue_again()
-    assert recording._about["issue"]["unprofiled"] == {"kernel_ns": 6, "copy_ns": 3, "call_ns": 2}
-    recording._about = {}
+    assert recording._calibration.issue_unprofiled == IssueCost(kernel_ns=6, copy_ns=3, call_ns=2)
+    recording._calibration = Calibration()
     recording._issue_again()
-    assert recording._about == {}, "nothing is timed where nothing was"
+    assert recording._calibration == Calibration(), "nothing is timed where nothing was"
 
 
-def test_issuing_is_timed_after_others_like_it_and_after_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of nine operators takes 10 ns, and 3 more in the first round after a hold of a second."""
-    now, cold = [0], [False]
-
-    def operator() -> None:
-        now[0] += 13 if cold[0] else 10
-
-    def hold() -> None:
-        now[0] += 10**9
-        cold[0] = True
-
-    def last() -> None:
-        operator()
-        cold[0] = False
-
-    monkeypatch.setattr(cooling.time, "perf_counter_ns", lambda: now[0])
-    assert cooling._both([*[operator] * 8, last], hold) == {
-        "issue_ns": [2 * 13, 4 * 13, 8 * 13, 9 * 13],
-        "usual_ns": [20, 40, 80, 90],
-    }
-
-
-def test_gathering_is_timed_by_the_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "registered", nullcontext)
-    times = gather_times()
-    rows = times["gathers"]
-    assert [row["size_bytes"] for row in rows] == list(GATHERED)
-    assert all(min(row.values()) > 0 for row in rows)
-    assert set(rows[0]) == {field.name for field in fields(GatherTime)}
-    assert rows[-1]["gather_ns"] > rows[0]["gather_ns"]
-    assert times["gather_start_ns"] >= 0
-    assert times["view_ns"] > 0
+def test_packing_is_timed_by_the_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "registered", nullcontext)
+    found = pack_times()
+    assert [piece.size_bytes for piece in found.pieces] == list(PIECE_BYTES)
+    assert all(min(astuple(piece)) > 0 for piece in found.pieces)
+    assert found.pieces[-1].pack_ns > found.pieces[0].pack_ns
+    assert found.start_ns is not None
+    assert found.start_ns >= 0
+    assert found.view_ns is not None
+    assert found.view_ns > 0
 
 
 @pytest.mark.parametrize("version", [None, "0.0"])
@@ -648,7 +631,7 @@ def test_an_nsight_systems_trace_carries_what_its_program_noted() -> None:
     assert {(copy.direction, copy.host_memory) for copy in recording.copies} == {
         (direction, memory) for direction in ("HtoD", "DtoH") for memory in ("pageable", "pinned")
     }
-    assert [gather.size_bytes for gather in recording.gathers] == [1 << shift for shift in (10, 14, 16, 18, 22)]
+    assert [piece.size_bytes for piece in recording.packing.pieces] == [1 << shift for shift in (10, 14, 16, 18, 22)]
     assert (metadata.devices[0].pcie_generation, metadata.devices[0].pcie_width) == (5, 16)
 
 
@@ -656,61 +639,6 @@ def test_without_such_a_tool_none_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     for name in profilers._TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert profilers.outside_tool() is None
-
-
-def test_the_calibration_of_a_trace_is_read(tmp_path: Path) -> None:
-    about = {
-        "schema": "overlapscope.recording/1",
-        "versions": {"torch": "2.11"},
-        "devices": [{"number": 0, "copy_engines": 3, "link": {"pcie_generation": 5, "pcie_width": 16}}],
-        "copies": [
-            {"direction": "HtoD", "host_memory": "pinned", "size_bytes": 1024, "copy_ns": 900},
-            {"size_bytes": -1},
-        ],
-        "gathers": [
-            {"size_bytes": 4096, "gather_ns": 700, "ragged_ns": 900},
-            {"size_bytes": 8192, "gather_ns": 700, "warm_gather_ns": 500, "warm_ragged_ns": 600},
-            {"size_bytes": 0, "gather_ns": 1},
-            None,
-        ],
-        "gather_start_ns": 5000,
-        "view_ns": -1,
-        "after_copies": [
-            {"size_bytes": 1024, "issue_ns": 30, "usual_ns": 20},
-            {"size_bytes": 2048, "issue_ns": [30, 50], "usual_ns": [20, 30]},
-            {"size_bytes": 1024, "issue_ns": 3},
-            {"size_bytes": 1024, "issue_ns": [30, 50], "usual_ns": 20},
-            {"size_bytes": 1024, "issue_ns": [50, 30], "usual_ns": [20, 30]},
-            {"size_bytes": 1024, "issue_ns": [], "usual_ns": []},
-            {"size_bytes": 1024, "issue_ns": [30, "x"], "usual_ns": [20, 30]},
-        ],
-        "both_ways": [{"direction": "HtoD", "alone_ns": 600, "beside_ns": 640}, {"direction": "DtoH", "alone_ns": 0}],
-        "issue": {"unprofiled": {"kernel_ns": 6000, "copy_ns": 4000}, "profiled": {"call_ns": 1500}},
-        "steps": {"recorded": {"steps": 2, "wall_ns": 300}, "unprofiled": {"steps": 4, "wall_ns": 400}},
-    }
-    devices = [{"id": 0, "name": "Test GPU"}]
-    source = make.write(tmp_path / "t.json", make.kernel(5, 5), overlapscope=about, deviceProperties=devices)
-    metadata = open_trace(source).metadata
-    (device,) = metadata.devices
-    assert (device.copy_engines, device.pcie_generation, device.pcie_width) == (3, 5, 16)
-    recording = metadata.recording
-    assert recording is not None
-    assert recording.copies == (CopyTime("HtoD", "pinned", 1024, 900),)
-    assert recording.gathers == (GatherTime(4096, 700, 900), GatherTime(8192, 700, None, 500, 600))
-    assert (recording.gather_start_ns, recording.view_ns) == (5000, None)
-    assert recording.after_copies == (AfterCopy(1024, (30,), (20,)), AfterCopy(2048, (30, 50), (20, 30)))
-    assert recording.both_ways == (BothWays("HtoD", 600, 640),)
-    assert recording.issue_unprofiled == IssueCost(6000, 4000)
-    assert recording.issue_profiled == IssueCost(None, None, 1500)
-    assert recording.profiler_factor == 1.5
-
-
-@pytest.mark.parametrize(
-    "about", [None, 1, [], {}, {"schema": "other"}, {"schema": "overlapscope.recording/1", "steps": 3, "copies": 4}]
-)
-def test_a_malformed_calibration_counts_as_none(about: Any, tmp_path: Path) -> None:
-    recording = open_trace(make.write(tmp_path / "t.json", make.kernel(5, 5), overlapscope=about)).metadata.recording
-    assert recording is None or (recording.recorded, recording.copies) == (None, ())
 
 
 def test_errors_of_recording_are_documented_ones() -> None:

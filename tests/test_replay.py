@@ -22,7 +22,6 @@ from overlapscope.errors import ChangeNotUnderstood, RangeNotFound
 from overlapscope.measure.windows import of_range, whole
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind
-from overlapscope.model.recording import Recording, TimedSteps
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.catalogue import EDITS, changed
@@ -1045,21 +1044,6 @@ def test_where_copies_are_staged_most_of_the_time_their_pace_is_the_likeliest_to
     assert found.unprofiled_ns == pytest.approx(10_200_000 * slower, rel=0.02)
 
 
-def test_steps_that_scatter_are_surer_the_more_there_are() -> None:
-    """Pairs of steps, that is."""
-    few, many = (TimedSteps(count, 1_000, scatter=0.27) for count in (8, 32))
-    assert Recording(unprofiled=few).unsure == pytest.approx(0.1)
-    assert Recording(unprofiled=many).unsure == pytest.approx(0.05)
-    assert Recording().unsure == 0
-
-
-AFTER_COPIES = [
-    {"size_bytes": 1 << 20, "issue_ns": [20_000, 100_000], "usual_ns": [20_000, 100_000]},
-    {"size_bytes": 1 << 24, "issue_ns": [40_000, 140_000], "usual_ns": [20_000, 100_000]},
-]
-BETWEEN = (1 << 20) + 15 * (1 << 19)
-
-
 def staging(begin: float, gaps: list[float], sizes: list[int], stream: int = 13) -> list[make.Event]:
     """Pageable copies that hold their calls for 1 ms, and launches (of size 0), with so much time before each."""
     events, at = [], begin
@@ -1080,143 +1064,6 @@ def gaps_us(found: Any) -> list[float]:
     return ((calls.start_ns[1:] - calls.end_ns[:-1]) / 1e3).tolist()
 
 
-@pytest.mark.parametrize(
-    ("size", "gap", "less"),
-    [
-        (1 << 24, 1_000, 0),
-        (1 << 24, 180, 40),
-        (1 << 24, 140, 40),
-        (1 << 24, 90, 30),
-        (1 << 24, 40, 20),
-        (1 << 24, 10, 5),
-        (1 << 26, 140, 40),
-        (BETWEEN, 180, 20),
-        (BETWEEN, 30, 10),
-        (1 << 18, 100, 0),
-    ],
-)
-def test_what_follows_a_copy_that_is_staged_no_more_is_as_fast_as_usual(
-    size: int, gap: float, less: float, tmp_path: Path
-) -> None:
-    """After 16 MiB what usually takes 20 us took 40, and what takes 100 took 140; after half as much, half as long.
-
-    A millisecond is other work.
-    """
-    trace = small(tmp_path, *staging(0, [0, gap], [size, 0]), overlapscope=ABOUT | {"after_copies": AFTER_COPIES})
-    assert gaps_us(what_if(trace, ["pin"])) == [pytest.approx(gap - less, abs=0.01)]
-
-
-def test_the_host_is_slow_until_it_has_done_as_much_as_the_calibration(tmp_path: Path) -> None:
-    """36 us, a call of 4, 100 us: the 140 us that usually take 100; then as long as it took."""
-    events = staging(0, [0, 36, 100, 150], [1 << 24, 0, 0, 0])
-    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
-    assert gaps_us(found) == pytest.approx([18, 80, 150], abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("issue", "share"),
-    [
-        ({}, 0.5),
-        ({"unprofiled": {"kernel_ns": 3_000, "copy_ns": 2_000}}, 0.2),
-        ({"unprofiled": {"kernel_ns": 1, "copy_ns": 1}, "profiled": {"kernel_ns": 6_000, "copy_ns": 4_000}}, 1 / 3),
-    ],
-)
-def test_a_loop_over_copies_is_in_the_caches(issue: dict[str, Any], share: float, tmp_path: Path) -> None:
-    """Between them as much as a tiny copy and a kernel take that follow others, but 20 us more after a copy.
-
-    No more than 40 us can be lost. After the last one what else is slow; after a pause of 300 us the host is as slow
-    as after a copy.
-    """
-    about = ABOUT | {"after_copies": AFTER_COPIES, "issue": issue}
-    events = staging(0, [0, 30, 150, 300, 140], [*[1 << 24] * 4, 0])
-    found = what_if(small(tmp_path, *events, overlapscope=about), ["pin"])
-    assert gaps_us(found) == pytest.approx([30 * share, 110, 300, 100], abs=0.01)
-
-
-def test_copies_with_launches_between_them_are_no_loop(tmp_path: Path) -> None:
-    events = staging(0, [0, 40, 56, 100], [1 << 24, 0, 1 << 24, 0])
-    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
-    assert gaps_us(found) == pytest.approx([20, 44.8, 68], abs=0.01)
-
-
-LONG = [{"size_bytes": 1 << 24, "issue_ns": [40_000, 800_000], "usual_ns": [20_000, 600_000]}]
-
-
-def test_after_other_work_the_host_is_as_slow_as_after_a_copy(tmp_path: Path) -> None:
-    """It had not done all of the calibration's work yet."""
-    events = staging(0, [0, 20, 201, 30], [1 << 24, 0, 0, 0])
-    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": LONG}), ["pin"])
-    assert gaps_us(found) == pytest.approx([10, 201, 30], abs=0.01)
-
-
-def test_what_follows_a_copy_that_is_staged_as_before_is_as_slow_as_before(tmp_path: Path) -> None:
-    events = staging(0, [0, 140], [1 << 24, 0]) + staging(5_000, [0, 140], [1 << 24, 0], stream=14)
-    about = ABOUT | {"after_copies": AFTER_COPIES}
-    found = what_if(small(tmp_path, *events, overlapscope=about), ["pin:stream=14"])
-    assert gaps_us(found)[::2] == pytest.approx([140, 100], abs=0.01)
-
-
-def test_until_a_thread_stages_the_next_copy(tmp_path: Path) -> None:
-    """The second stays as it is, and the host is slow after it."""
-    events = staging(0, [0, 20], [1 << 24, 0]) + staging(1_030, [0, 90], [1 << 24, 0], stream=14)
-    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin:stream=13"])
-    assert gaps_us(found)[2] == pytest.approx(90, abs=0.01)
-
-
-@pytest.mark.parametrize("first", [1 << 24, 0])
-def test_each_thread_has_its_own_copies(first: int, tmp_path: Path) -> None:
-    """One stages a copy and does not do much after it; then the other does something, or stages one itself."""
-    events = staging(5_000, [0, 90], [first, 0])
-    other = [event | {"tid": 99} if event["cat"] == "cuda_runtime" else event for event in events]
-    about = ABOUT | {"after_copies": AFTER_COPIES}
-    found = what_if(small(tmp_path, *staging(0, [0, 90], [1 << 24, 0]), *other, overlapscope=about), ["pin"])
-    assert gaps_us(found)[::2] == pytest.approx([60, 60 if first else 90], abs=0.01)
-
-
-def test_another_thread_s_next_copy_makes_no_loop(tmp_path: Path) -> None:
-    events = [
-        *staging(0, [0], [1 << 24]),
-        make.call(1_100, 4, name="cudaEventRecord", correlation=50),
-        *(
-            event | {"tid": 99} if event["cat"] == "cuda_runtime" else event
-            for event in staging(5_000, [0, 90], [1 << 24, 0])
-        ),
-    ]
-    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
-    assert gaps_us(found)[0] == pytest.approx(68, abs=0.01)
-
-
-def test_a_copy_that_is_pinned_already_does_not_slow_the_host(tmp_path: Path) -> None:
-    events = [
-        *staging(0, [0], [1 << 24]),
-        make.call(1_030, 4, name="cudaMemcpyAsync", correlation=50),
-        make.copy(1_040, 300, correlation=50, size=1 << 24, kinds="HtoD (Pinned -> Device)"),
-        make.call(1_124, 4, correlation=51),
-        make.kernel(1_350, 50, correlation=51),
-    ]
-    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
-    assert gaps_us(found) == pytest.approx([15, 0.8 * (124 - 40) + 20 - 17], abs=0.01)
-
-
-def test_two_copies_far_apart_are_no_loop(tmp_path: Path) -> None:
-    """Between them are 120 us, a call, and as much again."""
-    events = [
-        *staging(0, [0], [1 << 24]),
-        make.call(1_120, 4, name="cudaEventRecord", correlation=50),
-        *staging(1_124, [120, 140], [1 << 24, 0]),
-    ]
-    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}), ["pin"])
-    assert gaps_us(found) == pytest.approx([84, 116.8, 100], abs=0.01)
-
-
-def test_what_was_quicker_after_a_copy_slowed_nothing(tmp_path: Path) -> None:
-    """The first operators of the calibration took 15 us instead of 20, because a copy had come right before them."""
-    rows = [{"size_bytes": 1 << 24, "issue_ns": [15_000, 140_000], "usual_ns": [20_000, 100_000]}]
-    events = staging(0, [0, 60, 10], [1 << 24, 1 << 24, 0])
-    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": rows}), ["pin"])
-    assert gaps_us(found) == pytest.approx([60, 10], abs=0.01)
-
-
 def test_what_is_gathered_in_two_places_goes_into_two_buffers(tmp_path: Path) -> None:
     """Each of two ranges has four small copies, the last of one soon before the first of the other."""
     events = [make.annotation("a", 0, 40), make.annotation("b", 40, 40)]
@@ -1231,31 +1078,10 @@ def test_what_is_gathered_in_two_places_goes_into_two_buffers(tmp_path: Path) ->
     assert np.flatnonzero(what_if(trace, ["coalesce"]).after.copies.duration_ns).tolist() == [0]
 
 
-def test_what_was_lost_is_not_won_back(tmp_path: Path) -> None:
-    """As it was measured, the operators after the first two took less long than usual: that was noise."""
-    rows = [{"size_bytes": 1 << 20, "issue_ns": [60_000, 130_000], "usual_ns": [20_000, 100_000]}]
-    events = staging(0, [0, 60, 66, 80], [1 << 20, 0, 0, 0])
-    found = what_if(small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": rows}), ["pin"])
-    assert gaps_us(found) == pytest.approx([20, 66, 80], abs=0.01)
-
-
-def test_the_order_of_a_calibration_s_rows_does_not_matter(tmp_path: Path) -> None:
-    about = ABOUT | {"after_copies": AFTER_COPIES[::-1]}
-    found = what_if(small(tmp_path, *staging(0, [0, 140], [BETWEEN, 0]), overlapscope=about), ["pin"])
-    assert gaps_us(found) == pytest.approx([120], abs=0.01)
-
-
-@pytest.mark.parametrize(("size", "gap"), [(1 << 24, 100), ((1 << 24) - 1, 140)])
-def test_smaller_copies_than_were_calibrated_slow_nothing(size: int, gap: float, tmp_path: Path) -> None:
-    about = ABOUT | {"after_copies": AFTER_COPIES[1:]}
-    found = what_if(small(tmp_path, *staging(0, [0, 140], [size, 0]), overlapscope=about), ["pin"])
-    assert gaps_us(found) == pytest.approx([gap], abs=0.01)
-
-
 def test_several_changes_of_a_kind_are_one(tmp_path: Path) -> None:
     """What one half of the copies takes when it is pinned, is no measurement of what pinned copies take."""
     events = staging(0, [0, 100], [1 << 24, 0]) + staging(2_104, [100, 140], [1 << 24, 0], stream=14)
-    trace = small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES}, **GPU)
+    trace = small(tmp_path, *events, **GPU)
     whole = what_if(trace, ["pin"])
     for changes in (["pin:stream=13", "pin:stream=14"], ["pin:stream=14", "pin:stream=13"], ["pin:stream=14", "pin"]):
         found = what_if(trace, changes)
@@ -1313,21 +1139,6 @@ def test_nothing_to_replay_is_no_reason_to_fail(tmp_path: Path) -> None:
     trace = small(tmp_path, make.cpu_op("aten::add", 0, 50), overlapscope=recorded_in(50, [40] * 5, call_us=1))
     found = what_if(trace, ["pin"])
     assert found.predicted_ns == found.replayed_ns
-
-
-@pytest.mark.parametrize("before", [1, 90])
-def test_a_copy_s_own_synchronisation_is_part_of_what_it_holds(before: float, tmp_path: Path) -> None:
-    at = 1_000 + before
-    events = [
-        make.call(0, 1_000, name="cudaMemcpyAsync", correlation=1),
-        make.copy(4, 990, correlation=1, size=1 << 24, stream=13),
-        make.call(at, 4, name="cudaStreamSynchronize", correlation=2),
-        make.sync("Stream Sync", at, 4, stream=13, correlation=2),
-        make.call(at + 144, 4, correlation=3),
-        make.kernel(at + 154, 50, correlation=3),
-    ]
-    trace = small(tmp_path, *events, overlapscope=ABOUT | {"after_copies": AFTER_COPIES})
-    assert gaps_us(what_if(trace, ["pin"])) == pytest.approx([before, 100], abs=0.01)
 
 
 def test_what_a_short_gap_cannot_pay_the_next_one_pays(tmp_path: Path) -> None:
@@ -1438,8 +1249,6 @@ DAMAGED = {
     "gathers": {"gathers": [{"size_bytes": 1, "gather_ns": 1}], "gather_start_ns": 2**63 - 1, "view_ns": 2**63 - 1},
     "slow pieces": {"gathers": [{"size_bytes": 1, "gather_ns": 2**63 - 1}]},
     "costly events": {"issue": {name: {"kernel_ns": at, "copy_ns": at} for name, at in COSTLY}},
-    "held": {"after_copies": [{"size_bytes": 1, "issue_ns": 2**63 - 1, "usual_ns": 1}]},
-    "held and held": {"after_copies": [{"size_bytes": 1, "issue_ns": [1, 2**63 - 1], "usual_ns": [1, 2**63 - 1]}]},
     "issue": {"issue": {"unprofiled": {"kernel_ns": HUGE, "copy_ns": 1}, "profiled": {"kernel_ns": 2, "copy_ns": 2}}},
     "steps": {"steps": {name: {"steps": HUGE, "wall_ns": HUGE} for name in ("recorded", "unprofiled")}},
     "host": {"steps": {"unprofiled": {"steps": 5, "wall_ns": 5, "host_ns": [HUGE] * 5}}},

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from overlapscope import diagnose, open_trace, what_if
-from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.causes import Cause
+from overlapscope.diagnosis.finding import Confidence
 from overlapscope.model.trace import Trace
 from overlapscope.replay.build import graph_of
 from overlapscope.replay.graph import Because

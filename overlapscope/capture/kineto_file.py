@@ -7,21 +7,17 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO
 
 from overlapscope.atomic_files import writing
+from overlapscope.calibration.schema import KEY, Calibration
+from overlapscope.calibration.writing import to_json
 from overlapscope.errors import CaptureError, OutputError
 
-ABOUT_KEY = "overlapscope"
-"""The top-level key of a trace under which a recording says how it was made."""
 _BASE_KEY = "baseTimeNanoseconds"
-_TIMES = "_ns"  # what columns of times end in
-
-Seen = Mapping[str, Mapping[str, list[int]]]
-"""Columns by name, of several tables."""
 
 KEPT_KEYS = frozenset(
     {
@@ -38,7 +34,7 @@ KEPT_KEYS = frozenset(
         "roctracer_version",
         "rocprofiler-sdk_version",
         "with_stack",
-        ABOUT_KEY,
+        KEY,
     }
 )
 """Top-level keys of a trace that say nothing of who made it and where."""
@@ -71,13 +67,13 @@ def save(
     path: Path,
     *,
     must_have_gpu: bool,
-    seen: Seen | None = None,
+    calibration: Calibration | None = None,
 ) -> None:
     """Let ``export`` write JSON to a name of its own, and put it at ``path`` when it is whole.
 
     The trace is gzip when ``path`` ends in ``.gz``. Until it is complete it has a temporary name
-    beside its own; when anything fails, nothing is left behind and an older file stays. What a
-    recording says of itself gets what was ``seen``, with times on the trace's clock.
+    beside its own; when anything fails, nothing is left behind and an older file stays. The
+    ``calibration``, whose times are Unix times, takes the place of what stands under its key.
 
     Raises:
         OutputError: the disk is full, or something else kept the file from being written.
@@ -89,7 +85,7 @@ def save(
             export(str(raw))
             _check_whole(raw)
             with writing(path, _GZIP_LEVEL) as target:
-                gpu_seen = _copy(raw, target, seen)
+                gpu_seen = _copy(raw, target, calibration)
                 if must_have_gpu and not gpu_seen:
                     raise CaptureError(
                         "the profiler saw nothing of the GPU, so there is no trace: CUPTI serves one profiler at a "
@@ -110,7 +106,7 @@ def _check_whole(raw: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _copy(raw: Path, target: IO[bytes], seen: Seen | None) -> bool:
+def _copy(raw: Path, target: IO[bytes], calibration: Calibration | None) -> bool:
     """Copy a trace without its own path and the keys of its header that are not kept; was a GPU in it?"""
     with raw.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text, memoryview(text) as view:
         size = len(text)
@@ -118,7 +114,7 @@ def _copy(raw: Path, target: IO[bytes], seen: Seen | None) -> bool:
         start = events.end() if events else 0
         name = _TRACE_NAME.search(text, max(start, size - _END_BYTES))
         end, rest = name.span() if name else (size, size)
-        target.write(_clean_header(text[:start], seen))
+        target.write(_clean_header(text[:start], calibration))
         with view[start:end] as body, view[rest:] as trailer:
             target.write(body)
             target.write(b'"traceName": ""' if name else b"")
@@ -127,20 +123,13 @@ def _copy(raw: Path, target: IO[bytes], seen: Seen | None) -> bool:
         return _GPU_CALL.search(text) is not None
 
 
-def _clean_header(text: bytes, seen: Seen | None) -> bytes:
-    """The text up to the first event with the kept keys only, and what was seen; as it is where it is no JSON."""
+def _clean_header(text: bytes, calibration: Calibration | None) -> bytes:
+    """The text up to the first event with the kept keys and the whole calibration; as it is where it is no JSON."""
     try:
         header = json.loads(text + b"]}")
     except ValueError:
         return text
     kept = {key: value for key, value in header.items() if key in KEPT_KEYS}
-    if isinstance(kept.get(ABOUT_KEY), dict):
-        base = kept.get(_BASE_KEY, 0)
-        kept[ABOUT_KEY] |= {
-            name: {
-                key: [value - base for value in values] if key.endswith(_TIMES) else values
-                for key, values in columns.items()
-            }
-            for name, columns in (seen or {}).items()
-        }
+    if calibration is not None and KEY in kept:
+        kept[KEY] = to_json(calibration.since(kept.get(_BASE_KEY, 0)))
     return json.dumps(kept | {"traceEvents": []}, indent=1).encode().rpartition(b"]")[0]

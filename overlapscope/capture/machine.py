@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
+from overlapscope.calibration.schema import Gpu, PcieLink
 from overlapscope.errors import CaptureError
 
 _ASYNC_ENGINE_COUNT = 40  # CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT of the CUDA driver API
@@ -58,26 +59,26 @@ def versions() -> dict[str, str]:
     return found
 
 
-def devices() -> list[dict[str, Any]]:
-    """Every GPU that torch sees: name, size, copy engines and PCIe link; None where the driver does not tell."""
+def devices() -> tuple[Gpu, ...]:
+    """Every GPU that torch sees, as far as the driver tells."""
     import torch
 
-    return [_device(number) for number in range(torch.cuda.device_count())]
+    return tuple(_device(number) for number in range(torch.cuda.device_count()))
 
 
-def _device(number: int) -> dict[str, Any]:
+def _device(number: int) -> Gpu:
     import torch
 
     about = torch.cuda.get_device_properties(number)
-    return {
-        "number": number,
-        "name": about.name,
-        "memory_bytes": about.total_memory,
-        "multiprocessors": about.multi_processor_count,
-        "compute_capability": f"{about.major}.{about.minor}",
-        "copy_engines": _copy_engines(number),
-        "link": _link(str(about.uuid)),
-    }
+    return Gpu(
+        number,
+        name=about.name,
+        memory_bytes=about.total_memory,
+        multiprocessors=about.multi_processor_count,
+        compute_capability=f"{about.major}.{about.minor}",
+        copy_engines=_copy_engines(number),
+        link=_link(str(about.uuid)),
+    )
 
 
 def _in_use(number: int) -> bool:
@@ -105,17 +106,17 @@ def _copy_engines(number: int) -> int | None:
     return None
 
 
-def _link(uuid: str) -> dict[str, int] | None:
-    """PCIe generation and width: what the link ran at just now, and what it can do."""
+def _link(uuid: str) -> PcieLink:
+    """What NVML says of a GPU's link; a link of which nothing is known where there is no NVML."""
     with suppress(*_nvml_errors()), _Nvml() as nvml:
         handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
-        return {
-            "pcie_generation": nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
-            "pcie_width": nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
-            "pcie_max_generation": nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
-            "pcie_max_width": nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
-        }
-    return None
+        return PcieLink(
+            pcie_generation=nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
+            pcie_width=nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
+            pcie_max_generation=nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
+            pcie_max_width=nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
+        )
+    return PcieLink()
 
 
 class _Nvml:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from overlapscope.calibration.marks import pieces
+from overlapscope.calibration.schema import KEY, Calibration
+from overlapscope.calibration.writing import to_json
 from overlapscope.capture import kineto_file
 from overlapscope.capture.annotate import DOMAIN
-from overlapscope.capture.touches import host_reads, touches
+from overlapscope.capture.copy_consumers import copy_consumers, d2h_consumers
 from overlapscope.errors import CaptureError
 
 NSYS = "NSYS_PROFILING_SESSION_ID"
@@ -29,8 +33,6 @@ def outside_tool() -> str | None:
     return next((name for name in _TOOL_VARIABLES if os.environ.get(name)), None)
 
 
-MARK = "overlapscope.recording"
-_NOTE_LENGTH = 500  # characters
 _ENDLESS = 1 << 30  # steps: until it is stopped
 
 
@@ -43,8 +45,8 @@ class Profiler(Protocol):
     def step(self) -> None:
         """End a step, of the warm-up first."""
 
-    def stop(self, about: Mapping[str, Any]) -> None:
-        """End the recording, and store with it what it is ``about``."""
+    def stop(self, calibration: Calibration | None) -> None:
+        """End the recording, and store the ``calibration`` with it; None where it has failed."""
 
     def save(self) -> bool:
         """Write what was recorded; whether there is a file of ours now."""
@@ -69,15 +71,16 @@ class OutsideProfiler:
         self._before -= 1
         self._begin_when_warm()
 
-    def stop(self, about: Mapping[str, Any]) -> None:
-        """Mark the end."""
+    def stop(self, calibration: Calibration | None) -> None:
+        """Mark the end, after the calibration."""
         if self._running:
-            note(about)
+            if calibration is not None:
+                note(calibration)
             _cuda_profiler("stop")
             self._running = False
 
     def save(self) -> bool:
-        """Write nothing: the tool does that, with the notes as NVTX marks."""
+        """Write nothing: the tool does that, with the calibration as NVTX marks."""
         return False
 
     def _begin_when_warm(self) -> None:
@@ -105,6 +108,7 @@ class TorchProfiler:
         self._path = path
         self._on_gpu = on_gpu
         self._before = warmup
+        self._calibration = Calibration()
         self._bracket = OutsideProfiler(warmup) if on_gpu else None
         self._profile = profile(
             activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
@@ -132,13 +136,15 @@ class TorchProfiler:
         if self._bracket is not None:
             self._bracket.step()
 
-    def stop(self, about: Mapping[str, Any]) -> None:
+    def stop(self, calibration: Calibration | None) -> None:
         """Stop collecting."""
         if self._before <= 0 and not _profiling():
             raise CaptureError("another torch.profiler in the program has ended this recording: leave one of them out")
-        self._profile.add_metadata_json(kineto_file.ABOUT_KEY, json.dumps(about))
+        if calibration is not None:
+            self._calibration = calibration
+            self._profile.add_metadata_json(KEY, json.dumps(to_json(calibration)))
         if self._bracket is not None:
-            self._bracket.stop(about)
+            self._bracket.stop(calibration)
         with _as_capture_error("stop"):
             self._profile.stop()
 
@@ -146,17 +152,20 @@ class TorchProfiler:
         """Write the trace, see `kineto_file.save`."""
         with _as_capture_error("write its trace"):
             kineto_file.save(
-                self._profile.export_chrome_trace, self._path, must_have_gpu=self._on_gpu, seen=self._seen()
+                self._profile.export_chrome_trace,
+                self._path,
+                must_have_gpu=self._on_gpu,
+                calibration=self._with_consumers(),
             )
         return True
 
-    def _seen(self) -> dict[str, dict[str, list[int]]]:
-        """Who touched what copies touched; nothing where this release of torch does not tell."""
+    def _with_consumers(self) -> Calibration:
+        """The calibration with the consumers of copies; without them where this release of torch does not tell."""
         try:
             tree = self._profile.profiler.kineto_results.experimental_event_tree()  # type: ignore[union-attr]
-            return {"touches": touches(tree), "reads": host_reads(tree)}
+            return replace(self._calibration, copy_consumers=copy_consumers(tree), d2h_consumers=d2h_consumers(tree))
         except (AttributeError, RuntimeError):
-            return {}
+            return self._calibration
 
 
 def _settings(*, on_gpu: bool) -> Any:
@@ -195,16 +204,14 @@ def _as_capture_error(action: str) -> Iterator[None]:
         ) from error
 
 
-def note(about: Mapping[str, Any]) -> None:
-    """Tell a tool what the recording is ``about``: as NVTX marks, in pieces, since tools may cut long texts."""
+def note(calibration: Calibration) -> None:
+    """Tell the tool around the program the calibration: as NVTX marks, which its trace will have."""
     try:
         import nvtx
     except ImportError:
         return
-    text = json.dumps(about, separators=(",", ":"))
-    pieces = [text[begin : begin + _NOTE_LENGTH] for begin in range(0, len(text), _NOTE_LENGTH)]
-    for number, piece in enumerate(pieces, 1):
-        nvtx.mark(f"{MARK} {number}/{len(pieces)} {piece}", domain=DOMAIN)
+    for text in pieces(to_json(calibration)):
+        nvtx.mark(text, domain=DOMAIN)
 
 
 def _cuda_profiler(what: str) -> None:

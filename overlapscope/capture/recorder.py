@@ -7,18 +7,18 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from overlapscope.calibration.schema import Calibration, TimedSteps
 from overlapscope.capture import calibrate, kineto_file, profilers
 from overlapscope.capture.machine import devices, require_cuda, require_torch, versions, wait_for_devices
 from overlapscope.capture.profilers import NSYS, OutsideProfiler, Profiler, TorchProfiler, outside_tool
 from overlapscope.errors import CaptureError, OverlapscopeError
 
-SCHEMA = "overlapscope.recording/1"
 _UNPROFILED, _WARM_UP, _RECORDED = "unprofiled", "warm-up", "recorded"
 
 
@@ -39,10 +39,10 @@ class _Stretch:
     def profiled(self) -> bool:
         return self.name in {_WARM_UP, _RECORDED}
 
-    def to_dict(self) -> dict[str, Any]:
-        edges = [self.begin_ns, *self.ticks_ns]
-        host = [end - begin for begin, end in pairwise(edges)]
-        return {"steps": len(self.ticks_ns), "wall_ns": self.wall_ns, "host_ns": host}
+    def timed(self) -> TimedSteps | None:
+        """What the steps took; None where the stretch has no steps of its own."""
+        host_ns = tuple(end - begin for begin, end in pairwise([self.begin_ns, *self.ticks_ns]))
+        return TimedSteps(len(host_ns), self.wall_ns, host_ns) if host_ns else None
 
 
 class record:  # noqa: N801 - reads as a verb where it is used
@@ -54,7 +54,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
     recorded. What comes after that runs without a profiler again.
 
     The trace has what the analysis needs (CUDA synchronisation events) and, under the key ``overlapscope``,
-    how it was made: versions, GPUs, PCIe link, copy engines, what copies of several sizes take here from
+    its calibration: versions, GPUs, PCIe link, copy engines, what copies of several sizes take here from
     pageable and pinned memory and in both directions at once, what the steps took with and without the
     profiler, and which operators were given what copies brought. It names no host, user, command line or
     environment variable, and no path unless ``stacks`` asks for source files. It gets its name when it is
@@ -78,8 +78,9 @@ class record:  # noqa: N801 - reads as a verb where it is used
         stacks: record Python call stacks too. Findings can then name source lines; the trace grows, names the
             paths of source files, and the program slows down.
         device: ``"cuda"``, or ``"cpu"`` to try a program without a GPU: the trace then has host events only.
-        calibrate: measure the link, and what the host takes to gather and to issue work, first and between the steps
-            that are timed and those that are recorded (about a second, up to 128 MiB of the GPU and 256 of the host).
+        calibrate: measure the link, and what the host takes to pack tensors and to issue work, first and between the
+            steps that are timed and those that are recorded (about a second, up to 128 MiB of the GPU and 256 of the
+            host).
 
     Raises:
         CaptureError: no GPU, no torch, another profiler is recording, or the block ended before
@@ -119,7 +120,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self._calibrate = calibrate
         self._plan = _stretches(steps, warmup, unprofiled)
         self._past: list[_Stretch] = []
-        self._about: dict[str, Any] = {}
+        self._calibration = Calibration()
+        self._measured = False
         self._profiler: Profiler | None = None
         self._failure: OverlapscopeError | None = None
         self._entered = self._saved = False
@@ -155,7 +157,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
                 f"{self.path} is not written",
                 stacklevel=2,
             )
-        self._about = self._describe()
+        self._calibration = self._describe()
         self._begin()
         return self
 
@@ -219,20 +221,28 @@ class record:  # noqa: N801 - reads as a verb where it is used
             return OutsideProfiler(warmup)
         return TorchProfiler(self._target, warmup, steps, on_gpu=self._on_gpu, stacks=self._stacks)
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self) -> Calibration:
         """What is known of the machine before anything runs on it."""
-        about: dict[str, Any] = {"schema": SCHEMA, "versions": versions()}
-        if self._on_gpu:
-            import torch
+        known = Calibration(versions=versions())
+        if not self._on_gpu:
+            return known
+        if self._calibrate and self._tool in {None, NSYS}:  # other tools look at every kernel there is
+            known = self._measure(known)
+        return replace(known, devices=devices())  # after the copies: an idle link reports a lower generation
 
-            if self._calibrate and self._tool in {None, NSYS}:  # other tools look at every kernel there is
-                with suppress(RuntimeError):  # a full GPU can be recorded, if not calibrated
-                    about["copies"] = calibrate.link_speeds(torch.cuda.current_device())
-                    about["both_ways"] = calibrate.both_ways(torch.cuda.current_device())
-                    about |= calibrate.gather_times()
-                    about["issue"] = {"unprofiled": calibrate.op_costs()} if self._keeps_unprofiled else {}
-            about["devices"] = devices()  # after the copies: an idle link reports a lower generation
-        return about
+    def _measure(self, known: Calibration) -> Calibration:
+        """With what the link and the host take, as far as the GPU has room: a full one can be recorded all the same."""
+        import torch
+
+        with suppress(RuntimeError):
+            device = torch.cuda.current_device()
+            known = replace(known, copies=calibrate.copy_times(device))
+            known = replace(known, duplex=calibrate.duplex_times(device))
+            known = replace(known, packing=calibrate.pack_times())
+            if self._keeps_unprofiled:
+                known = replace(known, issue_unprofiled=calibrate.issue_cost())
+            self._measured = True
+        return known
 
     def _begin(self) -> None:
         """Start the stretch that is next in the plan."""
@@ -249,21 +259,20 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _warm_up(self) -> None:
         """Let the profiler see some calls of ours first; what they cost now is what it adds to each."""
-        if not self._on_gpu:
+        if not self._on_gpu or self._outside:
             return
         with suppress(RuntimeError):
-            if not self._outside:
-                self._about.get("issue", {})["profiled"] = calibrate.op_costs()
-            if "copies" in self._about:
-                self._about["after_copies"] = calibrate.after_copies()
+            cost = calibrate.issue_cost()
+            if self._measured:
+                self._calibration = replace(self._calibration, issue_profiled=cost)
 
     def _issue_again(self) -> None:
         """Issuing may have been timed while something else had the processor: the least of two times is nearer."""
-        issue = self._about.get("issue", {})
+        first = self._calibration.issue_unprofiled
+        if first is None:
+            return
         with suppress(RuntimeError):
-            if costs := issue.get("unprofiled"):
-                again = calibrate.op_costs()
-                issue["unprofiled"] = {name: min(cost, again.get(name, cost)) for name, cost in costs.items()}
+            self._calibration = replace(self._calibration, issue_unprofiled=first.least(calibrate.issue_cost()))
 
     def _end(self) -> None:
         """End the stretch at hand and start the next."""
@@ -289,7 +298,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         planned = [*self._past, *self._plan]
         self._plan.clear()
         if at.profiled:
-            self._running.stop({})
+            self._running.stop(None)
         raise CaptureError(
             f"{self.path}: nothing was recorded, because the block ended after "
             f"{sum(len(each.ticks_ns) for each in planned)} of {sum(each.steps or 0 for each in planned)} steps; "
@@ -298,8 +307,9 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _finish(self) -> None:
         kept = {_RECORDED, _UNPROFILED} if self._keeps_unprofiled else {_RECORDED}
-        walls = {each.name: each.to_dict() for each in self._past if each.name in kept}
-        self._running.stop(self._about | {"steps": walls})
+        timed = {each.name: each.timed() for each in self._past if each.name in kept}
+        recorded, unprofiled = timed.get(_RECORDED), timed.get(_UNPROFILED)
+        self._running.stop(replace(self._calibration, recorded=recorded, unprofiled=unprofiled))
         self._saved = self._running.save()
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -310,7 +320,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
             self._failure = self._failure or error
             if self._plan and self._plan[0].profiled:
                 with suppress(OverlapscopeError):  # one failure is enough to tell
-                    self._running.stop({})
+                    self._running.stop(None)
             self._plan.clear()
 
     def _synchronize(self) -> None:

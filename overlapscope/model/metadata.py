@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from overlapscope.model.recording import Recording
+from overlapscope.calibration.schema import Calibration
 
 
 def _empty() -> Mapping[str, str]:
@@ -37,8 +37,8 @@ class Metadata:
     """Source, versions and devices of a trace.
 
     ``base_time_ns`` is the Unix time of the trace's clock zero where the file gives one.
-    ``thread_names`` maps (process, thread) to a name. ``recording`` is there when `overlapscope.record` made the
-    trace.
+    ``thread_names`` maps (process, thread) to a name. ``recording`` is the calibration, which is there when
+    `overlapscope.record` made the trace.
     """
 
     format: Literal["kineto", "nsys"]
@@ -51,7 +51,7 @@ class Metadata:
     devices: tuple[Device, ...] = ()
     versions: Mapping[str, str] = field(default_factory=_empty)
     thread_names: Mapping[tuple[int, int], str] = field(default_factory=_no_threads)
-    recording: Recording | None = None
+    recording: Calibration | None = None
 
     def device_name(self, number: int) -> str:
         """The name of device ``number``, or ``""`` where the trace does not list it."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from overlapscope.calibration.reading import gpus
 from overlapscope.formatting import safe
 from overlapscope.plot.style import WIDTHS_IN, rc
 from overlapscope.plot.timeline import check_suffix, save_figure
@@ -78,11 +79,10 @@ def draw_many(ax: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _title(measured: Mapping[str, Any]) -> str:
-    devices, versions = measured.get("devices") or [], measured.get("versions") or {}
-    parts = [safe(str(devices[0].get("name", ""))) if devices else "no GPU"]
-    link = (devices[0].get("link") or {}) if devices else {}
-    if link.get("pcie_generation") and link.get("pcie_width"):
-        parts.append(f"PCIe {link['pcie_generation']} x{link['pcie_width']}")
+    gpu, versions = next(iter(gpus(measured.get("devices"))), None), measured.get("versions") or {}
+    parts = ["no GPU" if gpu is None else safe(gpu.name)]
+    if gpu is not None and gpu.link.pcie_generation and gpu.link.pcie_width:
+        parts.append(f"PCIe {gpu.link.pcie_generation} x{gpu.link.pcie_width}")
     if versions.get("torch"):
         parts.append(safe(f"torch {versions['torch']}"))
     return ", ".join(parts)

@@ -6,8 +6,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from overlapscope.calibration.reading import from_json
+from overlapscope.calibration.schema import KEY
 from overlapscope.model.metadata import Device, Metadata
-from overlapscope.read.recording import device_facts, recording_of
+from overlapscope.read.devices import with_calibration
 
 LOST_KEY = "overlapscopeLost"
 """How much of a scrubbed trace could not be read when it was scrubbed."""
@@ -30,8 +32,8 @@ def metadata_of(
     distributed = header.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     listed = header.get("deviceProperties")
-    about = header.get("overlapscope")
-    devices = [_device(entry, about) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    calibration = from_json(header.get(KEY))
+    devices = [_device(entry) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     return Metadata(
         format="kineto",
         path=str(path),
@@ -40,14 +42,14 @@ def metadata_of(
         base_time_ns=_integer(header.get("baseTimeNanoseconds")),
         rank=_integer(distributed.get("rank")),
         world_size=_integer(distributed.get("world_size")),
-        devices=tuple(device for device in devices if device is not None),
+        devices=tuple(with_calibration(device, calibration) for device in devices if device is not None),
         versions=MappingProxyType({key: str(header[key]) for key in VERSION_KEYS if key in header}),
         thread_names=MappingProxyType(thread_names),
-        recording=recording_of(about),
+        recording=calibration,
     )
 
 
-def _device(entry: dict[str, Any], about: Any) -> Device | None:
+def _device(entry: dict[str, Any]) -> Device | None:
     number = _integer(entry.get("id"))
     if number is None:
         return None
@@ -58,7 +60,6 @@ def _device(entry: dict[str, Any], about: Any) -> Device | None:
         memory_bytes=_integer(entry.get("totalGlobalMem")),
         multiprocessors=_integer(entry.get("numSms")),
         compute_capability=f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else None,
-        **device_facts(about, number),
     )
 
 

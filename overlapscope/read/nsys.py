@@ -15,16 +15,18 @@ from urllib.parse import quote
 
 import numpy as np
 
+from overlapscope.calibration.marks import joined
+from overlapscope.calibration.reading import from_json
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind
 from overlapscope.model.metadata import Device, Metadata
 from overlapscope.read.bytestream import Progress
+from overlapscope.read.devices import with_calibration
 from overlapscope.read.draft import Draft
 from overlapscope.read.log import HealthLog
 from overlapscope.read.nsys_columns import BUILDERS, MARK_EVENT, Rows, Source, Strings, strings_of
 from overlapscope.read.nsys_labels import enum_labels
-from overlapscope.read.recording import device_facts, noted, recording_of
 from overlapscope.read.values import integers
 
 _SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError, OverflowError)
@@ -171,7 +173,7 @@ def _calls_copy(draft: Draft) -> int:
 
 def _metadata(export: Export, strings: Strings, path: Path) -> Metadata:
     keys = export.pairs("META_DATA_EXPORT", "name", "value") or export.pairs("EXPORT_META_DATA", "name", "value")
-    about = noted(export.texts("NVTX_EVENTS", "eventType", MARK_EVENT, strings))
+    calibration = from_json(joined(export.texts("NVTX_EVENTS", "eventType", MARK_EVENT, strings)))
     start = export.rows("TARGET_INFO_SESSION_START_TIME").get("utcEpochNs") or [None]
     threads = export.rows("ThreadNames")
     thread_names = {
@@ -185,9 +187,9 @@ def _metadata(export: Export, strings: Strings, path: Path) -> Metadata:
         tool=f"Nsight Systems {keys.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
         schema_version=str(keys.get("EXPORT_SCHEMA_VERSION", "")),
         base_time_ns=start[0] if isinstance(start[0], int) else None,
-        devices=tuple(_devices(export, about)),
+        devices=tuple(with_calibration(device, calibration) for device in _devices(export)),
         thread_names=MappingProxyType(thread_names),
-        recording=recording_of(about),
+        recording=calibration,
     )
 
 
@@ -195,7 +197,7 @@ def _process_and_thread(global_tid: int) -> tuple[int, int]:
     return (global_tid >> 24) & 0xFFFFFF, global_tid & 0xFFFFFF
 
 
-def _devices(export: Export, about: Any) -> list[Device]:
+def _devices(export: Export) -> list[Device]:
     """The GPUs, numbered as CUDA numbers them where the file maps that."""
     rows = export.rows("TARGET_INFO_GPU")
     mapped = export.pairs("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId")
@@ -205,8 +207,6 @@ def _devices(export: Export, about: Any) -> list[Device]:
         number = _integer(mapped.get(gpu, row.get("cuDevice", gpu)))
         if number is None:
             continue
-        engines = _integer(row.get("asyncEngines"))
-        known = {} if engines is None else {"copy_engines": engines}
         major, minor = row.get("computeMajor"), row.get("computeMinor")
         result.append(
             Device(
@@ -215,7 +215,7 @@ def _devices(export: Export, about: Any) -> list[Device]:
                 memory_bytes=_integer(row.get("totalMemory")),
                 multiprocessors=_integer(row.get("smCount")),
                 compute_capability=f"{major}.{minor}" if major is not None else None,
-                **(device_facts(about, number) | known),
+                copy_engines=_integer(row.get("asyncEngines")),
             )
         )
     return sorted(result, key=lambda device: device.number)

@@ -45,7 +45,7 @@ class ReplayConfig:
     to 2 us were measured on an H200. Where at least ``telling_gaps`` kernels waited for the one before them only, the
     trace tells what passes between two. ``near_ns``: work that ended this shortly before other work began may have kept
     it; no launch on an idle device takes longer. ``launch_gap_ns``: host work between two launches that a graph would
-    save, or between two copies that are gathered or a loop's; Python between two calls takes 10 to 60 us under a
+    save, or between two copies that are gathered; Python between two calls takes 10 to 60 us under a
     profiler, so that what takes several times that is other work too. ``node_gap_ns``: what a node of a graph takes
     beyond the duration that a kernel has outside of it; between 0.02 and 0.28 us in five chains of kernels on an H200
     (`benchmarks/graph_nodes.py`). ``full_queue``: a launch that is held while this much work is pending on its stream

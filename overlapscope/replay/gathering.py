@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from overlapscope.calibration.schema import PackTime
 from overlapscope.model.columns import Bool, Float64, Int64
 from overlapscope.model.enums import Direction
-from overlapscope.model.recording import GatherTime
 from overlapscope.model.trace import Trace
 from overlapscope.replay.speeds import LONGEST_NS, Speed, staged_speed
 
@@ -65,8 +65,8 @@ class Gathering:
         return _whole_ns(np.maximum(later, 0) + float(self.view_ns) * np.bincount(group, 1 + made))
 
 
-_COLD = ("gather_ns",), ("ragged_ns", "gather_ns")
-_WARM = ("warm_gather_ns", "gather_ns"), ("warm_ragged_ns", "ragged_ns", "gather_ns")
+_COLD = ("pack_ns",), ("ragged_ns", "pack_ns")
+_WARM = ("warm_pack_ns", "pack_ns"), ("warm_ragged_ns", "ragged_ns", "pack_ns")
 """Figures of a calibration, and what stands for them where they are not there: of equal and of ragged pieces."""
 
 
@@ -76,10 +76,10 @@ def gathering(trace: Trace) -> Gathering | None:
     Those are copied on the host too, before they are sent. None where nothing tells.
     """
     recording = trace.metadata.recording
-    measured = sorted(recording.gathers if recording else (), key=lambda entry: entry.size_bytes)
+    measured = sorted(recording.packing.pieces if recording else (), key=lambda entry: entry.size_bytes)
     if recording is not None and measured:
         warm, cold = (Pieces(*(_calibrated(measured, key) for key in keys)) for keys in (_WARM, _COLD))
-        return Gathering(warm, cold, recording.gather_start_ns or 0, recording.view_ns or 0)
+        return Gathering(warm, cold, recording.packing.start_ns or 0, recording.packing.view_ns or 0)
     staged = staged_speed(trace, Direction.HTOD)
     if staged is None:
         return None
@@ -93,7 +93,7 @@ def _whole_ns(time_ns: Any) -> Int64:
     return whole
 
 
-def _calibrated(measured: list[GatherTime], key: tuple[str, ...]) -> Speed:
+def _calibrated(measured: list[PackTime], key: tuple[str, ...]) -> Speed:
     """The first of these figures that there is, of each size."""
     times = [next(filter(None, (getattr(entry, each) for each in key))) for entry in measured]
     sizes = np.array([entry.size_bytes for entry in measured], float)

@@ -34,7 +34,7 @@ class Link:
     def of(cls, graph: Graph) -> Link:
         """As calibrated; nothing is lost where that is not known."""
         recording = graph.trace.metadata.recording
-        entries = recording.both_ways if recording is not None else ()
+        entries = recording.duplex if recording is not None else ()
         named = {direction.label: direction for direction in _OPPOSITE}
         lost = {
             named[entry.direction]: 1 - entry.alone_ns / entry.beside_ns

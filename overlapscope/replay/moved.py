@@ -45,14 +45,16 @@ def moved(played: Replay) -> Trace:
         frames=_host_table(host, trace.frames),
         overheads=_host_table(host, trace.overheads),
         event_records=replace(trace.event_records, time_ns=np.full(len(trace.event_records), NO_TIME)),
-        metadata=_without_touches(trace.metadata),
+        metadata=_without_consumers(trace.metadata),
     )
 
 
-def _without_touches(metadata: Metadata) -> Metadata:
-    """They go by the times at which operators started in the original."""
-    recording = metadata.recording
-    return metadata if recording is None else replace(metadata, recording=replace(recording, touches=None, reads=None))
+def _without_consumers(metadata: Metadata) -> Metadata:
+    """Consumers go by the times at which operators started in the original."""
+    if metadata.recording is None:
+        return metadata
+    recording = replace(metadata.recording, copy_consumers=None, d2h_consumers=None)
+    return replace(metadata, recording=recording)
 
 
 def _host_table(host: _Host, table: _H) -> _H:

@@ -25,9 +25,9 @@ from math import exp
 
 import numpy as np
 
+from overlapscope.calibration.schema import Calibration
 from overlapscope.measure.places import enclosing
 from overlapscope.model.columns import NO_ID
-from overlapscope.model.recording import Recording
 from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ProfilerConfig
 from overlapscope.replay.engine import Replay
@@ -120,7 +120,7 @@ def _likeliest(length: Callable[[Off], int], wanted: float, noise: float, config
     return best
 
 
-def _issuing_ns(recording: Recording | None, config: ProfilerConfig) -> float:
+def _issuing_ns(recording: Calibration | None, config: ProfilerConfig) -> float:
     """What a call cost where tiny kernels and copies were issued with and without the profiler; 0 if not known."""
     totals = [
         cost.kernel_ns + cost.copy_ns

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
+from overlapscope.hardware import pinned_bandwidth
 from overlapscope.measure.copies import host_kind
 from overlapscope.model.columns import Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.model.metadata import Device
 from overlapscope.model.trace import Trace
 
-REACHED_GB_S = {1: 3.0, 2: 6.0, 3: 12.0, 4: 25.0, 5: 55.0}
-"""What pinned copies reach over 16 lanes of PCIe, by generation; seen in public: 12, 24 to 26, 52 to 57 for 3, 4, 5."""
-PCIE_LANES = 16
-_LINKS = (
-    (r"\b(RTX 50[56]0|RTX PRO 2000)\b", 5, 8),
-    (r"\b(B200|B300|H100|H200|H800|H20|RTX 50\d\d|RTX PRO|MI3\d\d[AX]?)\b", 5, 16),
-    (r"\b(A2|RTX 3050|RTX 4060|RTX A1000|RTX 2000 Ada)\b", 4, 8),
-    (r"\b(A100|A800|A30|A40|A10G?|L2|L4|L20|L40S?|RTX [34]0\d\d|RTX A\d{4}|RTX \d000( SFF)? Ada|MI2\d\dX?)\b", 4, 16),
-    (r"\b(V100S?|P100|P40|P4|T4|TITAN|RTX 20\d\d|GTX 1\d\d\d|Quadro (GV|RTX|P|T)\w*)\b", 3, 16),
-)
-"""PCIe generation and lanes of GPUs by name, as their data sheets have it, the first that fits.
-
-Grace systems have another link; laptops have fewer lanes, as their makers please: neither is here.
-"""
-_OTHER_LINK = re.compile(r"\b(GH200|GB200|GB300|GB10|MI300A)\b|Laptop|Max-Q", re.IGNORECASE)
 LONGEST_NS = 7 * 24 * 3600 * 10**9
 _LATENCY_NS = 1_500  # of a tiny copy; measured on an H200
 
@@ -95,30 +79,14 @@ def _calibrated(trace: Trace, direction: Direction, kind: MemoryKind) -> Speed |
 
 
 def _link(trace: Trace) -> Speed | None:
-    """The slowest of what the devices' links reach, as recorded, else as GPUs of their name have it with 16 lanes."""
-    known = [entry for device in trace.metadata.devices if (entry := _link_of(device)) is not None]
+    """Over the slowest of the devices' links that are known."""
+    known = [found for device in trace.metadata.devices if (found := pinned_bandwidth(device)) is not None]
     if not known:
         return None
-    rate, why = min(known)
+    slowest = min(known, key=lambda found: (found.gb_s, found.source))
     sizes = np.array([1.0, 1e9])
-    return _from_points(sizes, _LATENCY_NS + sizes / rate, f"{rate:.0f} GB/s, what {why} reaches")
-
-
-def _link_of(device: Device) -> tuple[float, str] | None:
-    if device.pcie_generation in REACHED_GB_S and device.pcie_width:
-        return _reached(
-            device.pcie_generation, device.pcie_width
-        ), f"PCIe {device.pcie_generation} x{device.pcie_width}"
-    if _OTHER_LINK.search(device.name):
-        return None
-    for pattern, generation, lanes in _LINKS:
-        if re.search(pattern, device.name, re.IGNORECASE):
-            return _reached(generation, lanes), f"PCIe {generation} x{lanes} (the usual link of an {device.name})"
-    return None
-
-
-def _reached(generation: int, lanes: int) -> float:
-    return REACHED_GB_S[generation] * lanes / PCIE_LANES
+    basis = f"{slowest.gb_s:.0f} GB/s, what {slowest.source} reaches"
+    return _from_points(sizes, _LATENCY_NS + sizes / slowest.gb_s, basis)
 
 
 def _from_points(sizes: Float64, times: Float64, basis: str) -> Speed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from overlapscope.calibration.schema import Calibration, TimedSteps
 from overlapscope.diagnosis.causes import IdleByCause
 from overlapscope.diagnosis.finding import Diagnosis, Plan
 from overlapscope.measure.devices import Activity, DeviceKey, device_keys
@@ -18,7 +19,6 @@ from overlapscope.measure.ranges import RangeFigures
 from overlapscope.measure.staging import Staging
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID
-from overlapscope.model.recording import Recording
 from overlapscope.model.trace import Trace
 
 SCHEMA = "overlapscope.audit/2"
@@ -206,15 +206,19 @@ def _source(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _recording(recording: Recording | None) -> dict[str, Any] | None:
+def _recording(recording: Calibration | None) -> dict[str, Any] | None:
     if recording is None:
         return None
     return {
         "versions": dict(recording.versions),
-        "recorded": None if recording.recorded is None else asdict(recording.recorded),
-        "unprofiled": None if recording.unprofiled is None else asdict(recording.unprofiled),
+        "recorded": _steps(recording.recorded),
+        "unprofiled": _steps(recording.unprofiled),
         "profiler_factor": recording.profiler_factor,
     }
+
+
+def _steps(steps: TimedSteps | None) -> dict[str, Any] | None:
+    return None if steps is None else {"count": steps.count, "wall_ns": steps.wall_ns, "scatter": steps.scatter}
 
 
 def _window(window: Window, occurrences: tuple[Occurrence, ...]) -> dict[str, Any]:

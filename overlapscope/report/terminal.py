@@ -7,9 +7,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from overlapscope.calibration.schema import Calibration
 from overlapscope.formatting import safe, time
 from overlapscope.model.health import Severity
-from overlapscope.model.recording import Recording
 from overlapscope.report.data import Audit
 from overlapscope.report.findings import findings
 from overlapscope.report.tables import LEFT, NAME_WIDTH, Cells, tables
@@ -51,7 +51,7 @@ def _heading(audit: Audit) -> Text:
     return text
 
 
-def _profiler_cost(recording: Recording | None) -> str:
+def _profiler_cost(recording: Calibration | None) -> str:
     """What the recording knows of its own cost."""
     if recording is None or recording.unprofiled is None or recording.recorded is None:
         return ""

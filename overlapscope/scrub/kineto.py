@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from overlapscope.atomic_files import writing
+from overlapscope.calibration.publishing import published
+from overlapscope.calibration.schema import KEY
 from overlapscope.errors import UnknownTraceFormat
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.chunks import BOUNDARY, Opening, cut, find_events
@@ -32,21 +34,6 @@ _PLAIN_KEYS = {
 _NESTED_KEYS = {
     "deviceProperties": None,  # numbers, and names
     "distributedInfo": {"backend", "rank", "world_size"},
-    "overlapscope": {
-        "schema",
-        "versions",
-        "devices",
-        "copies",
-        "gathers",
-        "gather_start_ns",
-        "view_ns",
-        "after_copies",
-        "both_ways",
-        "issue",
-        "steps",
-        "touches",
-        "reads",
-    },
 }
 _EVENT_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
 _TEXT_KEYS = {"name", "labels", "kind", "copy kind", "src kind", "dst kind", "cuda_sync_kind", "type", "dtype"}
@@ -241,6 +228,9 @@ class _Scrubber:
                 value = {name: entry for name, entry in value.items() if name in allowed}
             if isinstance(value, dict | list):
                 kept[key] = self._nested(value, texts=isinstance(value, dict) and bool(allowed))
+        calibration = published(header.get(KEY))
+        if calibration is not None:
+            kept[KEY] = self._nested(calibration, texts=True)
         self._count("header", header.keys() - kept.keys())
         return {key: kept[key] for key in header if key in kept}  # in the order of the file
 

@@ -5,9 +5,8 @@ time is the profiler's. Figures are medians; what issuing something costs is the
 machine does can only add to it.
 """
 
-from overlapscope.capture.calibrate.cooling import after_copies
-from overlapscope.capture.calibrate.gathering import gather_times
-from overlapscope.capture.calibrate.issuing import op_costs
-from overlapscope.capture.calibrate.link import both_ways, link_speeds
+from overlapscope.capture.calibrate.issuing import issue_cost
+from overlapscope.capture.calibrate.link import copy_times, duplex_times
+from overlapscope.capture.calibrate.packing import pack_times
 
-__all__ = ["after_copies", "both_ways", "gather_times", "link_speeds", "op_costs"]
+__all__ = ["copy_times", "duplex_times", "issue_cost", "pack_times"]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from overlapscope.calibration.schema import IssueCost
 from overlapscope.capture.calibrate.timing import registered
 
 if TYPE_CHECKING:
@@ -17,22 +18,21 @@ _RUNTIMES = {"11": "libcudart.so.11.0"}
 _CALLS, _BATCHES = 20, 30  # between two synchronisations, and how often
 
 
-def op_costs() -> dict[str, int]:
-    """Host time to issue a tiny kernel and a tiny pinned copy from Python, and that of the copy's call, in ns each.
+def issue_cost() -> IssueCost:
+    """Host time to issue a tiny kernel and a tiny pinned copy from Python, and that of the copy's call.
 
     Measured with and without a profiler on, the difference is what the profiler adds to each call. ``call_ns`` is
-    absent where CUDA's runtime library cannot be called.
+    None where CUDA's runtime library cannot be called.
     """
     import torch
 
     with registered(torch.ones(1024)) as here:
         there = torch.empty(1024, device="cuda")
-        costs = {
-            "kernel_ns": _issue_ns(lambda: there.add_(1)),
-            "copy_ns": _issue_ns(lambda: there.copy_(here, non_blocking=True)),
-        }
-        call_ns = _call_ns(there, here)
-    return costs if call_ns is None else costs | {"call_ns": call_ns}
+        return IssueCost(
+            kernel_ns=_issue_ns(lambda: there.add_(1)),
+            copy_ns=_issue_ns(lambda: there.copy_(here, non_blocking=True)),
+            call_ns=_call_ns(there, here),
+        )
 
 
 def _call_ns(target: torch.Tensor, source: torch.Tensor) -> int | None:

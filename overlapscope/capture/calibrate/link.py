@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from overlapscope.calibration.schema import CopyTime, DuplexTime
 from overlapscope.capture.calibrate.timing import REPEATS, device_ns, registered
 
 if TYPE_CHECKING:
@@ -17,35 +18,25 @@ _MOST_COPIES = 64
 _COPIES_IN_A_ROW = 4  # so that little of the last of one direction is alone
 
 
-def link_speeds(device: int) -> list[dict[str, Any]]:
-    """Time one copy of each size, direction and kind of host memory, on its own on ``device``.
-
-    Returns:
-        Rows of ``device``, ``direction`` (HtoD, DtoH), ``host_memory`` (pageable, pinned), ``size_bytes`` and
-        ``copy_ns``, the wall time per copy where copies follow each other without a pause.
-    """
+def copy_times(device: int) -> tuple[CopyTime, ...]:
+    """Time one copy of each size, direction and kind of host memory, on its own on the GPU with this CUDA ordinal."""
     import torch
 
     there = torch.empty(SIZES[-1], dtype=torch.uint8, device=f"cuda:{device}")
     pageable = torch.ones(SIZES[-1], dtype=torch.uint8)
-    rows = []
+    times = []
     with registered(torch.ones(SIZES[-1], dtype=torch.uint8)) as pinned:
         hosts = {"pageable": pageable, "pinned": pinned}
         for direction, kind, size in product(("HtoD", "DtoH"), hosts, SIZES):
             ends = (there[:size], hosts[kind][:size])
             target, source = ends if direction == "HtoD" else ends[::-1]
             copy_ns = _copy_ns(target, source, size)
-            row = {"device": device, "direction": direction, "host_memory": kind}
-            rows.append({**row, "size_bytes": size, "copy_ns": copy_ns})
-    return rows
+            times.append(CopyTime(direction, kind, size, copy_ns, device))
+    return tuple(times)
 
 
-def both_ways(device: int) -> list[dict[str, Any]]:
-    """Time large pinned copies of each direction on ``device``, alone and while others go the other way.
-
-    Returns:
-        Rows of ``direction``, ``alone_ns`` and ``beside_ns``, the device's time per copy.
-    """
+def duplex_times(device: int) -> tuple[DuplexTime, ...]:
+    """Time large pinned copies of each direction on the GPU, alone and while others go in the other direction."""
     import torch
 
     half = SIZES[-1] // 2
@@ -54,8 +45,7 @@ def both_ways(device: int) -> list[dict[str, Any]]:
         ends = {"HtoD": (there[:half], here[:half]), "DtoH": (here[half:], there[half:])}
         alone = [_together_ns([pair])[0] for pair in ends.values()]
         beside = _together_ns(list(ends.values()))
-    rows = zip(ends, alone, beside, strict=True)
-    return [dict(zip(("direction", "alone_ns", "beside_ns"), row, strict=True)) for row in rows]
+    return tuple(map(DuplexTime, ends, alone, beside))
 
 
 def _together_ns(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[int]:

@@ -40,10 +40,10 @@ from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
+from overlapscope.hardware import pinned_bandwidth
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.replay.speeds import PCIE_LANES, REACHED_GB_S
 
 _ENOUGH = 4  # copies, of which the fastest quarter then is at least one
 _BEST = 0.75  # quantile
@@ -87,12 +87,10 @@ def _known(context: DeviceContext, mine: Bool, direction: Direction) -> list[flo
         for entry in (recording.copies if recording is not None else ())
         if entry.direction == direction.label and entry.host_memory == "pinned" and entry.copy_ns
     ]
-    links = [
-        REACHED_GB_S.get(device.pcie_generation or 0, 0.0) * (device.pcie_width or 0) / PCIE_LANES
-        for device in context.trace.metadata.devices
-        if device.number == context.activity.key.device
-    ]
-    return own + measured + [link for link in links if link]
+    devices = (device for device in context.trace.metadata.devices if device.number == context.activity.key.device)
+    # Recorded ones only: a GPU may sit in a slot with fewer lanes than it usually has.
+    links = [link.gb_s for link in map(pinned_bandwidth, devices) if link is not None and link.recorded]
+    return own + measured + links
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:

@@ -75,9 +75,9 @@ def _makes_tensor(graph: Graph, copies: Int64) -> Bool:
 def _before_reads(graph: Graph, copies: Int64) -> tuple[Edges, Bool]:
     """From the end of copies to the next call of the thread that reads them, and of which copies that is known."""
     recording, ops = graph.trace.metadata.recording, graph.trace.cpu_ops
-    if recording is None or recording.reads is None or not len(copies):
+    if recording is None or recording.d2h_consumers is None or not len(copies):
         return Edges.none(), np.zeros(len(copies), np.bool_)
-    reads, operator = recording.reads, issuing_operators(graph)[copies]
+    reads, operator = recording.d2h_consumers, issuing_operators(graph)[copies]
     named = np.append(ops.name_id, NO_ID)[operator]
     issued = np.append(ops.start_ns, NO_ID)[operator]
     at = np.searchsorted(reads.copy_start_ns, issued)

@@ -14,7 +14,6 @@ from overlapscope.model.trace import Trace
 from overlapscope.replay.config import ReplayConfig
 from overlapscope.replay.edits.common import Edited, Where, blocking_calls, enqueue_ns
 from overlapscope.replay.edits.host_reads import read_later, waits_gone
-from overlapscope.replay.edits.unstaged import without_staging
 from overlapscope.replay.graph import Because, Edges, Graph
 from overlapscope.replay.speeds import pinned_speed
 
@@ -26,7 +25,6 @@ def pin(graph: Graph, where: Where, config: ReplayConfig) -> Edited:
     """
     pageable = host_kind(graph.trace.copies) == MemoryKind.PAGEABLE
     some = Where(where.copies & pageable, where.calls).work(graph)
-    graph = without_staging(graph, some, config)
     lag, basis = _durations(graph, some)
     calls = np.unique(graph.work.call[some])
     calls = calls[calls >= 0]

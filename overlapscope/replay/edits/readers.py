@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.calibration.schema import CopyConsumers
 from overlapscope.measure.places import innermost
 from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.recording import Touches
 from overlapscope.replay.edits.common import Streams
 from overlapscope.replay.graph import Graph
 
@@ -57,12 +57,12 @@ def _touched(graph: Graph) -> tuple[Bool, Int64, Int64]:
     work, recording = graph.work, graph.trace.metadata.recording
     told = np.zeros(len(work), np.bool_)
     nothing = np.empty(0, np.int64)
-    if recording is None or recording.touches is None:
+    if recording is None or recording.copy_consumers is None:
         return told, nothing, nothing
     operator = issuing_operators(graph)
     told = operator != NO_ID
     rows = np.flatnonzero(told)
-    owner, tensor = _pairs(recording.touches, graph.trace.cpu_ops.start_ns[operator[rows]])
+    owner, tensor = _pairs(recording.copy_consumers, graph.trace.cpu_ops.start_ns[operator[rows]])
     return told, rows[owner], tensor
 
 
@@ -79,8 +79,8 @@ def issuing_operators(graph: Graph) -> Int64:
     return np.where(np.isin(np.append(ops.name_id, NO_ID)[operator], own), operator, NO_ID)
 
 
-def _pairs(touches: Touches, start_ns: Int64) -> tuple[Int64, Int64]:
-    """Which of some operators touched which tensors, pair by pair."""
-    first, last = (np.searchsorted(touches.op_start_ns, start_ns, side) for side in ("left", "right"))
+def _pairs(consumers: CopyConsumers, start_ns: Int64) -> tuple[Int64, Int64]:
+    """Which of some operators were given which tensors, pair by pair."""
+    first, last = (np.searchsorted(consumers.op_start_ns, start_ns, side) for side in ("left", "right"))
     owner, row = each_of(first, last)
-    return owner, touches.tensor[row]
+    return owner, consumers.tensor[row]

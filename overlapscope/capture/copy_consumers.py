@@ -1,4 +1,4 @@
-"""Which operators had which copied tensors among their arguments: who may read what a copy brings, and when.
+"""Which operators were given copied tensors: the consumers of copies, and the first consumer of what came to the host.
 
 A timeline does not show that. torch's profiler knows the arguments of the operators that it recorded with shapes,
 though, and by their memory it can be seen that two of them were given the same tensor.
@@ -10,36 +10,38 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-OWN = "aten::"
-"""What torch's own operators begin with, which touch no tensor but their arguments and what they return."""
-_COPY = OWN + "copy_"
-Memory = tuple[int, int]
+from overlapscope.calibration.schema import CopyConsumers, D2HConsumers
+
+_OWN = "aten::"
+"""What the names of torch's own operators begin with; they use no tensor but their arguments and what they return."""
+_COPY = _OWN + "copy_"
+_Memory = tuple[int, int]
 """Device and address."""
 
 
-def touches(roots: Iterable[Any]) -> dict[str, list[int]]:
-    """The operators of a profiler's event tree that touch what a copy between the host and a GPU touches on the GPU.
+def copy_consumers(roots: Iterable[Any]) -> CopyConsumers:
+    """The operators of a profiler's event tree that were given what a copy between host and GPU reads or writes there.
 
-    Returns:
-        ``op_start_ns``, on the clock of the tree, and ``tensor``, a number for each piece of memory, pair by pair in
-        the order of the operators.
+    Times are on the clock of the tree.
     """
+    import numpy as np
+
     given = [(node, set(_memories(node, "cuda"))) for node in _operators(roots)]
     copied = {memory for node, memories in given if node.name == _COPY and _leaves_device(node) for memory in memories}
     number = {memory: index for index, memory in enumerate(sorted(copied))}
-    touched = ((node, copied if _hides_tensors(node.name) else memories & copied) for node, memories in given)
-    pairs = sorted({(node.start_time_ns, number[memory]) for node, memories in touched for memory in memories})
-    return {"op_start_ns": [start for start, _ in pairs], "tensor": [tensor for _, tensor in pairs]}
+    consumed = ((node, copied if _hides_tensors(node.name) else memories & copied) for node, memories in given)
+    pairs = sorted({(node.start_time_ns, number[memory]) for node, memories in consumed for memory in memories})
+    return CopyConsumers(*np.array(pairs, np.int64).reshape(-1, 2).T)
 
 
-def host_reads(roots: Iterable[Any]) -> dict[str, list[int]]:
-    """The copies to the host in a profiler's event tree, and when an operator is first given what each has brought.
+def d2h_consumers(roots: Iterable[Any]) -> D2HConsumers:
+    """The copies to the host in a profiler's event tree, and the first operator that is given what each has brought.
 
-    Returns:
-        ``copy_start_ns``, of the operators that copy, and ``op_start_ns``, of those that read, pair by pair. A copy
-        that no operator is given, until another overwrites it, is not there.
+    Times are on the clock of the tree. A copy that no operator is given, until another overwrites it, is not there.
     """
-    awaited: dict[Memory, Any] = {}
+    import numpy as np
+
+    awaited: dict[_Memory, Any] = {}
     pairs = []
     for node in sorted(_operators(roots), key=lambda node: node.start_time_ns):
         memories = list(_memories(node, "cpu"))
@@ -51,12 +53,12 @@ def host_reads(roots: Iterable[Any]) -> dict[str, list[int]]:
             if copy is not None and node.start_time_ns >= copy.end_time_ns:
                 pairs.append((copy.start_time_ns, node.start_time_ns))
                 del awaited[memory]
-    return {"copy_start_ns": [copy for copy, _ in pairs], "op_start_ns": [read for _, read in pairs]}
+    return D2HConsumers(*np.array(sorted(pairs), np.int64).reshape(-1, 2).T)
 
 
 @cache
 def _hides_tensors(name: str) -> bool:
-    """Whether the profiler does not see all tensors that an operator is given: then it may touch any.
+    """Whether the profiler does not see all tensors that an operator is given: then it may use any.
 
     Lists of tensors some of which are left out, such as the indices of ``x[:, i]``.
     """
@@ -72,7 +74,7 @@ def _operators(roots: Iterable[Any]) -> Iterator[Any]:
     while waiting:
         node = waiting.pop()
         waiting += node.children
-        if node.name.startswith(OWN):
+        if node.name.startswith(_OWN):
             yield node
 
 
@@ -89,7 +91,7 @@ def _arguments(node: Any) -> Iterator[Any]:
     return _tensors(getattr(node.extra_fields, "inputs", None))
 
 
-def _memories(node: Any, where: str) -> Iterator[Memory]:
+def _memories(node: Any, where: str) -> Iterator[_Memory]:
     """Device and address of the memory of an operator's arguments on devices of a type: ``cuda`` or ``cpu``."""
     for tensor in _arguments(node):
         if tensor.device.type == where and tensor.storage_data_ptr:

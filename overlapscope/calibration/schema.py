@@ -1,0 +1,242 @@
+"""What a calibration has: frozen dataclasses whose field names are the keys in a trace.
+
+Times are wall times in nanoseconds unless a field says otherwise. What was not measured is None or empty.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Int64 = NDArray[np.int64]
+
+KEY = "overlapscope"
+"""The top-level key of a Kineto trace under which its calibration stands."""
+SCHEMA = "overlapscope.calibration/2"
+"""What ``schema`` says in the data of this version."""
+
+_MIDDLE_HALF = 1.35  # standard deviations of a normal distribution
+_LEAST_STEPS = 4  # from which scatter can be told
+
+
+@dataclass(frozen=True)
+class PcieLink:
+    """PCIe generation and lanes of a GPU: what the link ran at when it was asked, and the most that it can do."""
+
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    pcie_max_generation: int | None = None
+    pcie_max_width: int | None = None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU of the machine, by its CUDA ordinal ``number``, as torch, the CUDA driver and NVML describe it.
+
+    ``copy_engines`` is CUDA's ``asyncEngineCount``.
+    """
+
+    number: int
+    name: str = ""
+    memory_bytes: int | None = None
+    multiprocessors: int | None = None
+    compute_capability: str | None = None
+    copy_engines: int | None = None
+    link: PcieLink = PcieLink()
+
+
+@dataclass(frozen=True)
+class CopyTime:
+    """What a copy of this size takes with nothing beside it, copies following each other without a pause.
+
+    ``direction`` is HtoD or DtoH, ``host_memory`` pageable or pinned, ``device`` the CUDA ordinal.
+    """
+
+    direction: str
+    host_memory: str
+    size_bytes: int
+    copy_ns: int
+    device: int | None = None
+
+
+@dataclass(frozen=True)
+class DuplexTime:
+    """Device time of a large pinned copy, ``alone_ns``, and ``beside_ns`` while others go in the other direction."""
+
+    direction: str
+    alone_ns: int
+    beside_ns: int
+
+
+@dataclass(frozen=True)
+class PackTime:
+    """What the host takes per piece to pack many pieces of this size into one pinned buffer.
+
+    ``pack_ns`` where all are of one size, ``ragged_ns`` where they are not, both after other work of the host;
+    ``warm_pack_ns`` and ``warm_ragged_ns`` right after the same packing, its memory in the caches.
+    """
+
+    size_bytes: int
+    pack_ns: int
+    ragged_ns: int | None = None
+    warm_pack_ns: int | None = None
+    warm_ragged_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What packing takes by the size of its ``pieces``; ``start_ns`` beside them, ``view_ns`` for a view of a piece."""
+
+    pieces: tuple[PackTime, ...] = ()
+    start_ns: int | None = None
+    view_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class IssueCost:
+    """Host time to issue a tiny kernel and a tiny pinned copy from Python, and that of the copy's call itself."""
+
+    kernel_ns: int | None = None
+    copy_ns: int | None = None
+    call_ns: int | None = None
+
+    def least(self, other: IssueCost) -> IssueCost:
+        """The lesser of two measurements, of what this one measured: other work of the machine only adds to them."""
+        return IssueCost(
+            _least(self.kernel_ns, other.kernel_ns),
+            _least(self.copy_ns, other.copy_ns),
+            _least(self.call_ns, other.call_ns),
+        )
+
+
+@dataclass(frozen=True)
+class TimedSteps:
+    """Steps of the program in a row, from idle GPUs to idle GPUs, at least one.
+
+    ``host_ns`` is the time from each call of `record.step` to the next.
+    """
+
+    count: int
+    wall_ns: int
+    host_ns: tuple[int, ...] = ()
+
+    @property
+    def step_ns(self) -> float:
+        """Wall time per step."""
+        return self.wall_ns / self.count
+
+    @property
+    def scatter(self) -> float:
+        """The width of the middle half of pairs of steps, as a share of their median; 0.0 with fewer than four steps.
+
+        Pairs, because a host that runs ahead in one step waits in the next.
+        """
+        if len(self.host_ns) < _LEAST_STEPS:
+            return 0.0
+        pairs = [first + second for first, second in zip(self.host_ns[::2], self.host_ns[1::2], strict=False)]
+        quarter, middle, three_quarters = statistics.quantiles(pairs, n=4, method="inclusive")
+        return (three_quarters - quarter) / middle
+
+
+@dataclass(frozen=True, eq=False)
+class CopyConsumers:
+    """Which of torch's operators were given a tensor that a copy between host and GPU reads or writes on the GPU.
+
+    Pairs, as two columns of one length: an operator, by its start on the trace's clock, and a number for the tensor's
+    memory; sorted by operator. An operator of torch that is not here was given none of these tensors. Known from the
+    arguments that torch's profiler records with shapes.
+    """
+
+    op_start_ns: Int64
+    tensor: Int64
+
+    def since(self, zero_ns: int) -> CopyConsumers:
+        """The same on a clock that is 0 at ``zero_ns``."""
+        return CopyConsumers(self.op_start_ns - zero_ns, self.tensor)
+
+
+@dataclass(frozen=True, eq=False)
+class D2HConsumers:
+    """The first of torch's operators that was given what a device-to-host copy brought.
+
+    Pairs, as two columns of one length: the operator that copied and the one that was given the result, both by their
+    start on the trace's clock; sorted by the operator that copied. Results that no operator was given are not here.
+    """
+
+    copy_start_ns: Int64
+    op_start_ns: Int64
+
+    def since(self, zero_ns: int) -> D2HConsumers:
+        """The same on a clock that is 0 at ``zero_ns``."""
+        return D2HConsumers(self.copy_start_ns - zero_ns, self.op_start_ns - zero_ns)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a recording notes of the machine, the profiler and the program.
+
+    Attributes:
+        versions: of Python, packages, CUDA and its driver, by name.
+        devices: the GPUs that torch saw.
+        copies: copy times by direction, host memory and size.
+        duplex: what copies of each direction take while others go in the other direction.
+        packing: what the host takes to pack many tensors into one pinned buffer.
+        issue_unprofiled: what issuing work takes without a profiler, before the first profiler of the process.
+        issue_profiled: the same under the profiler.
+        recorded: the steps that are in the trace.
+        unprofiled: the same steps before, without a profiler.
+        copy_consumers: which operators were given which copied tensors.
+        d2h_consumers: which operators were first given what came to the host.
+    """
+
+    versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    devices: tuple[Gpu, ...] = ()
+    copies: tuple[CopyTime, ...] = ()
+    duplex: tuple[DuplexTime, ...] = ()
+    packing: Packing = Packing()
+    issue_unprofiled: IssueCost | None = None
+    issue_profiled: IssueCost | None = None
+    recorded: TimedSteps | None = None
+    unprofiled: TimedSteps | None = None
+    copy_consumers: CopyConsumers | None = None
+    d2h_consumers: D2HConsumers | None = None
+
+    @property
+    def profiler_factor(self) -> float | None:
+        """How much longer a step took under the profiler; None where that was not measured."""
+        if self.recorded is None or self.unprofiled is None or not self.unprofiled.wall_ns:
+            return None
+        return self.recorded.step_ns / self.unprofiled.step_ns
+
+    @property
+    def unsure(self) -> float:
+        """The standard error of the mean step without a profiler, as a share of it; 0.0 where that is not known.
+
+        From the middle half of pairs of steps, which is 1.35 standard deviations wide where they scatter normally.
+        """
+        steps = self.unprofiled
+        return 0.0 if steps is None else steps.scatter / (_MIDDLE_HALF * math.sqrt(max(steps.count / 2, 1)))
+
+    def since(self, zero_ns: int) -> Calibration:
+        """The same with the consumers' times on a clock that is 0 at ``zero_ns``."""
+        return replace(
+            self,
+            copy_consumers=self.copy_consumers and self.copy_consumers.since(zero_ns),
+            d2h_consumers=self.d2h_consumers and self.d2h_consumers.since(zero_ns),
+        )
+
+    def gpu(self, number: int) -> Gpu:
+        """What is known of the GPU with this CUDA ordinal, if nothing else its number."""
+        return next((gpu for gpu in self.devices if gpu.number == number), Gpu(number))
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return one if one is None or other is None else min(one, other)

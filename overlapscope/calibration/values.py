@@ -1,0 +1,27 @@
+"""Values of foreign JSON, as far as they are what they should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_LARGEST = (1 << 63) - 1
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """An object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def listing(value: Any) -> list[Any]:
+    """A list; an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
+def count(value: Any) -> int | None:
+    """A whole number from 0 on that 64 bits hold; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST else None
+
+
+def text(value: Any) -> str:
+    """A text, or a number as text; an empty one for anything else."""
+    return str(value) if isinstance(value, str | int | float) else ""
