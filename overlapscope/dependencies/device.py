@@ -209,10 +209,17 @@ def _between(moments: Int64, since: Int64, until: Int64, wanted: Int64 | None = 
 def _may_synchronise(graph: Graph, one: Int64, other: Int64) -> Bool:
     """Whether the streams of two ops may be the legacy default stream and a blocking one."""
     work, kind_of = graph.work, _stream_kinds(graph)
-    places = (
-        zip(*(column[some].tolist() for column in (work.process, work.device, work.stream))) for some in (one, other)
+    columns = (work.process, work.device, work.stream)
+    first, second = (
+        np.array(
+            [
+                kind_of.get(place, StreamKind.UNKNOWN)
+                for place in zip(*(column[some].tolist() for column in columns), strict=True)
+            ],
+            np.int64,
+        )
+        for some in (one, other)
     )
-    first, second = (np.array([kind_of.get(place, StreamKind.UNKNOWN) for place in some], np.int64) for some in places)
     streams = work.stream[one], work.stream[other]
     listed = (first != StreamKind.UNKNOWN) & (second != StreamKind.UNKNOWN)
     default = np.isin(streams[0], _LEGACY_DEFAULT) | np.isin(streams[1], _LEGACY_DEFAULT)

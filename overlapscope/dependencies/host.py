@@ -64,8 +64,10 @@ def _synchronisations(graph: Graph) -> Dependencies:
             last = np.append(NO_ID, some)[np.searchsorted(issued[some], calls.start_ns[until])]
             parts.append(_synchronised_with(graph, last, until))
     not_recorded = rows[(stream == NO_ID) & ~everything]
-    for which in (_ended_inside, _issued_before):
-        parts.append(_synchronised_with(graph, which(graph, not_recorded), not_recorded, inferred=True))
+    parts += [
+        _synchronised_with(graph, which(graph, not_recorded), not_recorded, inferred=True)
+        for which in (_ended_inside, _issued_before)
+    ]
     return Dependencies.together(*parts)
 
 

@@ -110,10 +110,7 @@ class HostActivity:
         other, mine = edges.source[here] // 2, edges.target[here] // 2
         order = np.argsort(calls.end_ns[other], kind="stable")
         other, mine = other[order], mine[order]
-        begin = np.maximum(
-            self._blocked_ns[other],
-            np.where(calls.kind[mine] == ApiKind.COPY, self._blocked_ns[mine], calls.start_ns[mine]),
-        )
+        begin = np.maximum(self._blocked_ns[other], self._blocked_ns[mine])
         begin, until = _one_after_the_other(begin, np.maximum(begin, calls.end_ns[other]))
         cause = np.where(calls.kind[other] == ApiKind.COPY, Cause.COPY_CALL, Cause.ALLOCATION)
         return Segments.of(begin, until, cause, calls.row[other])

@@ -133,7 +133,7 @@ class EventWaits(Table):
     """One stream made to wait for an event, with what the event stands for."""
 
     row_meaning: ClassVar[str] = (
-        "One stream made to wait for an event: by a synchronisation record, or by its calls alone (then it is inferred)."
+        "One stream made to wait for an event, by a synchronisation record or, then inferred, by its calls alone."
     )
 
     time_ns: Int64 = column("i8", "when the wait was issued", unit="ns")

@@ -1,0 +1,115 @@
+"""Every change, listed, and how several are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+
+from overlapscope.dependencies.graph import Graph
+from overlapscope.errors import ChangeNotUnderstood
+from overlapscope.whatif.change import Change, parsed
+from overlapscope.whatif.changes.batch_copies import BatchCopies
+from overlapscope.whatif.changes.cuda_graph import CudaGraph
+from overlapscope.whatif.changes.faster_link import FasterLink
+from overlapscope.whatif.changes.no_scalar_sync import NoScalarSync
+from overlapscope.whatif.changes.non_blocking import NonBlocking
+from overlapscope.whatif.changes.pin import Pin
+from overlapscope.whatif.changes.preallocate import Preallocate
+from overlapscope.whatif.changes.prefetch import Prefetch
+from overlapscope.whatif.changes.side_stream import SideStream
+from overlapscope.whatif.config import DEFAULT, SimulationConfig
+from overlapscope.whatif.editor import Editor, Where
+
+CHANGES: tuple[type[Change], ...] = (
+    Pin,
+    BatchCopies,
+    NoScalarSync,
+    NonBlocking,
+    Preallocate,
+    FasterLink,
+    SideStream,
+    Prefetch,
+    CudaGraph,
+)
+"""In the order in which they are made: what copies are comes before where they go."""
+NAMES = tuple(kind.name for kind in CHANGES)
+
+
+def change(name: str) -> type[Change]:
+    """The change of a name, also of an old one.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return {known: kind for kind in CHANGES for known in (kind.name, kind.old_name) if known}[name]
+
+
+def parse(text: str) -> Change:
+    """Read ``NAME[=NUMBER][:within=NAME][,stream=N][,source=TEXT]``.
+
+    >>> parse("pin:within=copy,stream=13").stream
+    13
+    >>> parse("prefetch=2")
+    Prefetch(within=None, stream=None, source=None, copies=None, steps=2.0)
+    >>> str(parse("graph"))
+    'cuda-graph'
+
+    Raises:
+        ChangeNotUnderstood: it is not of this form, or there is no such change.
+    """
+    return parsed(CHANGES, text)
+
+
+def understood(entries: Iterable[Change | str] | Change | str) -> tuple[Change, ...]:
+    """Changes as they are written or made, each once.
+
+    >>> [str(change) for change in understood(["pin", "prefetch", "pin"])]
+    ['pin', 'prefetch=1']
+
+    Raises:
+        ChangeNotUnderstood: there is no such change, or two of them contradict each other.
+    """
+    several = (entries,) if isinstance(entries, Change | str) else entries
+    found = tuple(dict.fromkeys(parse(entry) if isinstance(entry, str) else entry for entry in several))
+    of_same: dict[tuple[object, ...], Change] = {}
+    for each in found:
+        place = (each.name, each.within, each.stream, each.source, each.copies)
+        if of_same.setdefault(place, each) is not each:
+            raise ChangeNotUnderstood(f"{of_same[place]} and {each} contradict each other")
+    return found
+
+
+def changed(graph: Graph, changes: Iterable[Change], config: SimulationConfig = DEFAULT) -> Editor:
+    """The graph with some changes, in an order that does not depend on theirs.
+
+    Those of one name and number are made as one, of all that they are about.
+    """
+    editor = Editor(graph, config)
+    order = list(NAMES)
+    ordered = sorted(changes, key=lambda each: (order.index(each.name), each.value or 0, str(each)))
+    for _, group in groupby(ordered, key=lambda each: (each.name, each.value, str(each) if each.keeps_apart else "")):
+        alike = list(group)
+        where = _where(editor, alike)
+        if where is not None:
+            before, editor.assumptions = editor.assumptions, []
+            alike[0].apply(editor, where)
+            editor.assumptions = before + [f"{alike[0].name}: {text}" for text in editor.assumptions]
+    return editor
+
+
+def _where(editor: Editor, changes: list[Change]) -> Where | None:
+    """What any of some changes is about; those that are about nothing in the trace are noted."""
+    places = []
+    for each in changes:
+        where = each.concerns(editor.trace)
+        if where.copies.any() or (each.stream is None and where.calls.any()):
+            places.append(where)
+        else:
+            editor.assume(f"{each}: nothing in the trace is meant by that")
+    if not places:
+        return None
+    copies, calls = (np.logical_or.reduce([getattr(where, name) for where in places]) for name in ("copies", "calls"))
+    return replace(places[0], copies=copies, calls=calls)

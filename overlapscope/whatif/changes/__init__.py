@@ -1,0 +1,1 @@
+"""Changes of a program: one file and one class each."""

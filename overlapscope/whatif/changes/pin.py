@@ -1,0 +1,90 @@
+"""Pageable memory is pinned ahead of time: copies run at the pinned bandwidth and their calls return at once.
+
+## What it changes
+The host side of the copies is page-locked. The call takes as long as a plain enqueue, the copy as long as a pinned one
+of its size: by the trace's own pinned copies, else its calibration, else the link of the GPU. What the host does next is
+as fast as usual where the calibration knows by how much staging had slowed it. Calls that block by name still wait.
+
+## What it assumes
+Pinning itself is not in the prediction: pin once, ahead of time. What comes to the host is waited for before it is read.
+
+## When it misleads
+Memory that is pinned anew in every step costs as much as staging, or more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from overlapscope.dependencies.graph import Dependencies
+from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
+from overlapscope.measure.copies import host_kind
+from overlapscope.measure.launches import launch_latency_ns
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.whatif.calls import blocking_by_name, enqueue_ns
+from overlapscope.whatif.change import Change
+from overlapscope.whatif.copy_speeds import pinned_speed
+from overlapscope.whatif.d2h_consumers import keep_waits_of_readers
+from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.post_staging import without_slowdown
+
+
+@dataclass(frozen=True)
+class Pin(Change):
+    """Pageable memory is pinned ahead of time."""
+
+    name: ClassVar[str] = "pin"
+    often_followed_by: ClassVar[tuple[str, ...]] = ("non-blocking", "side-stream", "no-scalar-sync")
+
+    def apply(self, editor: Editor, where: Where) -> None:
+        """Make the copies pinned."""
+        before, config = editor.graph, editor.config
+        pageable = where.copies & (host_kind(editor.trace.copies) == MemoryKind.PAGEABLE)
+        some = where.but(pageable).work(before)
+        without_slowdown(editor, some)
+        _shorten(editor, some)
+        graph, calls = editor.graph, np.unique(before.work.call[some])
+        calls = calls[calls != NO_ID]
+        editor.limit_weights(graph.into(graph.call_end(calls), *OWN_DURATION), enqueue_ns(before, config))
+        launch = config.dependencies.launch
+        latency = round(launch.tolerance * launch_latency_ns(before.trace, launch))
+        edges = editor.dependencies
+        into = np.isin(edges.target, graph.work_start(some))
+        editor.limit_weights(into & edges.of_kind(DependencyKind.LAUNCH), latency)
+        gone = np.isin(edges.target, graph.call_end(calls)) & edges.of_kind(DependencyKind.STAGING)
+        editor.remove(gone | (into & edges.of_kind(DependencyKind.NOT_RECORDED)))  # it was staging
+        kinds = (editor.trace.copies.source_kind, editor.trace.copies.target_kind)
+        source, target = (np.where(pageable & (kind == MemoryKind.PAGEABLE), MemoryKind.PINNED, kind) for kind in kinds)
+        editor.set_copies(source_kind=source, target_kind=target)
+        _still_block(editor, some)
+        keep_waits_of_readers(editor, before, some[graph.work.engine[some] == Direction.DTOH])
+
+
+def _still_block(editor: Editor, some: Int64) -> None:
+    """Calls that block by name wait for pinned copies too; one that returned before its copy ended did not block."""
+    graph = editor.graph
+    ended = graph.work.end_ns[some] <= np.append(graph.calls.end_ns, 0)[graph.work.call[some]]
+    blocking = some[ended & np.isin(graph.work.call[some], blocking_by_name(graph))]
+    source, target = graph.work_end(blocking), graph.call_end(graph.work.call[blocking])
+    editor.add(Dependencies.of(source, target, 0, DependencyKind.STAGING))
+
+
+def _shorten(editor: Editor, some: Int64) -> None:
+    """Let some copies take as long as they would pinned, and note what that is known from."""
+    graph, copies, row = editor.graph, editor.trace.copies, editor.graph.work.row[some]
+    run = graph.into(graph.work_end(some), DependencyKind.EXECUTION)
+    for direction in (Direction.HTOD, Direction.DTOH):
+        mine = copies.direction[row] == direction
+        if not mine.any():
+            continue
+        sizes = copies.size_bytes[row[mine]]
+        speed = pinned_speed(graph.trace, direction, sizes)
+        if speed is None:
+            editor.assume(f"{direction.label}: no pinned bandwidth is known, so copies keep their duration")
+            continue
+        editor.limit_weights(run[mine], speed.copy_time_ns(sizes))
+        editor.assume(f"{direction.label}: {speed.basis}")

@@ -1,0 +1,55 @@
+"""What a simulation assumes, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overlapscope.dependencies.config import DEFAULT as DEPENDENCIES
+from overlapscope.dependencies.config import DependencyConfig
+
+
+@dataclass(frozen=True)
+class ProfilerConfig:
+    """How the profiler's own cost is estimated.
+
+    ``calls_issued``: calls of a tiny kernel and a tiny copy together: theirs, and a copy's question whether its stream
+    is being captured. ``most_times``: an event costs up to so many times the least that is known of it, which was
+    measured with everything in the processor's caches. ``negligible``: less than this share of the time says nothing
+    of the host, also where steps seem to differ by less. ``most_event_ns``: the most that an event can cost, where
+    issuing was not measured. ``spread``: by how much, as a share, the host's speed differs between two stretches of
+    one process; on hosts of H200s the same steps did so by a tenth, some by far more. ``rounds``: of the search for the
+    likeliest costs. ``most_off``: no guess is off by more than this many of its spreads, as is usual for outliers.
+    ``worth_saying``: what is left unexplained is mentioned from this share on. ``enough_operators``: so many operators
+    with others inside them are needed to learn the cost of an event. ``least``: the quantile of their time that is
+    taken for the cost.
+    """
+
+    calls_issued: int = 3
+    most_times: float = 3.0
+    negligible: float = 0.01
+    most_event_ns: float = 10_000.0
+    spread: float = 0.1
+    rounds: int = 4
+    worth_saying: float = 0.03
+    most_off: float = 3.0
+    enough_operators: int = 20
+    least: float = 0.25
+
+
+@dataclass(frozen=True)
+class SimulationConfig:
+    """Thresholds of changes; ``dependencies`` has those of the graph, ``profiler`` those of the profiler's cost.
+
+    ``host_gap_ns``: host work between two launches that a CUDA graph would save, or between two copies that are sent as
+    one; Python between two calls takes 10 to 60 us under a profiler, so that what takes several times that is other
+    work too. ``node_gap_ns``: time between two nodes of a CUDA graph beyond the duration that a kernel has outside of
+    it; between 0.02 and 0.28 us in five chains of kernels on an H200 (`benchmarks/graph_nodes.py`).
+    """
+
+    dependencies: DependencyConfig = DEPENDENCIES
+    profiler: ProfilerConfig = ProfilerConfig()
+    host_gap_ns: int = 200_000
+    node_gap_ns: int = 150
+
+
+DEFAULT = SimulationConfig()

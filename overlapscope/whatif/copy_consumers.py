@@ -1,0 +1,86 @@
+"""What may read the tensors that copies bring: where a recording tells, the operators that were given them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.calibration.schema import CopyConsumers
+from overlapscope.measure.places import innermost
+from overlapscope.measure.spans import each_of
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.replay.edits.common import Streams
+from overlapscope.dependencies.graph import Graph
+
+_OWN = "aten::"  # torch's own operators touch nothing but their arguments and what they return
+
+
+def first_readers(graph: Graph, streams: Streams, copies: Int64, readers: Bool) -> Int64:
+    """For each of some copies the first of the ``readers`` after it on its stream that may read what it brought.
+
+    Work that torch's own operators issued reads only what these were given, where the trace knows that; all other
+    work may read everything. `NO_ID` where nothing on the stream may.
+    """
+    work = graph.work
+    order, place, stream = streams
+    told, owner, tensor = _touched(graph)
+    suspects = np.where(
+        np.isin(copies, owner), _next(place[readers & ~told], place[copies]), _next(place[readers], place[copies])
+    )
+    mine, theirs = np.isin(owner, copies), readers[owner]
+    sharing = _next(tensor[theirs] * len(work) + place[owner[theirs]], tensor[mine] * len(work) + place[owner[mine]])
+    sharing = np.where(sharing // len(work) == tensor[mine], sharing % len(work), _NEVER)
+    first = np.full(len(work), _NEVER)
+    np.minimum.at(first, owner[mine], sharing)
+    found = np.append(order, NO_ID)[np.minimum(np.minimum(suspects, first[copies]), len(order))]
+    return np.where((found != NO_ID) & (stream[found] == stream[copies]), found, NO_ID)
+
+
+def tensors_known(graph: Graph) -> Bool:
+    """Of which work it is known which copied tensors it was given."""
+    known = np.zeros(len(graph.work), np.bool_)
+    known[_touched(graph)[1]] = True
+    return known
+
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def _next(values: Int64, after: Int64) -> Int64:
+    """The smallest of the values beyond each."""
+    values = np.append(np.sort(values), _NEVER)
+    following: Int64 = values[np.searchsorted(values, after, "right")]
+    return following
+
+
+def _touched(graph: Graph) -> tuple[Bool, Int64, Int64]:
+    """Of which work the arguments are known, and which work was given which copied tensors, pair by pair."""
+    work, recording = graph.work, graph.trace.metadata.recording
+    told = np.zeros(len(work), np.bool_)
+    nothing = np.empty(0, np.int64)
+    if recording is None or recording.copy_consumers is None:
+        return told, nothing, nothing
+    operator = issuing_operators(graph)
+    told = operator != NO_ID
+    rows = np.flatnonzero(told)
+    owner, tensor = _pairs(recording.copy_consumers, graph.trace.cpu_ops.start_ns[operator[rows]])
+    return told, rows[owner], tensor
+
+
+def issuing_operators(graph: Graph) -> Int64:
+    """For each piece of work the row of the innermost operator that issued it, where that is one of torch's own."""
+    calls, ops = graph.calls, graph.trace.cpu_ops
+    call = graph.work.call
+    process, thread, moment = (
+        np.append(values, NO_ID)[call] for values in (calls.process, calls.thread, calls.start_ns)
+    )
+    operator = innermost(ops, process, thread, moment).astype(np.int64)
+    names = np.unique(ops.name_id)
+    own = [name for name in names.tolist() if graph.trace.names[name].startswith(_OWN)]
+    return np.where(np.isin(np.append(ops.name_id, NO_ID)[operator], own), operator, NO_ID)
+
+
+def _pairs(consumers: CopyConsumers, start_ns: Int64) -> tuple[Int64, Int64]:
+    """Which of some operators were given which tensors, pair by pair."""
+    first, last = (np.searchsorted(consumers.op_start_ns, start_ns, side) for side in ("left", "right"))
+    owner, row = each_of(first, last)
+    return owner, consumers.tensor[row]
