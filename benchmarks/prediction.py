@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from overlapscope import open_trace, what_if
-from overlapscope.replay.prediction import Prediction
+from overlapscope.whatif.prediction import Prediction
 
 WITHIN = 0.06
 KINETO, NSYS = "json.gz", "sqlite.gz"
@@ -239,7 +239,7 @@ def _outcome(pair: Pair, found: Prediction, before_ms: float, real_ms: float) ->
     """What came of a pair, per step."""
     steps = len(found.window.start_ns)
     said = found.own
-    figures = (found.measured_ns, said.replayed_ns, said.predicted_ns, said.low_ns, said.high_ns)
+    figures = (found.measured_ns, said.simulated_ns, said.predicted_ns, said.low_ns, said.high_ns)
     measured, unchanged, predicted, low, high = (ns / 1e6 / steps for ns in figures)
     recording = found.trace.metadata.recording
     own = recording.unprofiled if recording is not None and recording.issue_profiled is not None else None

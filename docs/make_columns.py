@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from overlapscope.measure.copies import CopyFacts
-from overlapscope.measure.losses import IdleTime
+from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.model.columns import Column, Table
 from overlapscope.model.trace import TABLES
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from overlapscope.model.trace import Trace
     from overlapscope.plot.timeline import draw_timeline, save_timeline
     from overlapscope.read.opening import open_trace
-    from overlapscope.replay.prediction import Prediction
-    from overlapscope.replay.what_if import what_if
+    from overlapscope.whatif.prediction import Prediction
+    from overlapscope.whatif.what_if import what_if
     from overlapscope.report.content import audit
     from overlapscope.report.data import Audit
 
@@ -36,7 +36,7 @@ _HOMES = {
     "Audit": "overlapscope.report.data",
     "Diagnosis": "overlapscope.diagnosis.finding",
     "OverlapscopeError": "overlapscope.errors",
-    "Prediction": "overlapscope.replay.prediction",
+    "Prediction": "overlapscope.whatif.prediction",
     "Trace": "overlapscope.model.trace",
     "Window": "overlapscope.measure.windows",
     "annotate": "overlapscope.capture.annotate",
@@ -47,7 +47,7 @@ _HOMES = {
     "record": "overlapscope.capture.recorder",
     "save_timeline": "overlapscope.plot.timeline",
     "their_overlap": "overlapscope.measure.definitions",
-    "what_if": "overlapscope.replay.what_if",
+    "what_if": "overlapscope.whatif.what_if",
 }
 
 __all__ = [

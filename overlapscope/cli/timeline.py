@@ -118,11 +118,11 @@ def _before_after(
     trace: Trace, output: Path, changes: list[str], name: str | None, shown: Shown, look: Appearance
 ) -> None:
     from overlapscope.plot.before_after import save_before_after
-    from overlapscope.replay.what_if import what_if
+    from overlapscope.whatif.what_if import what_if
 
     prediction = what_if(trace, changes, name)
     save_before_after(prediction, output, shown=shown, look=look)
-    typer.echo(safe(f"Above, as measured; below, replayed: {prediction.sentence}"))
+    typer.echo(safe(f"Above, as measured; below, simulated: {prediction.sentence}"))
 
 
 def _window(

@@ -14,8 +14,8 @@ from overlapscope.cli.messages import ExitCode, complain
 from overlapscope.errors import OverlapscopeError
 from overlapscope.formatting import safe, time
 from overlapscope.read.opening import open_trace
-from overlapscope.replay.changes import NAMES
-from overlapscope.replay.what_if import what_if
+from overlapscope.whatif.catalogue import NAMES
+from overlapscope.whatif.what_if import what_if
 
 _CHANGES = f"{', '.join(NAMES)}; =N for prefetch and faster-link (GB/s); :range=NAME,stream=N,source=TEXT limits it."
 
@@ -40,7 +40,7 @@ def what_if_command(
             sys.stdout.write(json.dumps(prediction.to_dict(), indent=1, allow_nan=False) + "\n")
         else:
             made_of = ", ".join(f"{name} {time(ns)}" for name, ns in prediction.made_of.items())
-            lines = [prediction.sentence, f"  critical path: {made_of}", *(f"  {text}" for text in prediction.basis)]
+            lines = [prediction.sentence, f"  critical path: {made_of}", *(f"  {text}" for text in prediction.assumptions)]
             typer.echo("\n".join(map(safe, lines)))
         if figure is not None:
             save_before_after(prediction, figure)

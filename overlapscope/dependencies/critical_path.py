@@ -1,57 +1,121 @@
-"""What a replay's length is made of: the chain of moments that bound each other, back from the last."""
+"""What the length of a simulation is made of: the chain of nodes that bound each other, back from the last."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, Int64
-from overlapscope.model.enums import Direction
-from overlapscope.dependencies.simulate import Simulation
+from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
+from overlapscope.dependencies.simulate import Simulation
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import Direction
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ON_DEVICE = (
+    DependencyKind.LAUNCH,
+    DependencyKind.STREAM_ORDER,
+    DependencyKind.EVENT,
+    DependencyKind.OTHER_DEVICE,
+    DependencyKind.COPY_ENGINE,
+    DependencyKind.NOT_RECORDED,
+    DependencyKind.LEGACY_DEFAULT_STREAM,
+    DependencyKind.FULL_DEVICE,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class CriticalPath:
-    """Dependencies of the graph, the first in time first; ``weight_ns`` is the time that each adds."""
+    """Rows of a graph's dependencies, the first in time first, and the time that each adds, in ns."""
 
-    edges: Int64
-    weight_ns: Int64
+    simulation: Simulation
+    rows: Int64
+    added_ns: Int64
+
+    @classmethod
+    def none(cls, simulation: Simulation) -> CriticalPath:
+        """An empty path."""
+        nothing = np.empty(0, np.int64)
+        return cls(simulation, nothing, nothing)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def made_of(self) -> dict[str, int]:
+        """Time on the path by what it is spent on, in ns, the longest first."""
+        graph = self.simulation.graph
+        kind, work = graph.dependencies.kind[self.rows], graph.work_of(graph.dependencies.target[self.rows])
+        engine = np.append(graph.work.engine, 0)[np.where(work >= 0, work, -1)]
+        runs = kind == DependencyKind.EXECUTION
+        names: dict[str, Bool] = {
+            "kernels": runs & (engine == 0),
+            "copies to the device": runs & (engine == Direction.HTOD),
+            "copies to the host": runs & (engine == Direction.DTOH),
+            "other copies": runs & ~np.isin(engine, (0, Direction.HTOD, Direction.DTOH)),
+            "the host's own work": np.isin(kind, (DependencyKind.PROGRAM_ORDER, DependencyKind.THREAD_HANDOFF)),
+            "calls": np.isin(kind, (*OWN_DURATION, DependencyKind.STAGING, DependencyKind.DRIVER_LOCK)),
+            "launches and gaps on the device": np.isin(kind, _ON_DEVICE),
+            "synchronisations": kind == DependencyKind.SYNCHRONISATION,
+        }
+        sums = {name: int(self.added_ns[rows].sum()) for name, rows in names.items()}
+        return dict(sorted(((name, total) for name, total in sums.items() if total), key=lambda entry: -entry[1]))
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """One entry for each dependency: ``end_ns``, ``what``, ``dependency``, ``inferred``, ``added_ns``, ``after``.
+
+        ``what`` came at ``end_ns`` of the simulated time, ``added_ns`` after ``after``, by this kind of dependency.
+        """
+        graph, edges = self.simulation.graph, self.simulation.graph.dependencies.take(self.rows)
+        times = self.simulation.time_ns[edges.target].tolist()
+        columns = (times, edges.source.tolist(), edges.target.tolist(), edges.kind.tolist(), edges.inferred.tolist())
+        return [
+            {
+                "end_ns": end,
+                "what": node_name(graph, target),
+                "dependency": DependencyKind(kind).label,
+                "inferred": inferred,
+                "added_ns": added,
+                "after": node_name(graph, source),
+            }
+            for end, source, target, kind, inferred, added in zip(*columns, self.added_ns.tolist(), strict=True)
+        ]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a frame, a row for each dependency."""
+        import pandas as pd
+
+        names = ("end_ns", "what", "dependency", "inferred", "added_ns", "after")
+        return pd.DataFrame(self.to_dict(), columns=list(names))
 
 
-def critical_path(simulated: Simulation, last: int | None = None, since_ns: int | None = None) -> CriticalPath:
-    """The edges that bound the last moment of a replay (or another), back to one that waits for nothing.
+def critical_path(simulation: Simulation, last: int | None = None, since_ns: int | None = None) -> CriticalPath:
+    """The dependencies that bound the last node of a simulation (or another), back to one that waits for nothing.
 
-    With ``since_ns`` it goes back no further than moments that were before that time in the trace.
+    With ``since_ns`` it goes back no further than nodes that were before that time in the trace.
     """
-    moment = int(np.argmax(simulated.time_ns)) if last is None else last
-    source, found, times = simulated.graph.dependencies.source, [], simulated.graph.time_ns
-    while (edge := int(simulated.bound_by[moment])) != NO_ID and (since_ns is None or times[moment] > since_ns):
-        found.append(edge)
-        moment = int(source[edge])
-    edges = np.array(found[::-1], np.int64)
-    target = simulated.graph.dependencies.target[edges]
-    return CriticalPath(edges, simulated.time_ns[target] - simulated.time_ns[source[edges]])
+    node = int(np.argmax(simulation.time_ns)) if last is None else last
+    source, found, times = simulation.graph.dependencies.source, [], simulation.graph.time_ns
+    while (row := int(simulation.bound_by[node])) != NO_ID and (since_ns is None or times[node] > since_ns):
+        found.append(row)
+        node = int(source[row])
+    rows = np.array(found[::-1], np.int64)
+    target = simulation.graph.dependencies.target[rows]
+    return CriticalPath(simulation, rows, simulation.time_ns[target] - simulation.time_ns[source[rows]])
 
 
-def made_of(simulated: Simulation, path: CriticalPath) -> dict[str, int]:
-    """Time on a path by what it is spent on, in ns, the longest first."""
-    graph, because = simulated.graph, simulated.graph.dependencies.because[path.dependencies]
-    work = graph.work_of(graph.dependencies.target[path.dependencies])
-    engine = np.append(graph.work.engine, 0)[np.where(work >= 0, work, -1)]
-    names = {
-        "kernels": (because == DependencyKind.EXECUTION) & (engine == 0),
-        "copies to the device": (because == DependencyKind.EXECUTION) & (engine == Direction.HTOD),
-        "copies to the host": (because == DependencyKind.EXECUTION) & (engine == Direction.DTOH),
-        "other copies": (because == DependencyKind.EXECUTION) & ~np.isin(engine, (0, Direction.HTOD, Direction.DTOH)),
-        "the host's own work": np.isin(because, (DependencyKind.PROGRAM_ORDER, DependencyKind.THREAD_HANDOFF)),
-        "calls": np.isin(because, (*OWN_DURATION, DependencyKind.STAGING, DependencyKind.DRIVER_LOCK, Because.QUEUE)),
-        "launches and gaps on the device": np.isin(
-            because,
-            (DependencyKind.LAUNCH, DependencyKind.STREAM_ORDER, DependencyKind.EVENT, DependencyKind.COPY_ENGINE, DependencyKind.NOT_RECORDED, DependencyKind.LEGACY_DEFAULT_STREAM),
-        ),
-        "synchronisations": because == DependencyKind.SYNCHRONISATION,
-    }
-    sums = {name: int(path.weight_ns[rows].sum()) for name, rows in names.items()}
-    return dict(sorted(((name, total) for name, total in sums.items() if total), key=lambda entry: -entry[1]))
+def node_name(graph: Graph, node: int) -> str:
+    """What a node is, for people: the name of its call or kernel, its thread or stream, and whether it starts or ends."""
+    which, edge = node // 2, "end" if node % 2 else "start"
+    trace, names = graph.trace, graph.trace.names
+    if which < len(graph.calls):
+        name = names[int(trace.api_calls.name_id[graph.calls.row[which]])]
+        return f"{name} on thread {graph.calls.thread[which]}, {edge}"
+    op = which - len(graph.calls)
+    table, row = trace.device_work[int(graph.work.table[op])], int(graph.work.row[op])
+    name = names[int(table.name_id[row])] if table.name_id[row] != NO_ID else "device work"
+    return f"{name} on stream {table.stream[row]}, {edge}"

@@ -37,7 +37,7 @@ class DiagnosisConfig:
     before the lack of concurrency is mentioned, and share of it that a stream must have to count there.
     ``used_share``: a device that is busy for less than this share of the time of the busiest one of its process is not
     used; libraries touch every device that they see.
-    ``most_moments``: starts and ends of calls and device work up to which savings are replayed; it takes about 1 us
+    ``most_nodes``: starts and ends of calls and device work up to which savings are replayed; it takes about 1 us
     for each, and a plan about twenty replays.
     """
 
@@ -55,7 +55,7 @@ class DiagnosisConfig:
     blocking_share: float = 0.5
     went_on_ns: int = 200_000
     waiting_share: float = 0.2
-    most_moments: int = 100_000
+    most_nodes: int = 100_000
     used_share: float = 0.01
     dependencies: DependencyConfig = DEPENDENCIES
 

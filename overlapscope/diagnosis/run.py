@@ -55,7 +55,7 @@ def diagnose_window(attribution: Attribution, window: Window, config: DiagnosisC
     found = [
         finding for context, reason in zip(contexts, reasons, strict=True) for finding in _findings(context, reason)
     ]
-    findings, plan = worth(trace, window, _ranked(found), config)
+    findings, plan = worth(attribution.graph, window, _ranked(found), config)
     noise = max((round(config.worth_saying * context.span_ns) for context in contexts), default=0)
     copying = [context.activity.copies.total_ns for context in contexts]
     return Diagnosis(

@@ -10,7 +10,7 @@ _SHOWN = {
     "Trace": ("overlapscope.model.trace", "trace_html"),
     "Audit": ("overlapscope.report.data", "audit_html"),
     "Diagnosis": ("overlapscope.diagnosis.finding", "diagnosis_html"),
-    "Prediction": ("overlapscope.replay.prediction", "prediction_html"),
+    "Prediction": ("overlapscope.whatif.prediction", "prediction_html"),
 }
 
 

@@ -16,7 +16,7 @@ from overlapscope.plot.before_after import before_after
 from overlapscope.plot.lanes import work_window
 from overlapscope.plot.style import Appearance
 from overlapscope.plot.timeline import figure_of
-from overlapscope.replay.prediction import Prediction
+from overlapscope.whatif.prediction import Prediction
 from overlapscope.report.data import Audit
 from overlapscope.report.tables import plan_rows
 
@@ -53,9 +53,9 @@ def audit_html(found: Audit) -> str:
 def prediction_html(found: Prediction) -> str:
     """The sentence, what the predicted time is made of, and the timeline before and after."""
     rows = [{"on the critical path": name, "time": time(ns)} for name, ns in found.made_of.items()]
-    basis = [tag("li", entry) for entry in found.basis]
+    assumptions = [tag("li", entry) for entry in found.assumptions]
     picture = _image(lambda: before_after(found, look=_LOOK))
-    return together(tag("p", tag("strong", found.sentence)), picture, _table(rows), tag("ul", *basis))
+    return together(tag("p", tag("strong", found.sentence)), picture, _table(rows), tag("ul", *assumptions))
 
 
 def _row(finding: Finding) -> dict[str, object]:

@@ -18,7 +18,7 @@ from overlapscope.page.bars import View, packed
 from overlapscope.page.colours import colour_rules
 from overlapscope.page.markup import Html, tag, text
 from overlapscope.plot.lanes import work_window
-from overlapscope.replay.what_if import what_if
+from overlapscope.whatif.what_if import what_if
 from overlapscope.report.data import Audit
 
 _SCRIPTS = ("uplot.js", "timeline.js")

@@ -15,7 +15,7 @@ from overlapscope.plot.canvas import add_legend, deepest, size_in
 from overlapscope.plot.lanes import Shown, lanes, work_window
 from overlapscope.plot.style import Appearance, rc
 from overlapscope.plot.timeline import Window, check_suffix, paint, save_figure
-from overlapscope.replay.prediction import Prediction
+from overlapscope.whatif.prediction import Prediction
 
 _TITLE_IN = 0.2
 

@@ -1,32 +1,32 @@
-"""What may read the tensors that copies bring: where a recording tells, the operators that were given them."""
+"""What may consume the tensors that copies bring: where a recording shows it, the operators that were given them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from overlapscope.calibration.schema import CopyConsumers
+from overlapscope.dependencies.graph import Graph
 from overlapscope.measure.places import innermost
 from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.replay.edits.common import Streams
-from overlapscope.dependencies.graph import Graph
+from overlapscope.whatif.streams import Streams
 
 _OWN = "aten::"  # torch's own operators touch nothing but their arguments and what they return
 
 
-def first_readers(graph: Graph, streams: Streams, copies: Int64, readers: Bool) -> Int64:
-    """For each of some copies the first of the ``readers`` after it on its stream that may read what it brought.
+def first_consumers(graph: Graph, streams: Streams, copies: Int64, consumers: Bool) -> Int64:
+    """For each of some copies the first of the ``consumers`` after it on its stream that may read what it brought.
 
     Work that torch's own operators issued reads only what these were given, where the trace knows that; all other
     work may read everything. `NO_ID` where nothing on the stream may.
     """
     work = graph.work
-    order, place, stream = streams
-    told, owner, tensor = _touched(graph)
+    order, place, stream = streams.order, streams.place, streams.stream
+    known, owner, tensor = _given(graph)
     suspects = np.where(
-        np.isin(copies, owner), _next(place[readers & ~told], place[copies]), _next(place[readers], place[copies])
+        np.isin(copies, owner), _next(place[consumers & ~known], place[copies]), _next(place[consumers], place[copies])
     )
-    mine, theirs = np.isin(owner, copies), readers[owner]
+    mine, theirs = np.isin(owner, copies), consumers[owner]
     sharing = _next(tensor[theirs] * len(work) + place[owner[theirs]], tensor[mine] * len(work) + place[owner[mine]])
     sharing = np.where(sharing // len(work) == tensor[mine], sharing % len(work), _NEVER)
     first = np.full(len(work), _NEVER)
@@ -35,10 +35,10 @@ def first_readers(graph: Graph, streams: Streams, copies: Int64, readers: Bool) 
     return np.where((found != NO_ID) & (stream[found] == stream[copies]), found, NO_ID)
 
 
-def tensors_known(graph: Graph) -> Bool:
+def consumers_known(graph: Graph) -> Bool:
     """Of which work it is known which copied tensors it was given."""
     known = np.zeros(len(graph.work), np.bool_)
-    known[_touched(graph)[1]] = True
+    known[_given(graph)[1]] = True
     return known
 
 
@@ -52,18 +52,18 @@ def _next(values: Int64, after: Int64) -> Int64:
     return following
 
 
-def _touched(graph: Graph) -> tuple[Bool, Int64, Int64]:
+def _given(graph: Graph) -> tuple[Bool, Int64, Int64]:
     """Of which work the arguments are known, and which work was given which copied tensors, pair by pair."""
     work, recording = graph.work, graph.trace.metadata.recording
-    told = np.zeros(len(work), np.bool_)
+    known = np.zeros(len(work), np.bool_)
     nothing = np.empty(0, np.int64)
     if recording is None or recording.copy_consumers is None:
-        return told, nothing, nothing
+        return known, nothing, nothing
     operator = issuing_operators(graph)
-    told = operator != NO_ID
-    rows = np.flatnonzero(told)
+    known = operator != NO_ID
+    rows = np.flatnonzero(known)
     owner, tensor = _pairs(recording.copy_consumers, graph.trace.cpu_ops.start_ns[operator[rows]])
-    return told, rows[owner], tensor
+    return known, rows[owner], tensor
 
 
 def issuing_operators(graph: Graph) -> Int64:

@@ -6,16 +6,16 @@ By how much, a recording calibrates: on H200s over PCIe 5, about 6 % to the devi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from overlapscope.dependencies.graph import Graph
+from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.dependencies.simulate import Simulation, simulate
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.dependencies.simulate import Simulation, simulate
-from overlapscope.dependencies.graph import Graph
-from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
 
 _OPPOSITE = {Direction.HTOD: Direction.DTOH, Direction.DTOH: Direction.HTOD}
 _ROUNDS = 4  # a slower copy overlaps more, a tenth of a tenth at a time
@@ -42,34 +42,35 @@ class Link:
             for entry in entries
             if entry.direction in named and entry.beside_ns > entry.alone_ns
         }
-        took = graph.dependencies.weight_ns[_runs(graph)]
+        took = graph.dependencies.weight_ns[_executions(graph)]
         return cls(lost, 1 - _lost_ns(graph, graph.time_ns, lost) / np.maximum(took, 1))
 
     def simulate(self, after: Graph) -> Simulation:
-        """Simulation a changed graph with copies as long as what then runs beside them makes them."""
+        """Simulate a changed graph with copies as long as what then runs beside them makes them."""
         simulated = simulate(after)
         if not self.lost:
             return simulated
-        run = _runs(after)
+        run = _executions(after)
         alone = after.dependencies.weight_ns[run] * self.alone
         for _ in range(_ROUNDS):
             weight = simulated.graph.dependencies.weight_ns.copy()
             weight[run] = np.rint(alone + _lost_ns(after, simulated.time_ns, self.lost)).astype(np.int64)
             if (np.abs(weight - simulated.graph.dependencies.weight_ns) <= 1).all():
                 break
-            simulated = simulate(after.with_weights(weight))
+            edges = replace(after.dependencies, weight_ns=weight)
+            simulated = simulate(replace(after, dependencies=edges))
         return simulated
 
 
-def _runs(graph: Graph) -> Int64:
-    """The edge of each op's own duration."""
+def _executions(graph: Graph) -> Int64:
+    """The dependency of each op's own duration."""
     return graph.into(graph.work_end(np.arange(len(graph.work))), DependencyKind.EXECUTION)
 
 
 def _lost_ns(graph: Graph, time_ns: Int64, lost: Mapping[Direction, float]) -> Float64:
     """What each copy loses to those of the other direction on its device that run beside it."""
     work, pinned = graph.work, graph.of_memory(MemoryKind.PINNED)
-    starts, ends = (time_ns[moment(np.arange(len(work)))] for moment in (graph.work_start, graph.work_end))
+    starts, ends = (time_ns[node(np.arange(len(work)))] for node in (graph.work_start, graph.work_end))
     result = np.zeros(len(work))
     for process, device in set(zip(work.process[pinned].tolist(), work.device[pinned].tolist(), strict=True)):
         here = pinned & (work.process == process) & (work.device == device)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.dependencies.simulate import Simulation
 from overlapscope.dependencies.graph import Dependencies, Graph
-from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
+from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.dependencies.simulate import Simulation
+from overlapscope.model.columns import NO_ID, Bool, Int64
 
 
-def in_turns(simulated: Simulation) -> Dependencies:
-    """What orders such kernels of different streams that a replay has run at once, for longer than the trace ever has.
+def one_after_the_other(simulated: Simulation) -> Dependencies:
+    """What orders such kernels of different streams that a simulation has run at once, for longer than the trace ever has.
 
     As long as in the trace they may: the next kernel's first blocks run beside the last ones of the one before. Each
     follows the one that began before it, and so, with the order of streams, all that did.
@@ -31,7 +31,9 @@ def in_turns(simulated: Simulation) -> Dependencies:
             mine = mine[np.lexsort((mine, simulated.time_ns[graph.work_start(mine)]))]
             other = work.stream[mine[1:]] != work.stream[mine[:-1]]
             one, next_one = mine[:-1][other], mine[1:][other]
-            parts.append(Dependencies.of(graph.work_end(one), graph.work_start(next_one), -beside_ns, DependencyKind.NOT_RECORDED))
+            parts.append(
+                Dependencies.of(graph.work_end(one), graph.work_start(next_one), -beside_ns, DependencyKind.FULL_DEVICE)
+            )
     return Dependencies.together(*parts)
 
 

@@ -11,8 +11,8 @@ is the least again, since everything was in the processor's caches, and calls co
 first guess. An operator then costs what the trace itself tells.
 
 Where a trace knows what its steps took without the profiler (`overlapscope.record`), three things may explain the
-difference: what events cost, a quarter more or less than guessed, as is twice by its bounds; the pace of the host, and
-that of its pageable copies, while the trace was recorded and while the steps were timed. Paces differ by a tenth. The
+difference: what events cost, a quarter more or less than guessed, as is twice by its bounds; the speed of the host, and
+that of its pageable copies, while the trace was recorded and while the steps were timed. Speeds differ by a tenth. The
 likeliest explanation is taken, which moves most what matters most and is known least (least squares).
 """
 
@@ -26,37 +26,37 @@ from math import exp
 import numpy as np
 
 from overlapscope.calibration.schema import Calibration
+from overlapscope.dependencies.graph import Graph
+from overlapscope.dependencies.simulate import Simulation
 from overlapscope.measure.places import enclosing
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.config import ProfilerConfig
-from overlapscope.dependencies.simulate import Simulation
-from overlapscope.dependencies.graph import Graph
 from overlapscope.whatif.profiler import Cost, Profiled
 
 Off = tuple[float, ...]
-"""By how many of their spreads what an event costs, the host's pace and that of its staging are off their guesses."""
+"""By how many of their spreads what an event costs, the host's speed factor and that of its staging are off their guesses."""
 NOT_OFF: Off = (0.0, 0.0, 0.0)
 _LONGER = np.array([-1.0, 1.0, 1.0])  # which way makes what a program takes longer
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What a cost is thought to be at first, and how far off events and paces may be, as shares."""
+    """What a cost is thought to be at first, and how far off events and speed factors may be, as shares."""
 
     usual: Cost
     events: float
-    paces: float
+    factors: float
 
     def cost(self, off: Off) -> Cost:
         """What it is where these are off."""
         times = max(1 + off[0] * self.events, 0.0)
-        pace, staging = (exp(self.paces * each) for each in off[1:])
+        host, staging = (exp(self.factors * each) for each in off[1:])
         operator_ns, call_ns = times * self.usual.operator_ns, times * self.usual.call_ns
-        return replace(self.usual, operator_ns=operator_ns, call_ns=call_ns, pace=pace, staging=staging)
+        return replace(self.usual, operator_ns=operator_ns, call_ns=call_ns, host_factor=host, staging_factor=staging)
 
 
-def profiler_cost(profiled: Profiled, play: Callable[[Graph], Simulation], config: ProfilerConfig) -> Cost | None:
+def profiler_cost(profiled: Profiled, run: Callable[[Graph], Simulation], config: ProfilerConfig) -> Cost | None:
     """What is known of what the profiler spent; None where nothing is, or it shows nowhere."""
     trace = profiled.graph.trace
     recording = trace.metadata.recording
@@ -64,13 +64,13 @@ def profiler_cost(profiled: Profiled, play: Callable[[Graph], Simulation], confi
     guess = _guess(trace, config, timed=factor is not None)
     if guess is None:
         return Cost(0.0, 0.0, calibrated=False) if len(trace.overheads) else None
-    wanted = _length(play(profiled.graph)) / factor if factor else 0.0
+    wanted = _length(run(profiled.graph)) / factor if factor else 0.0
     if recording is None or not wanted:
         return guess.usual
 
     @cache
     def length(off: Off) -> int:
-        return _length(play(profiled.without(guess.cost(off))))
+        return _length(run(profiled.without(guess.cost(off))))
 
     off = _likeliest(length, wanted, wanted * max(recording.unsure, config.negligible), config)
     return replace(guess.cost(off), unexplained=length(off) / wanted - 1)

@@ -1,4 +1,4 @@
-"""A replay as a trace: everything at its new time, to be measured and drawn like the original."""
+"""A simulation as a trace: everything at its new time, to be measured and drawn like the original."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from overlapscope.dependencies.simulate import Simulation
 from overlapscope.model.columns import NO_ID, NO_TIME, Int64
 from overlapscope.model.metadata import Metadata
-from overlapscope.model.tables import HostWork, Timed
+from overlapscope.model.tables import ApiCalls, EventWaits, HostWork, Timed
 from overlapscope.model.trace import DEVICE_WORK, Trace
-from overlapscope.dependencies.simulate import Simulation
 
 _T = TypeVar("_T", bound=Timed)
 _H = TypeVar("_H", bound=HostWork)
 
 
-def moved(simulated: Simulation) -> Trace:
-    """The trace of a replay. Operators, ranges and frames keep their place between the calls of their thread."""
+def retimed(simulated: Simulation) -> Trace:
+    """The trace of a simulation. Operators, ranges and frames keep their place between the calls of their thread."""
     trace, graph = simulated.graph.trace, simulated.graph
     start, end = simulated.time_ns[0::2], simulated.time_ns[1::2]
     host = _Host(simulated)
@@ -33,7 +33,7 @@ def moved(simulated: Simulation) -> Trace:
         work.append(_sorted(_at(table, *times, call=new_row[table.call])))
     syncs = trace.syncs
     thread = np.append(trace.api_calls.thread, NO_ID)[syncs.call]
-    waits = (host.moved(syncs.process, thread, moment) for moment in (syncs.start_ns, syncs.end_ns))
+    waits = (host.at(syncs.process, thread, moment) for moment in (syncs.start_ns, syncs.end_ns))
     rows = {"call": new_row[syncs.call], "record_call": new_row[syncs.record_call]}
     return replace(
         trace,
@@ -45,6 +45,7 @@ def moved(simulated: Simulation) -> Trace:
         frames=_host_table(host, trace.frames),
         overheads=_host_table(host, trace.overheads),
         event_records=replace(trace.event_records, time_ns=np.full(len(trace.event_records), NO_TIME)),
+        event_waits=_issued(trace.event_waits, calls, new_row),
         metadata=_without_consumers(trace.metadata),
     )
 
@@ -55,6 +56,15 @@ def _without_consumers(metadata: Metadata) -> Metadata:
         return metadata
     recording = replace(metadata.recording, copy_consumers=None, d2h_consumers=None)
     return replace(metadata, recording=recording)
+
+
+def _issued(waits: EventWaits, calls: ApiCalls, new_row: Int64) -> EventWaits:
+    """Waits at the new times of their calls; ``calls`` are those of the trace in their old order."""
+    start = np.append(calls.start_ns, 0)
+    waited = np.where(waits.call == NO_ID, waits.time_ns, start[waits.call])
+    recorded = np.where(waits.record_call == NO_ID, waits.recorded_ns, start[waits.record_call])
+    rows = {name: new_row[getattr(waits, name)].astype(np.int32) for name in ("call", "record_call")}
+    return replace(waits, time_ns=waited, recorded_ns=recorded, **rows)
 
 
 def _host_table(host: _Host, table: _H) -> _H:
@@ -72,9 +82,9 @@ def _sorted(table: _T) -> _T:
 
 
 class _Host:
-    """Where the moments of host threads go: they keep their distance from the call before them.
+    """Where the times of host threads go: they keep their distance from the call before them.
 
-    Those of a process without calls, such as a loader's worker, keep their place among all that was replayed.
+    Those of a process without calls, such as a loader's worker, keep their place among all that was simulated.
     """
 
     def __init__(self, simulated: Simulation) -> None:
@@ -93,10 +103,10 @@ class _Host:
     def times(self, table: HostWork) -> tuple[Int64, Int64]:
         """New starts and ends of a table's rows."""
         place = table.process, table.thread
-        return self.moved(*place, table.start_ns), self.moved(*place, table.end_ns)
+        return self.at(*place, table.start_ns), self.at(*place, table.end_ns)
 
-    def moved(self, process: Int64, thread: Int64, moment_ns: Int64) -> Int64:
-        """New times of some moments; a thread without calls goes with the busiest of its process."""
+    def at(self, process: Int64, thread: Int64, moment_ns: Int64) -> Int64:
+        """New times of some times; a thread without calls goes with the busiest of its process."""
         result = moment_ns.copy()
         for owner in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
             mine = np.flatnonzero((process == owner[0]) & (thread == owner[1]))
@@ -105,7 +115,7 @@ class _Host:
         return result
 
     def _among_all(self, moment: Int64) -> Int64:
-        """Between two of what was replayed, as far along as before; outside of it, at the same distance."""
+        """Between two of what was simulated, as far along as before; outside of it, at the same distance."""
         if not len(self._old):
             return moment
         within = np.clip(moment, self._old[0], self._old[-1])

@@ -1,4 +1,4 @@
-"""Predict what a change of the program would win."""
+"""Predict what a change of the program would save."""
 
 from __future__ import annotations
 
@@ -6,42 +6,44 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from overlapscope.dependencies.build import build_graph
+from overlapscope.dependencies.graph import Graph
+from overlapscope.dependencies.simulate import Simulation, has_cycle, simulate
 from overlapscope.formatting import share
 from overlapscope.measure.windows import Window, between, of_range, whole
 from overlapscope.model.trace import Trace
-from overlapscope.whatif.bounds import with_less_order, with_more_order
-from overlapscope.dependencies.build import graph_of
-from overlapscope.replay.catalogue import changed
-from overlapscope.replay.changes import Change, understood
+from overlapscope.whatif.bounds import bounding_graphs
+from overlapscope.whatif.catalogue import changed, understood
+from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import DEFAULT, SimulationConfig
-from overlapscope.replay.edits.common import Edited
-from overlapscope.dependencies.simulate import Simulation, has_cycle, simulate
-from overlapscope.whatif.full_device import in_turns
-from overlapscope.dependencies.graph import Graph
 from overlapscope.whatif.duplex import Link
-from overlapscope.whatif.retimed import moved
-from overlapscope.whatif.prediction import Prediction, Without
+from overlapscope.whatif.editor import Editor
+from overlapscope.whatif.full_device import one_after_the_other
+from overlapscope.whatif.prediction import Prediction, Unprofiled
 from overlapscope.whatif.profiler import Cost, Profiled
 from overlapscope.whatif.profiler_cost import profiler_cost
+from overlapscope.whatif.retimed import retimed
+
+_FULL = "kernels that fill a device run one after the other"
 
 
 def what_if(
     trace: Trace,
-    changes: Iterable[Change | str] | str,
-    range: str | None = None,  # noqa: A002
+    changes: Iterable[Change | str] | Change | str,
+    within: str | Window | None = None,
     config: SimulationConfig = DEFAULT,
 ) -> Prediction:
     """Predict how long a window would take with some changes of the program.
 
     Args:
         trace: an opened trace.
-        changes: what would be different: `Change` objects or their text, such as ``"pin"``, ``"prefetch=2"`` or
-            ``"non-blocking:range=copy,stream=7"`` (also ``source=TEXT``, of Python frames).
-        range: predict for the host ranges of this name; the whole trace otherwise.
-        config: what the replay takes for granted.
+        changes: what would be different: changes such as ``Pin(within="train_step")`` or their text, such as ``"pin"``,
+            ``"prefetch=2"`` or ``"non-blocking:within=copy,stream=7"`` (also ``source=TEXT``, of Python frames).
+        within: predict for the host ranges of this name, or for a window; the whole trace otherwise.
+        config: what the simulation assumes.
 
     Returns:
-        A `Prediction`: times of the window in ns, as the profiler makes them and, where the trace tells what that cost,
+        A `Prediction`: times of the window in ns, as the profiler makes them and, where the trace shows what that cost,
         without it; ``low`` and ``high`` where the trace leaves open what waits for what.
 
     Raises:
@@ -49,41 +51,38 @@ def what_if(
         RangeNotFound: the trace has no such range.
     """
     wanted = understood(changes)
-    window = whole(trace) if range is None else of_range(trace, range)
-    return Base.of(trace, window, config).predict(wanted)
-
-
-_TURNS = "kernels that fill a device run one after the other"
+    window = within if isinstance(within, Window) else whole(trace) if within is None else of_range(trace, within)
+    return Baseline.of(build_graph(trace, config.dependencies), window, config).predict(wanted)
 
 
 @dataclass(frozen=True, eq=False)
-class Base:
+class Baseline:
     """A trace's graph, the same without what is known of the profiler, and what predictions have in common."""
 
-    trace: Trace
+    graph: Graph
     window: Window
     config: SimulationConfig
-    graph: Graph
     link: Link
-    replayed_ns: int
+    simulated: Simulation
+    simulated_ns: int
     profiler: Cost | None
     event_ns: float
     bare: Graph | None
     without_ns: int | None
 
     @classmethod
-    def of(cls, trace: Trace, window: Window, config: SimulationConfig = DEFAULT) -> Base:
-        """Make the graph and replay it as it is."""
-        graph = graph_of(trace, config)
+    def of(cls, graph: Graph, window: Window, config: SimulationConfig = DEFAULT) -> Baseline:
+        """Simulate a graph as it is."""
         link, profiled = Link.of(graph), Profiled.of(graph)
-        replayed_ns = length_ns(simulate(graph), window)
-        cost = profiler_cost(profiled, partial(_played, link), config.profiler)
+        simulated = simulate(graph)
+        simulated_ns = length_ns(simulated, window)
+        cost = profiler_cost(profiled, partial(run, link), config.profiler)
         bare = None if cost is None else profiled.without(cost)
-        without_ns = None if bare is None else length_ns(_played(link, bare), window)
-        if cost is not None and not cost.calibrated and without_ns == replayed_ns:
+        without_ns = None if bare is None else length_ns(run(link, bare), window)
+        if cost is not None and not cost.calibrated and without_ns == simulated_ns:
             cost = bare = without_ns = None  # nothing of what is known lies in the window
         event_ns = 0.0 if cost is None else profiled.event_ns(cost)
-        return cls(trace, window, config, graph, link, replayed_ns, cost, event_ns, bare, without_ns)
+        return cls(graph, window, config, link, simulated, simulated_ns, cost, event_ns, bare, without_ns)
 
     @property
     def unprofiled_ns(self) -> int | None:
@@ -93,54 +92,49 @@ class Base:
     @property
     def own_ns(self) -> int:
         """The time of the program itself: without what is known of the profiler."""
-        return self.replayed_ns if self.without_ns is None else self.without_ns
-
-    @property
-    def error(self) -> float:
-        """How far the unchanged replay is from the trace, as a share of it."""
-        measured = self.window.wall_ns
-        return abs(self.replayed_ns - measured) / measured if measured else 0.0
+        return self.simulated_ns if self.without_ns is None else self.without_ns
 
     def predict(self, changes: tuple[Change, ...], *, bounds: bool = True) -> Prediction:
-        """Simulation the graph with some changes; without ``bounds`` low and high are as predicted."""
-        edited = changed(self.graph, changes, self.config)
-        simulated = _played(self.link, edited.graph)
-        predicted, low, high = self._lengths(self.graph, edited, simulated, bounds=bounds)
+        """Simulate the graph with some changes; without ``bounds`` low and high are as predicted."""
+        editor = changed(self.graph, changes, self.config)
+        simulated = run(self.link, editor.graph)
+        predicted, low, high = self._lengths(self.graph, editor, simulated, changes if bounds else None)
         without = self._without(changes, bounds=bounds)
         return Prediction(
-            trace=self.trace,
+            trace=self.graph.trace,
             window=self.window,
             changes=changes,
             measured_ns=self.window.wall_ns,
-            replayed_ns=self.replayed_ns,
+            simulated_ns=self.simulated_ns,
             predicted_ns=predicted,
             low_ns=low,
             high_ns=high,
             unprofiled=None if self.unprofiled_ns is None else without,
             partly_unprofiled=without if self.unprofiled_ns is None else None,
-            basis=(*edited.basis, *([_TURNS] if _turns(edited.graph, simulated) else []), *self._about_profiler),
-            simulated=simulated,
+            assumptions=(*editor.assumptions, *[_FULL] * _ordered(editor.graph, simulated), *self._about_profiler),
+            before=self.simulated,
+            simulation=simulated,
         )
 
-    def _lengths(self, before: Graph, edited: Edited, simulated: Simulation, *, bounds: bool) -> tuple[int, int, int]:
-        """How long the window takes after a change, at least and at most."""
-        predicted = length_ns(simulated, self.window)
-        if not bounds:
+    def _lengths(
+        self, before: Graph, editor: Editor, simulated: Simulation, changes: tuple[Change, ...] | None
+    ) -> tuple[int, int, int]:
+        """How long the window takes after a change, at least and at most; without changes the same three times."""
+        predicted, after = length_ns(simulated, self.window), editor.graph
+        if changes is None:
             return predicted, predicted, predicted
-        after = edited.graph
-        less = with_less_order(before, after, edited.kept)
-        more = with_more_order(before, after, edited.doubtful, self.config)
-        freer = less is not after or _turns(after, simulated)
+        less, more = bounding_graphs(before, editor, changes)
+        freer = less is not after or _ordered(after, simulated)
         low = length_ns(self.link.simulate(less), self.window) if freer else predicted
-        high = predicted if more is after else length_ns(_played(self.link, more), self.window)
+        high = predicted if more is after else length_ns(run(self.link, more), self.window)
         return predicted, min(low, predicted), max(high, predicted)
 
-    def _without(self, changes: tuple[Change, ...], *, bounds: bool) -> Without | None:
+    def _without(self, changes: tuple[Change, ...], *, bounds: bool) -> Unprofiled | None:
         if self.profiler is None or self.bare is None or self.without_ns is None:
             return None
-        edited = changed(self.bare, changes, self.config)
-        lengths = self._lengths(self.bare, edited, _played(self.link, edited.graph), bounds=bounds)
-        return Without(self.event_ns, self.without_ns, *lengths)
+        editor = changed(self.bare, changes, self.config)
+        lengths = self._lengths(self.bare, editor, run(self.link, editor.graph), changes if bounds else None)
+        return Unprofiled(self.event_ns, self.without_ns, *lengths)
 
     @property
     def _about_profiler(self) -> tuple[str, ...]:
@@ -151,7 +145,7 @@ class Base:
             return ("the profiler's own cost is not known, and stays in",)
         less = f"{self.event_ns / 1e3:.1f} us less for each event that it recorded"
         if cost.calibrated:
-            return (f"without the profiler: {less}", *self._about_pace, *self._about_the_rest)
+            return (f"without the profiler: {less}", *self._about_speed, *self._about_the_rest)
         seen = f"what it recorded of itself, and {less}" if self.event_ns else "what it recorded of itself"
         return (f"of the profiler's cost only a part is known: {seen}",)
 
@@ -164,34 +158,37 @@ class Base:
         return (f"that makes it {share(abs(rest), 1)} {longer} than the steps were without the profiler",)
 
     @property
-    def _about_pace(self) -> tuple[str, ...]:
+    def _about_speed(self) -> tuple[str, ...]:
         if self.profiler is None:
             return ()
-        paces = {"the host works": self.profiler.pace, "pageable copies take": self.profiler.staging}
+        factors = {
+            "the host's work takes": self.profiler.host_factor,
+            "pageable copies take": self.profiler.staging_factor,
+        }
         return tuple(
-            f"{what} {share(abs(1 - pace), 1)} {'less' if pace < 1 else 'more'} than while it was recorded"
-            for what, pace in paces.items()
-            if abs(1 - pace) >= self.config.profiler.negligible
+            f"{what} {share(abs(1 - factor), 1)} {'less' if factor < 1 else 'more'} than while it was recorded"
+            for what, factor in factors.items()
+            if abs(1 - factor) >= self.config.profiler.negligible
         )
 
 
-def _played(link: Link, graph: Graph) -> Simulation:
-    """A replay in which kernels that fill a device run one after the other."""
+def run(link: Link, graph: Graph) -> Simulation:
+    """A simulation in which kernels that fill a device run one after the other."""
     simulated = link.simulate(graph)
-    turns = in_turns(simulated)
-    if not len(turns) or has_cycle(ordered := graph.with_dependencies(graph.dependencies, turns)):
+    order = one_after_the_other(simulated)
+    if not len(order) or has_cycle(ordered := graph.with_dependencies(graph.dependencies, order)):
         return simulated
     return link.simulate(ordered)
 
 
-def _turns(graph: Graph, simulated: Simulation) -> bool:
-    """Whether kernels wait for their turn in a replay of this graph."""
+def _ordered(graph: Graph, simulated: Simulation) -> bool:
+    """Whether kernels that fill the device wait for each other in a simulation of this graph."""
     return len(simulated.graph.dependencies) > len(graph.dependencies)
 
 
 def length_ns(simulated: Simulation, window: Window) -> int:
-    """How long a window takes in a replay."""
-    trace = moved(simulated)
+    """How long a window takes in a simulation."""
+    trace = retimed(simulated)
     if window.name is not None:
         return of_range(trace, window.name).wall_ns
     return between(trace.start_ns, trace.end_ns).wall_ns

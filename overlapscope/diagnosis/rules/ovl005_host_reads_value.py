@@ -76,7 +76,7 @@ RULE = Rule(
     name="host-reads-value",
     page=__doc__,
     fix="total += loss.detach()  # stay on the device; total.item() once, after the loop",
-    change="no-host-read",
+    change="no-scalar-sync",
     claims=claims,
     describe=describe,
 )

@@ -90,7 +90,7 @@ RULE = Rule(
     name="host-late",
     page=__doc__,
     fix='step = torch.compile(step, mode="reduce-overhead")  # fewer launches; data preparation in loader workers',
-    change="graph",
+    change="cuda-graph",
     claims=claims,
     describe=describe,
 )

@@ -75,7 +75,7 @@ RULE = Rule(
     page=__doc__,
     fix="torch.cat([t.flatten() for t in tensors], out=pinned)  # one buffer, one copy, then views\n"
     "views = pinned.to(device, non_blocking=True).split(sizes)",
-    change="coalesce",
+    change="batch-copies",
     claims=claims,
     describe=describe,
 )

@@ -1,1 +1,0 @@
-"""What each change does to a graph: one per file."""

@@ -1,1 +1,0 @@
-"""Changes of a program: one file and one class each."""

@@ -1,0 +1,143 @@
+"""Small copies to the GPU in a row are packed into one pinned buffer and sent as one.
+
+## What it changes
+The first copy of each run takes the time of all bytes, its call that of packing them on the host; the others take none.
+
+## What it assumes
+Packing takes what the calibration measured for pieces of these sizes, else as long as staging them does. Pieces that are
+in no cache, and views of what arrives where each was a tensor of its own, are in the upper bound.
+
+## When it misleads
+Few and large pieces are sent faster as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from overlapscope.dependencies.graph import Dependencies, Graph
+from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
+from overlapscope.measure.issue import first_copy_of
+from overlapscope.measure.places import innermost
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import ApiKind, Direction
+from overlapscope.model.trace import Trace
+from overlapscope.whatif.calls import enqueue_ns, synchronisations_after
+from overlapscope.whatif.change import Change
+from overlapscope.whatif.copy_speeds import pinned_speed
+from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.packing import Packing, packing
+from overlapscope.whatif.runs import leaders
+
+_MORE = "that pieces may be in no cache, and need views: only the upper bound counts that"
+_DEVICES = 1 << 16  # more than one machine has
+_BESIDE = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.STREAM_SYNC)
+"""Calls that may stand between those of a run."""
+
+
+@dataclass(frozen=True)
+class BatchCopies(Change):
+    """Small copies in a row are sent as one."""
+
+    name: ClassVar[str] = "batch-copies"
+    old_name: ClassVar[str | None] = "coalesce"
+    keeps_apart: ClassVar[bool] = True
+
+    def apply(self, editor: Editor, where: Where) -> None:
+        """Let the first copy of each run carry all of it."""
+        graph, calls, copies = editor.graph, editor.graph.calls, editor.trace.copies
+        most_ns = editor.config.dependencies.host.most_enqueue_ns
+        copy = first_copy_of(graph.trace)[calls.row]
+        wanted = where.copies & (copies.direction == Direction.HTOD) & (copies.duration_ns <= most_ns)
+        mine = (calls.kind == ApiKind.COPY) & np.append(wanted, False)[copy] & (copy != NO_ID)
+        place = np.append(copies.stream * _DEVICES + copies.device, NO_ID)[copy]
+        leader = leaders(graph, mine, _BESIDE, place)
+        leader[~(mine | synchronisations_after(graph, wanted) | (leader != NO_ID))] = NO_ID
+        members = np.flatnonzero(mine & (leader != NO_ID))
+        editor.without_waits(np.flatnonzero(leader != NO_ID), enqueue_ns(graph, editor.config))
+        if not len(members):
+            editor.assume("no small copies to the device are in a row")
+            return
+        run = _Run.of(graph, members, leader, copy)
+        pack = packing(graph.trace)
+        _send_as_one(editor, run, pack)
+        _skip(editor, np.flatnonzero((leader != NO_ID) & (leader != np.arange(len(calls)))))
+        _may_take_more(editor, run, pack)
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """Copy calls of runs: their rows of copies, their work, and a number for each one's run, with its first call."""
+
+    member: Int64
+    copy: Int64
+    work: Int64
+    group: Int64
+    leader: Int64
+
+    @classmethod
+    def of(cls, graph: Graph, members: Int64, leader: Int64, copy: Int64) -> _Run:
+        first, group = np.unique(leader[members], return_inverse=True)
+        return cls(members, copy[members], graph.work_of_copy[copy[members]], group, first)
+
+    def sums(self, values: Int64) -> Int64:
+        """The sum of a column of copies over each run."""
+        return np.bincount(self.group, values[self.copy], len(self.leader)).astype(np.int64)
+
+
+def _send_as_one(editor: Editor, run: _Run, pack: Packing | None) -> None:
+    """The first copy of each run takes the time of all bytes, its call that of packing them; the others take none."""
+    graph, copies = editor.graph, editor.trace.copies
+    total = run.sums(copies.size_bytes)
+    speed = pinned_speed(graph.trace, Direction.HTOD, total)
+    first = graph.work_of_copy[first_copy_of(graph.trace)[graph.calls.row[run.leader]]]
+    weight, edges = editor.dependencies.weight_ns.copy(), editor.dependencies
+    weight[graph.into(graph.work_end(run.work), DependencyKind.EXECUTION)] = 0
+    others = graph.work_start(np.setdiff1d(run.work, first))
+    order = edges.of_kind(DependencyKind.STREAM_ORDER, DependencyKind.COPY_ENGINE)
+    weight[np.isin(edges.target, others) & order] = 0
+    took = run.sums(copies.duration_ns) if speed is None else speed.copy_time_ns(total)
+    weight[graph.into(graph.work_end(first), DependencyKind.EXECUTION)] = took
+    if pack is not None:
+        call = graph.into(graph.call_end(run.leader), *OWN_DURATION)
+        weight[call] += pack.host_ns(copies.size_bytes[run.copy], run.group)
+    editor.set_weights(weight)
+    issue = graph.into(graph.work_start(first), DependencyKind.LAUNCH)
+    launched = issue != NO_ID
+    editor.set_sources(issue[launched], graph.call_end(run.leader[launched]), 0)
+    editor.assume(*([] if speed is None else [f"one copy of all bytes: {speed.basis}"]))
+    editor.assume("packing on the host is not counted" if pack is None else pack.basis)
+
+
+def _skip(editor: Editor, inside: Int64) -> None:
+    """Calls of runs after their first take no host time, nor does Python between them; longer work stays."""
+    graph, edges = editor.graph, editor.dependencies
+    into = np.isin(edges.target, np.concatenate([graph.call_start(inside), graph.call_end(inside)]))
+    short = edges.of_kind(DependencyKind.PROGRAM_ORDER) & (edges.weight_ns <= editor.config.host_gap_ns)
+    editor.limit_weights(into & (edges.of_kind(*OWN_DURATION) | short), 0)
+
+
+def _may_take_more(editor: Editor, run: _Run, pack: Packing | None) -> None:
+    """What may come to packing, as far as that is known, is possible."""
+    if pack is None:
+        return
+    graph = editor.graph
+    made = _made_for(graph.trace, graph.calls.row[run.member])
+    more_ns = pack.more_ns(graph.trace.copies.size_bytes[run.copy], made, run.group)
+    some = run.leader[more_ns > 0]
+    taken = editor.dependencies.weight_ns[graph.into(graph.call_end(some), *OWN_DURATION)] + more_ns[more_ns > 0]
+    more = Dependencies.of(graph.call_start(some), graph.call_end(some), taken, DependencyKind.API_CALL)
+    if len(more):
+        editor.possible = Dependencies.together(editor.possible, more)
+        editor.assume(_MORE)
+
+
+def _made_for(trace: Trace, rows: Int64) -> Bool:
+    """Which copy calls are of an operator that makes a tensor for what it copies, as ``.to(device)`` does."""
+    ops, calls = trace.cpu_ops, trace.api_calls
+    makers = ops.take(np.isin(ops.name_id, trace.names.find("aten::_to_copy")))
+    made: Bool = innermost(makers, calls.process[rows], calls.thread[rows], calls.start_ns[rows]) != NO_ID
+    return made

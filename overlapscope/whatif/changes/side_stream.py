@@ -1,0 +1,248 @@
+"""Copies get a stream of their own.
+
+## What it changes
+A copy to the GPU waits for its launch, its copy engine and the copies before it; the next work of its old stream that
+may consume it waits for it. A copy to the host waits for the work before it on its old stream, and later work of that
+stream does not wait for it. Who waited for either by way of later work of the stream still does: a host that reads what
+came, another stream that consumes what went. A copy to another GPU does as one to the host on the stream that sends it,
+and is received in two buffers in turn.
+
+## What it assumes
+A trace does not show what consumes a copy: the next work of the old stream is taken to, unless the recording knows the
+operators' arguments. Where as many bytes came to the host before on that stream, they may be what goes back (a D2H-H2D
+round trip), so the copy waits for these.
+
+## Bounds
+At best nothing waits for copies whose consumers are not known. At worst they go round two buffers: each group waits for
+the work before the group before it.
+
+## When it misleads
+Without `record_stream` or an event, another stream may use memory before the copy is there: order the streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from overlapscope.dependencies.graph import Dependencies, Graph
+from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import LINK, ApiKind, Direction
+from overlapscope.whatif.change import Bounds, Change
+from overlapscope.whatif.config import SimulationConfig
+from overlapscope.whatif.copy_consumers import consumers_known, first_consumers
+from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.round_trips import round_trips
+from overlapscope.whatif.streams import Streams, codes
+
+_TWO_BUFFERS = "copies to another device are received in two buffers in turn"
+_UNKNOWN = "the trace does not say what reads a copy, so the next work of its old stream waits for it"
+_ORDER = (DependencyKind.STREAM_ORDER, DependencyKind.NOT_RECORDED)
+_EVENTS = (DependencyKind.EVENT, DependencyKind.OTHER_DEVICE)
+
+
+@dataclass(frozen=True)
+class SideStream(Change):
+    """Copies over a link get a stream of their own."""
+
+    name: ClassVar[str] = "side-stream"
+
+    def apply(self, editor: Editor, where: Where) -> None:
+        """Move them; what was moved before stays so."""
+        graph, edges, follow_ns = editor.graph, editor.dependencies, editor.config.dependencies.follow_ns
+        move = _Move.of(graph, where)
+        received = move.received()
+        consumed = move.consumers(follow_ns)
+        gone = move.released() | received
+        gone |= edges.of_kind(*_ORDER) & np.isin(edges.source, graph.work_end(move.arrivals)) & ~edges.among(consumed)
+        kept = edges.take(~gone)
+        order = (
+            *move.still_waited(),
+            *move.new_order(follow_ns),
+            round_trips(graph, move.arrivals, follow_ns, inputs=False),
+        )
+        streams = move.new_streams()
+        editor.remove(gone)
+        editor.add(consumed.take(~consumed.among(kept)), *order)
+        editor.set_copies(stream=streams)
+        editor.possible = Dependencies.together(editor.possible, edges.take(received))
+        uploads = move.moved & (graph.work.engine == Direction.HTOD)
+        editor.assume(
+            *[_UNKNOWN] * bool((uploads & ~consumers_known(graph)).any()), *[_TWO_BUFFERS] * bool(received.any())
+        )
+
+    def bounds(self, before: Graph, after: Graph, config: SimulationConfig) -> Bounds | None:
+        """Two buffers at worst; at best no wait for copies whose consumers are not known, nor by coincidence."""
+        other = np.append(before.trace.copies.stream != after.trace.copies.stream, False)
+        moved = np.flatnonzero((before.work.engine == Direction.HTOD) & other[before.work.copy])
+        if not len(moved):
+            return None
+        edges, unknown = after.dependencies, moved[~consumers_known(after)[moved]]
+        free = edges.of_kind(DependencyKind.NOT_RECORDED)
+        free |= np.isin(edges.source, after.work_end(unknown)) & edges.of_kind(DependencyKind.STREAM_ORDER)
+        return Bounds(_two_buffers(before, after, moved, config.dependencies.follow_ns), edges.take(free))
+
+
+@dataclass(frozen=True, eq=False)
+class _Move:
+    """Copies of a graph that get streams of their own."""
+
+    graph: Graph
+    streams: Streams
+    moved: Bool
+
+    @classmethod
+    def of(cls, graph: Graph, where: Where) -> _Move:
+        """Those asked for, and those that were moved before."""
+        work = graph.work
+        moved = np.append(graph.trace.copies.stream, NO_ID)[work.copy] != work.stream
+        moved &= work.table == 1
+        moved[where.work(graph)] = True
+        return cls(graph, Streams.of(graph), moved & (work.engine > 0))
+
+    @property
+    def leaving(self) -> Bool:
+        """Which work copies something from the device of its stream to elsewhere."""
+        work, copies = self.graph.work, self.graph.trace.copies
+        source = np.append(copies.source_device, NO_ID)[work.copy]
+        leaves: Bool = (work.engine == Direction.DTOH) | ((work.engine == Direction.PTOP) & (work.device == source))
+        return leaves
+
+    @property
+    def arrivals(self) -> Int64:
+        """Moved copies that bring something to the device of their stream."""
+        return np.flatnonzero(self.moved & ~self.leaving)
+
+    def released(self) -> Bool:
+        """Dependencies that a stream of its own takes away: of stream order, of the default stream, by coincidence."""
+        graph, edges = self.graph, self.graph.dependencies
+        source, target = graph.work_of(edges.source), graph.work_of(edges.target)
+        ordered, work = edges.of_kind(*_ORDER), np.append(graph.work.stream, NO_ID)
+        gone: Bool = ordered & np.isin(edges.target, graph.work_start(self.arrivals))
+        gone |= ordered & np.isin(edges.source, graph.work_end(np.flatnonzero(self.moved & self.leaving)))
+        from_moved = (source >= 0) & np.append(self.moved, False)[np.maximum(source, NO_ID)] & (edges.source % 2 == 1)
+        to_moved = (target >= 0) & np.append(self.moved, False)[np.maximum(target, NO_ID)] & (edges.target % 2 == 0)
+        gone |= (from_moved | to_moved) & edges.of_kind(DependencyKind.LEGACY_DEFAULT_STREAM)
+        elsewhere = work[np.maximum(source, NO_ID)] != work[np.maximum(target, NO_ID)]
+        return gone | (from_moved & elsewhere & edges.of_kind(DependencyKind.NOT_RECORDED))
+
+    def received(self) -> Bool:
+        """What moved copies to other devices waited for on the streams that receive them, and what waited with them."""
+        graph, work, edges = self.graph, self.graph.work, self.graph.dependencies
+        rows = np.flatnonzero(edges.of_kind(*_EVENTS))
+        source, target = graph.work_of(edges.source[rows]), graph.work_of(edges.target[rows])
+        to = np.append(graph.trace.copies.target_device, NO_ID)[work.copy[target]]
+        sent = self.moved[target] & (work.engine[target] == Direction.PTOP) & (work.device[target] != to)
+        sent &= work.device[source] == to
+        wait = codes(np.stack([edges.source[rows], self.streams.stream[target]]))
+        gone = np.zeros(len(edges), np.bool_)
+        gone[rows] = np.isin(wait, wait[sent])
+        return gone
+
+    def consumers(self, follow_ns: int) -> Dependencies:
+        """What stays on its stream and may consume a copy waits for it, and for those that its thread issued with it."""
+        graph, copies = self.graph, self.arrivals
+        found = self._of_any(first_consumers(graph, self.streams, copies, ~self.moved), copies)
+        apart = graph.work.end_ns[copies] <= graph.work.start_ns[found]
+        source, target = graph.work_end(copies), graph.work_start(np.where(apart, found, NO_ID))
+        return Dependencies.of(source, target, follow_ns, DependencyKind.STREAM_ORDER)
+
+    def _of_any(self, found: Int64, copies: Int64) -> Int64:
+        """The first consumer of any of the copies that follow each other on a stream, if their own thread issued it.
+
+        Such a thread records an event when it has issued all of them; another one may wait for each by itself.
+        """
+        streams, order = self.streams, self.streams.order
+        began = ~self.moved[order]
+        began[1:] |= streams.stream[order[1:]] != streams.stream[order[:-1]]
+        group = np.cumsum(began)[streams.place[copies]]
+        owner = np.append(self.graph.calls.owner, NO_ID)[self.graph.work.call]
+        own = (found != NO_ID) & (owner[found] == owner[copies])
+        first = np.full(len(order) + 1, len(order))
+        np.minimum.at(first, group[own], streams.place[found[own]])
+        result: Int64 = np.where(own, np.append(order, NO_ID)[first[group]], found)
+        return result
+
+    def still_waited(self) -> Iterator[Dependencies]:
+        """Host and other streams that waited for work after a moved copy on its stream wait for the copy too.
+
+        What waits on another stream may consume what a copy to the device brought, or overwrite what one to the host
+        took. The host waits for copies to itself, and with the device for all.
+        """
+        graph, work, edges, streams = self.graph, self.graph.work, self.graph.dependencies, self.streams
+        source = graph.work_of(edges.source)
+        by_host = edges.of_kind(DependencyKind.SYNCHRONISATION)
+        whole = np.zeros(len(edges), np.bool_)
+        whole[by_host] = graph.calls.kind[edges.target[by_host] // 2] == ApiKind.DEVICE_SYNC
+        for direction in LINK:
+            mine = np.sort(streams.place[self.moved & (work.engine == direction)])
+            waits = edges.of_kind(*_EVENTS) | (by_host & (whole | (direction == Direction.DTOH)))
+            rows = np.flatnonzero(waits & (source >= 0))
+            at = np.searchsorted(mine, streams.place[source[rows]], "right") - 1
+            copy = np.append(streams.order[mine], NO_ID)[at]
+            same = (at >= 0) & (streams.stream[copy] == streams.stream[source[rows]]) & (copy != source[rows])
+            yield replace(edges.take(rows[same]), source=graph.work_end(copy[same]))
+
+    def _lanes(self) -> Int64:
+        """A number for what shares a stream afterwards: what stays on each, and its copies by direction and device."""
+        work = self.graph.work
+        to = np.append(self.graph.trace.copies.target_device, NO_ID)[work.copy]
+        engine, target = np.where(self.moved, work.engine, 0), np.where(self.moved, to, NO_ID)
+        return codes(np.stack([self.streams.stream, engine, target]))
+
+    def new_streams(self) -> Int64:
+        """Streams of all copies: moved ones share theirs with others of their direction and device only.
+
+        Each stream that shared them with anything else gets a new one for every direction.
+        """
+        trace, work, lane = self.graph.trace, self.graph.work, self._lanes()
+        stream_of, keeps = (
+            self.streams.stream,
+            self.streams.first,
+        )  # what a stream begins with stays, if nothing else is to
+        emptied = ~np.isin(stream_of[keeps], stream_of[~self.moved])
+        shared = self.moved & ~np.isin(lane, lane[keeps[emptied]])
+        stream = trace.copies.stream.copy()
+        highest = int(max((table.stream.max(initial=0) for table in trace.device_work), default=0))
+        stream[work.row[shared]] = highest + 1 + np.unique(lane[shared], return_inverse=True)[1]
+        return stream
+
+    def new_order(self, follow_ns: int) -> Iterator[Dependencies]:
+        """What shares a stream keeps its order; copies that leave their device stay after the work before them."""
+        order, stream, moved, lane = self.streams.order, self.streams.stream, self.moved, self._lanes()
+        by_lane = order[np.argsort(lane[order], kind="stable")]
+        same = lane[by_lane[:-1]] == lane[by_lane[1:]]
+        yield _after(self.graph, by_lane[:-1][same], by_lane[1:][same], follow_ns)
+        staying = order[np.maximum.accumulate(np.where(moved[order], 0, np.arange(len(order))))]
+        leaving = (moved & self.leaving)[order] & (stream[staying] == stream[order]) & ~moved[staying]
+        yield _after(self.graph, staying[leaving], order[leaving], follow_ns)
+
+
+def _after(graph: Graph, one: Int64, other: Int64, follow_ns: int) -> Dependencies:
+    """Each op after another one of its stream that was over before it, where in the trace one was between them."""
+    apart = graph.work.end_ns[one] <= graph.work.start_ns[other]
+    source, target = graph.work_end(one[apart]), graph.work_start(other[apart])
+    ordered = graph.into(target, DependencyKind.STREAM_ORDER)
+    new = np.append(graph.dependencies.source, NO_ID)[ordered] != source
+    return Dependencies.of(source[new], target[new], follow_ns, DependencyKind.STREAM_ORDER)
+
+
+def _two_buffers(before: Graph, after: Graph, moved: Int64, follow_ns: int) -> Dependencies:
+    """Moved copies wait for what was before the group before their own, and for what they may send back."""
+    work = before.work
+    order = moved[np.lexsort((moved, work.stream[moved], work.device[moved], work.process[moved]))]
+    edge = before.into(before.work_start(order), DependencyKind.STREAM_ORDER)
+    ahead = np.where(edge == NO_ID, NO_ID, before.work_of(np.append(before.dependencies.source, 0)[edge]))
+    begins = ~np.isin(ahead, order)
+    group, first = np.cumsum(begins) - 1, np.flatnonzero(begins)
+    where = np.stack([work.process, work.device, work.stream])[:, order[first]]
+    same = (where[:, 1:] == where[:, :-1]).all(axis=0)
+    earlier = np.full(len(first), NO_ID)
+    earlier[1:][same] = ahead[first][:-1][same]
+    source, target = after.work_end(earlier[group]), after.work_start(order)
+    buffers = Dependencies.of(source, target, follow_ns, DependencyKind.EVENT)
+    return Dependencies.together(buffers, round_trips(before, moved, follow_ns, inputs=True))
