@@ -26,6 +26,7 @@ from overlapscope.calibration.schema import (
     Packing,
     PackTime,
     PcieLink,
+    PostStaging,
     TimedSteps,
 )
 from overlapscope.calibration.writing import to_json
@@ -39,6 +40,7 @@ WHOLE = Calibration(
     copies=(CopyTime("HtoD", "pinned", 1024, 900, device=0),),
     duplex=(DuplexTime("HtoD", 600, 640),),
     packing=Packing((PackTime(4096, 700, 900, 500, 600), PackTime(8192, 800)), start_ns=5_000, view_ns=0),
+    post_staging=(PostStaging(1024, (30, 50), (20, 30)), PostStaging(2048, (30,), (20,))),
     issue_unprofiled=IssueCost(6_000, 4_000),
     issue_profiled=IssueCost(call_ns=1_500),
     recorded=TimedSteps(2, 300, (100, 100)),
@@ -62,7 +64,16 @@ VERSION_1 = {
     ],
     "gather_start_ns": 5000,
     "view_ns": -1,
-    "after_copies": [{"size_bytes": 1024, "issue_ns": 30, "usual_ns": 20}, None],
+    "after_copies": [
+        {"size_bytes": 1024, "issue_ns": 30, "usual_ns": 20},
+        {"size_bytes": 2048, "issue_ns": [30, 50], "usual_ns": [20, 30]},
+        {"size_bytes": 1024, "issue_ns": 3},
+        {"size_bytes": 1024, "issue_ns": [30, 50], "usual_ns": 20},
+        {"size_bytes": 1024, "issue_ns": [50, 30], "usual_ns": [20, 30]},
+        {"size_bytes": 1024, "issue_ns": [], "usual_ns": []},
+        {"size_bytes": 1024, "issue_ns": [30, "x"], "usual_ns": [20, 30]},
+        None,
+    ],
     "both_ways": [{"direction": "HtoD", "alone_ns": 600, "beside_ns": 640}, {"direction": "DtoH", "alone_ns": 0}],
     "issue": {"unprofiled": {"kernel_ns": 6000, "copy_ns": 4000}, "profiled": {"call_ns": 1500}},
     "steps": {"recorded": {"steps": 2, "wall_ns": 300}, "unprofiled": {"steps": 4, "wall_ns": 400}},
@@ -89,7 +100,7 @@ def test_what_was_not_measured_stays_so() -> None:
 
 
 def test_the_calibration_of_a_trace_is_read(tmp_path: Path) -> None:
-    """Of the first version, with rows that are damaged, and a key that is not read any more."""
+    """Of the first version, with rows that are damaged."""
     devices = [{"id": 0, "name": "Test GPU"}]
     source = make.write(tmp_path / "t.json", make.kernel(5, 5), overlapscope=VERSION_1, deviceProperties=devices)
     metadata = open_trace(source).metadata
@@ -100,6 +111,7 @@ def test_the_calibration_of_a_trace_is_read(tmp_path: Path) -> None:
     assert recording.copies == (CopyTime("HtoD", "pinned", 1024, 900),)
     assert recording.packing.pieces == (PackTime(4096, 700, 900), PackTime(8192, 700, None, 500, 600))
     assert (recording.packing.start_ns, recording.packing.view_ns) == (5000, None)
+    assert recording.post_staging == (PostStaging(1024, (30,), (20,)), PostStaging(2048, (30, 50), (20, 30)))
     assert recording.duplex == (DuplexTime("HtoD", 600, 640),)
     assert recording.issue_unprofiled == IssueCost(6000, 4000)
     assert recording.issue_profiled == IssueCost(None, None, 1500)
@@ -121,6 +133,23 @@ def test_damaged_consumers_count_as_none(damaged: Any, schema: str, tmp_path: Pa
     recording = in_a_trace({"schema": schema, key: damaged}, tmp_path)
     assert recording is not None
     assert recording.copy_consumers is None or not len(recording.copy_consumers.tensor)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        3,
+        [None],
+        [{"size_bytes": 1024, "issue_ns": 30, "usual_ns": 20}],
+        [{"size_bytes": 0, "issue_ns": [30], "usual_ns": [20]}],
+        [{"size_bytes": 1024, "issue_ns": [30, 50], "usual_ns": [20]}],
+        [{"size_bytes": 1024, "issue_ns": [30, 30], "usual_ns": [20, 30]}],
+        [{"size_bytes": 1024, "issue_ns": [30], "usual_ns": [2**70]}],
+    ],
+)
+def test_damaged_times_after_staging_count_as_none(damaged: Any, tmp_path: Path) -> None:
+    recording = in_a_trace({"schema": "overlapscope.calibration/2", "post_staging": damaged}, tmp_path)
+    assert recording == Calibration()
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 import torch
 
-from overlapscope.calibration.schema import Calibration, CopyTime, DuplexTime, IssueCost, Packing
+from overlapscope.calibration.schema import Calibration, CopyTime, DuplexTime, IssueCost, Packing, PostStaging
 from overlapscope.capture import calibrate, kineto_file, profilers
 from overlapscope.capture.annotate import annotate
-from overlapscope.capture.calibrate import issuing, packing
+from overlapscope.capture.calibrate import issuing, packing, post_staging
 from overlapscope.capture.calibrate.packing import PIECE_BYTES, pack_times
 from overlapscope.capture.copy_consumers import _arguments, copy_consumers, d2h_consumers
 from overlapscope.capture.recorder import record
@@ -214,6 +214,7 @@ def test_a_gpu_without_room_is_recorded_uncalibrated(tmp_path: Path, monkeypatch
         pass
     assert asked[0].copies == ()
     assert (asked[0].issue_unprofiled, asked[0].issue_profiled) == (None, None)
+    assert asked[0].post_staging == ()
 
 
 def test_all_gpus_in_use_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -600,6 +601,42 @@ def test_of_two_times_to_issue_work_the_least_counts(tmp_path: Path, monkeypatch
     recording._calibration = Calibration()
     recording._issue_again()
     assert recording._calibration == Calibration(), "nothing is timed where nothing was"
+
+
+@pytest.mark.parametrize("path", ["t.json", None])
+def test_issuing_after_staging_is_timed_whoever_records(path: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issuing under the profiler is not, where the profiler is another tool."""
+    times = (PostStaging(1024, (3,), (2,)),)
+    for name in profilers._TOOL_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("overlapscope.capture.calibrate.issue_cost", lambda: IssueCost(3))
+    monkeypatch.setattr("overlapscope.capture.calibrate.post_staging_times", lambda: times)
+    recording = record(path)
+    recording._calibration, recording._measured = Calibration(copies=(CopyTime("HtoD", "pinned", 1024, 900),)), True
+    recording._warm_up()
+    assert recording._calibration.post_staging == times
+    assert recording._calibration.issue_profiled == (IssueCost(3) if path else None)
+
+
+def test_issuing_is_timed_after_others_like_it_and_after_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of nine operators takes 10 ns, and 3 more in the first round after a copy that takes a second."""
+    now, cold = [0], [False]
+
+    def operator() -> None:
+        now[0] += 13 if cold[0] else 10
+
+    def copy() -> None:
+        now[0] += 10**9
+        cold[0] = True
+
+    def last() -> None:
+        operator()
+        cold[0] = False
+
+    monkeypatch.setattr(post_staging.time, "perf_counter_ns", lambda: now[0])
+    assert post_staging._timed(1024, [*[operator] * 8, last], copy) == PostStaging(
+        size_bytes=1024, issue_ns=(2 * 13, 4 * 13, 8 * 13, 9 * 13), usual_ns=(20, 40, 80, 90)
+    )
 
 
 def test_packing_is_timed_by_the_piece(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,7 @@ from overlapscope.calibration.schema import (
     Packing,
     PackTime,
     PcieLink,
+    PostStaging,
     TimedSteps,
 )
 from overlapscope.calibration.values import count, listing, mapping, text
@@ -44,6 +46,7 @@ def from_json(data: Any) -> Calibration | None:
         copies=_rows(data.get("copies"), _copy_time),
         duplex=_rows(data.get("duplex"), _duplex_time),
         packing=_packing(mapping(data.get("packing"))),
+        post_staging=_rows(data.get("post_staging"), _post_staging),
         issue_unprofiled=_issue_cost(mapping(data.get("issue_unprofiled"))),
         issue_profiled=_issue_cost(mapping(data.get("issue_profiled"))),
         recorded=_timed_steps(mapping(data.get("recorded"))),
@@ -106,6 +109,18 @@ def _pack_time(row: dict[str, Any]) -> PackTime | None:
         return None
     others = ("ragged_ns", "warm_pack_ns", "warm_ragged_ns")
     return PackTime(size, pack_ns, *(count(row.get(key)) for key in others))
+
+
+def _post_staging(row: dict[str, Any]) -> PostStaging | None:
+    size = count(row.get("size_bytes"))
+    issue_ns, usual_ns = _cumulative(row.get("issue_ns")), _cumulative(row.get("usual_ns"))
+    return PostStaging(size, issue_ns, usual_ns) if size and issue_ns and len(issue_ns) == len(usual_ns) else None
+
+
+def _cumulative(data: Any) -> tuple[int, ...]:
+    """Cumulative times; none where one of them is no time, or no more than the one before."""
+    times = tuple(count(each) or 0 for each in listing(data))
+    return times if all(before < after for before, after in pairwise((0, *times))) else ()
 
 
 def _issue_cost(row: dict[str, Any]) -> IssueCost | None:

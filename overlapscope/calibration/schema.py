@@ -101,6 +101,18 @@ class Packing:
 
 
 @dataclass(frozen=True)
+class PostStaging:
+    """Host time to issue some tiny work right after a pageable copy of this size, and what it usually takes.
+
+    Both are cumulative, for several amounts of work: the first number is for the least of it.
+    """
+
+    size_bytes: int
+    issue_ns: tuple[int, ...]
+    usual_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class IssueCost:
     """Host time to issue a tiny kernel and a tiny pinned copy from Python, and that of the copy's call itself."""
 
@@ -189,6 +201,7 @@ class Calibration:
         copies: copy times by direction, host memory and size.
         duplex: what copies of each direction take while others go in the other direction.
         packing: what the host takes to pack many tensors into one pinned buffer.
+        post_staging: how much longer issuing work takes right after pageable copies, by their size.
         issue_unprofiled: what issuing work takes without a profiler, before the first profiler of the process.
         issue_profiled: the same under the profiler.
         recorded: the steps that are in the trace.
@@ -202,6 +215,7 @@ class Calibration:
     copies: tuple[CopyTime, ...] = ()
     duplex: tuple[DuplexTime, ...] = ()
     packing: Packing = Packing()
+    post_staging: tuple[PostStaging, ...] = ()
     issue_unprofiled: IssueCost | None = None
     issue_profiled: IssueCost | None = None
     recorded: TimedSteps | None = None

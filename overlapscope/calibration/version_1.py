@@ -1,7 +1,4 @@
-"""Calibrations of the first version, with the keys of the second.
-
-The first also knew ``after_copies``, how much slower the host is after it staged a copy, which is not read any more.
-"""
+"""Calibrations of the first version, with the keys of the second."""
 
 from __future__ import annotations
 
@@ -27,10 +24,21 @@ def upgraded(data: dict[str, Any]) -> dict[str, Any]:
             "start_ns": data.get("gather_start_ns"),
             "view_ns": data.get("view_ns"),
         },
+        "post_staging": [_post_staging(row) for row in listing(data.get("after_copies"))],
         "issue_unprofiled": issue.get("unprofiled"),
         "issue_profiled": issue.get("profiled"),
         "recorded": _renamed(steps.get("recorded"), _STEPS),
         "unprofiled": _renamed(steps.get("unprofiled"), _STEPS),
+    }
+
+
+def _post_staging(row: Any) -> dict[str, Any]:
+    """A row with lists of times, where the first recordings have a number for one amount of work."""
+    row = mapping(row)
+    times = {key: row.get(key) for key in ("issue_ns", "usual_ns")}
+    return {
+        "size_bytes": row.get("size_bytes"),
+        **{key: value if isinstance(value, list) else [value] for key, value in times.items()},
     }
 
 

@@ -259,12 +259,15 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _warm_up(self) -> None:
         """Let the profiler see some calls of ours first; what they cost now is what it adds to each."""
-        if not self._on_gpu or self._outside:
+        if not self._on_gpu:
             return
         with suppress(RuntimeError):
-            cost = calibrate.issue_cost()
-            if self._measured:
-                self._calibration = replace(self._calibration, issue_profiled=cost)
+            if not self._outside:
+                cost = calibrate.issue_cost()
+                if self._measured:
+                    self._calibration = replace(self._calibration, issue_profiled=cost)
+            if self._calibration.copies:
+                self._calibration = replace(self._calibration, post_staging=calibrate.post_staging_times())
 
     def _issue_again(self) -> None:
         """Issuing may have been timed while something else had the processor: the least of two times is nearer."""

@@ -8,5 +8,6 @@ machine does can only add to it.
 from overlapscope.capture.calibrate.issuing import issue_cost
 from overlapscope.capture.calibrate.link import copy_times, duplex_times
 from overlapscope.capture.calibrate.packing import pack_times
+from overlapscope.capture.calibrate.post_staging import post_staging_times
 
-__all__ = ["copy_times", "duplex_times", "issue_cost", "pack_times"]
+__all__ = ["copy_times", "duplex_times", "issue_cost", "pack_times", "post_staging_times"]
