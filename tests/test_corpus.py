@@ -88,7 +88,7 @@ def test_nothing_is_counted_twice(corpus_trace: Path) -> None:
         assert min(vars(kernel_gap_causes(trace, activity)).values()) >= 0
         for group in device.memory:
             assert group.hidden_ns + group.exposed_ns == group.total_ns
-            assert group.union_ns <= group.total_ns
+            assert group.busy_ns <= group.total_ns
 
 
 def test_hta_gives_the_same_under_its_own_definition(corpus: Path) -> None:

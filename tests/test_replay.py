@@ -1839,7 +1839,7 @@ def test_a_diagnosis_plans_what_was_really_done() -> None:
 
 def test_what_is_too_large_for_a_plan_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     trace = open_trace(SAMPLES / "gemm_copy-pageable-copy-first-blocking-same.json.gz")
-    found = diagnose(trace, config=replace(DIAGNOSIS, most_moments=10))
+    found = diagnose(trace, config=replace(DIAGNOSIS, max_simulated_nodes=10))
     assert found.plan is None
     assert found.findings[0].saving_ns is None
     Console().print(*findings(found))

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from overlapscope import diagnose, what_if
 from overlapscope.cli.main import app
-from overlapscope.diagnosis.stretches import stretches
+from overlapscope.diagnosis.intervals import finding_intervals
 from overlapscope.errors import RangeNotFound, WindowEmpty
 from overlapscope.formatting import time
 from overlapscope.plot import view
@@ -289,7 +289,7 @@ def test_every_finding_has_a_place(name: str) -> None:
     found = diagnose(open_trace(CASES / f"{name}.json.gz"))
     assert any(not finding.copies and not finding.calls for finding in found.findings)
     for finding in found.findings:
-        start, end = stretches(found, finding)
+        start, end = finding_intervals(found, finding)
         assert len(start)
         assert (start <= end).all()
         if finding.code == "OVL016":

@@ -1,4 +1,4 @@
-"""What mending the findings is worth: each by itself, and one after the other. Savings never add; replays do."""
+"""Simulate what fixing the findings saves: each alone, and one after the other. Savings do not add up."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from overlapscope.replay.changes import Change
 from overlapscope.replay.prediction import Prediction
 from overlapscope.replay.what_if import Base
 
-_FOLLOWS = {"pin": ("non-blocking", "side-stream", "no-host-read"), "non-blocking": ("side-stream", "no-host-read")}
-"""What becomes possible once something is mended, though the trace cannot show yet that it is needed."""
+_ENABLES = {"pin": ("non-blocking", "side-stream", "no-host-read"), "non-blocking": ("side-stream", "no-host-read")}
+"""Changes that are worth trying after another one, although the trace cannot show yet that they are needed."""
 
 
-def worth(
+def simulate_fixes(
     trace: Trace, window: Window, findings: tuple[Finding, ...], config: DiagnosisConfig
 ) -> tuple[tuple[Finding, ...], Plan | None]:
-    """Give every finding what its change would save, and find the order in which to make changes.
+    """Add the saving of its change to every finding, and make a plan of changes in the order of their saving.
 
-    None for a trace that has more moments than is worth waiting for; `overlapscope.what_if` predicts for any.
+    The plan is None where nothing can be fixed, and for a trace that is too large; `overlapscope.what_if` simulates
+    traces of any size.
     """
-    moments = 2 * (len(trace.api_calls) + sum(len(table) for table in trace.device_work))
-    mendable = [finding for finding in findings if finding.change is not None]
-    if moments > config.most_moments or not mendable:
+    nodes = 2 * (len(trace.api_calls) + sum(len(table) for table in trace.device_work))
+    fixable = [finding for finding in findings if finding.change is not None]
+    if nodes > config.max_simulated_nodes or not fixable:
         return findings, None
     base = Base.of(trace, window)
-    valued = tuple(_valued(base, finding, config) for finding in findings)
-    return valued, Plan(tuple(_greedy(base, mendable, config)), base.replayed_ns, base.unprofiled_ns)
+    findings = tuple(_with_saving(base, finding, config) for finding in findings)
+    return findings, Plan(tuple(_greedy(base, fixable, config)), base.replayed_ns, base.unprofiled_ns)
 
 
-def _valued(base: Base, finding: Finding, config: DiagnosisConfig) -> Finding:
-    """The finding with what its change wins, made to its own copies only: nothing where it would lose.
+def _with_saving(base: Base, finding: Finding, config: DiagnosisConfig) -> Finding:
+    """Add the simulated saving of a finding's change, applied to its own copies only; 0 where it would cost time.
 
-    Where it wins next to nothing, with the most that it may win: what reads a copy may not be in the trace.
+    A saving close to zero gets an upper bound too, since the consumers of a copy may not be in the trace.
     """
     if finding.change is None:
         return finding
     change = replace(Change.parse(finding.change), copies=finding.copies or None)
-    least = config.worth_saying * base.own_ns
+    least = config.report_share * base.own_ns
     saving, most = max(base.own_ns - base.predict((change,), bounds=False).own.predicted_ns, 0), 0
     if saving < least:
         most = base.own_ns - base.predict((change,)).own.low_ns
@@ -56,16 +57,16 @@ def _step(found: Prediction, findings: Iterable[Finding]) -> Step:
 
 
 def _greedy(base: Base, findings: list[Finding], config: DiagnosisConfig) -> Iterable[Step]:
-    """Add the change that wins most, as long as it wins more than noise."""
-    open_changes = list(dict.fromkeys(finding.change or "" for finding in findings))
+    """Add the change that saves most, again and again, while it saves more than ``report_share``."""
+    remaining = list(dict.fromkeys(finding.change or "" for finding in findings))
     chosen: tuple[Change, ...] = ()
     reached = base.own_ns
-    while open_changes:
-        tries = [base.predict((*chosen, Change.parse(name)), bounds=False) for name in dict.fromkeys(open_changes)]
+    while remaining:
+        tries = [base.predict((*chosen, Change.parse(name)), bounds=False) for name in dict.fromkeys(remaining)]
         best = min(tries, key=lambda found: found.own.predicted_ns)
-        if reached - best.own.predicted_ns < config.worth_saying * reached:
+        if reached - best.own.predicted_ns < config.report_share * reached:
             return
         yield _step(base.predict(best.changes), findings)
         chosen, reached = best.changes, best.own.predicted_ns
         done = [str(change) for change in chosen]
-        open_changes = [name for name in (*open_changes, *_FOLLOWS.get(done[-1], ())) if name not in done]
+        remaining = [name for name in (*remaining, *_ENABLES.get(done[-1], ())) if name not in done]

@@ -1,4 +1,4 @@
-"""Make the audit of one trace: everything that any rendering of it says."""
+"""`audit`: collect everything that the reports about a trace show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.diagnosis.config import DiagnosisConfig
-from overlapscope.diagnosis.run import diagnose_window
+from overlapscope.diagnosis.run import diagnose
 from overlapscope.measure.copies import CopyFacts, blocked_by_calls, copy_facts
 from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys
 from overlapscope.measure.gaps import idle_causes, kernel_gap_causes
@@ -20,7 +20,7 @@ from overlapscope.measure.launches import launch_figures
 from overlapscope.measure.ranges import figures_by_range
 from overlapscope.measure.spans import Spans, covered, intersect, union
 from overlapscope.measure.staging import StagingConfig, staging
-from overlapscope.measure.windows import Window, of_range, whole
+from overlapscope.measure.windows import Window, window_of
 from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Ranges, Timed
@@ -31,10 +31,10 @@ from overlapscope.report.verdict import verdict
 
 @dataclass(frozen=True)
 class AuditConfig:
-    """How much is listed, and the thresholds of what is measured.
+    """How much an audit lists, and the thresholds of its measurements.
 
-    ``costly_copies``: how many of the most expensive copies are listed; a screen holds about ten.
-    ``longest_ranges``: how many range names are listed; programs that name every operator have thousands.
+    ``costly_copies``: number of most expensive copies listed; a screen holds about ten.
+    ``longest_ranges``: number of range names listed; programs that annotate every operator have thousands.
     """
 
     costly_copies: int = 10
@@ -44,22 +44,22 @@ class AuditConfig:
     diagnosis: DiagnosisConfig = DIAGNOSIS
 
 
-def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditConfig()) -> Audit:  # noqa: A002
-    """Measure what the copies of ``trace`` cost.
+def audit(trace: Trace, within: str | Window | None = None, config: AuditConfig = AuditConfig()) -> Audit:
+    """Measure the overlap and the cost of the copies of ``trace``, and diagnose why they were not hidden.
 
     Args:
         trace: an opened trace.
-        range: restrict every figure to the host ranges of this name (``*`` and ``?`` match); each
-            occurrence counts up to the end of the device work issued inside it.
+        within: restrict every figure to the host ranges of this name (``*`` and ``?`` match; each occurrence counts up
+            to the end of the device work issued inside it), or to a `Window`; None for the whole trace.
         config: thresholds, with their reasons.
 
     Raises:
         RangeNotFound: the trace has no such range.
     """
-    window = whole(trace) if range is None else of_range(trace, range)
+    window = window_of(trace, within)
     facts = copy_facts(trace, window, config.host)
     devices = tuple(_device(trace, key, facts, window, config) for key in device_keys(trace))
-    devices = tuple(device for device in devices if len(device.activity.busy) or range is None)
+    devices = tuple(device for device in devices if len(device.activity.busy) or within is None)
     blocking = host_blocking(trace, window, config.host)
     counts = _counts(trace, window)
     return Audit(
@@ -71,7 +71,7 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
         ranges=figures_by_range(trace, _ranges_within(trace.ranges, window), config.longest_ranges),
         costly=_costly(trace, facts, window, config.costly_copies),
         counts=counts,
-        diagnosis=diagnose_window(trace, window, config.diagnosis),
+        diagnosis=diagnose(trace, window, config.diagnosis),
         verdict=verdict(
             trace,
             window,
@@ -167,7 +167,7 @@ def _costly_copy(trace: Trace, facts: CopyFacts, row: int) -> CostlyCopy:
         total_ns=int(facts.total_ns[row]),
         hidden_ns=int(facts.hidden_ns[row]),
         exposed_ns=int(facts.exposed_ns[row]),
-        potential_ns=known(facts.potential_ns[row]),
+        hideable_ns=known(facts.hideable_ns[row]),
         blocked_ns=known(facts.blocked_ns[row]),
         call=trace.names[int(trace.api_calls.name_id[call])] if call != NO_ID else None,
         range=trace.names[int(trace.ranges.name_id[place])] if place != NO_ID else None,
@@ -175,16 +175,16 @@ def _costly_copy(trace: Trace, facts: CopyFacts, row: int) -> CostlyCopy:
 
 
 def _counts(trace: Trace, window: Window) -> dict[str, int]:
-    """Rows that touch the window of their process."""
+    """Number of rows of each table within the window, and of device work without a known call."""
     work = dict(zip(DEVICE_WORK, trace.device_work, strict=True))
     others: dict[str, Timed] = {name: getattr(trace, name) for name in ("api_calls", "syncs", "ranges")}
     inside = {name: _inside(table, window) for name, table in (work | others).items()}
-    unjoined = sum(int((inside[name] & (table.call == NO_ID)).sum()) for name, table in work.items())
-    return {name: int(rows.sum()) for name, rows in inside.items()} | {"unjoined_device_ops": unjoined}
+    without_call = sum(int((inside[name] & (table.call == NO_ID)).sum()) for name, table in work.items())
+    return {name: int(rows.sum()) for name, rows in inside.items()} | {"device_work_without_call": without_call}
 
 
 def _ranges_within(ranges: Ranges, window: Window) -> Ranges:
-    """The ranges that lie wholly in the window."""
+    """The ranges that lie completely within the window."""
     return ranges.take(window.covers(ranges.process, ranges.start_ns, ranges.end_ns) == ranges.duration_ns)
 
 

@@ -1,6 +1,6 @@
-"""What an audit is: plain data, and its JSON form (schema ``overlapscope.audit/2``).
+"""`Audit` and its parts as plain data, with their JSON form (schema ``overlapscope.audit/2``) and pandas form.
 
-In JSON, unknown is null, and nothing is rounded.
+In JSON, unknown values are null, and nothing is rounded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCHEMA = "overlapscope.audit/2"
 
 @dataclass(frozen=True)
 class StreamFigures:
-    """How many rows of each kind ran on a stream, and what its kernels and copies amounted to."""
+    """What ran on one stream: the number of kernels, copies and memsets, and the time of kernels and copies."""
 
     stream: int
     kernels: int
@@ -40,7 +40,7 @@ class StreamFigures:
 
 @dataclass(frozen=True, eq=False)
 class DeviceAudit:
-    """One device of one process within the window."""
+    """All figures of one device of one process within the window."""
 
     key: DeviceKey
     name: str
@@ -81,10 +81,10 @@ class DeviceAudit:
                 {
                     "direction": row.direction,
                     "count": row.count,
-                    "bytes": row.size_bytes,
+                    "size_bytes": row.size_bytes,
                     "total_ns": row.total_ns,
-                    "compared": row.compared,
-                    "cost_ns": row.cost_ns,
+                    "compared_count": row.compared_count,
+                    "staging_cost_ns": row.staging_cost_ns,
                 }
                 for row in self.staging
             ],
@@ -95,7 +95,7 @@ class DeviceAudit:
 
 @dataclass(frozen=True)
 class CostlyCopy:
-    """A copy that was exposed or held the host, with where it came from; None where the trace does not say."""
+    """A copy that was exposed or blocked the host, and where it was issued; None where that is not recorded."""
 
     row: int
     process: int | None
@@ -108,7 +108,7 @@ class CostlyCopy:
     total_ns: int
     hidden_ns: int
     exposed_ns: int
-    potential_ns: int | None
+    hideable_ns: int | None
     blocked_ns: int | None
     call: str | None
     range: str | None
@@ -116,7 +116,7 @@ class CostlyCopy:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One occurrence of the range; busy times are summed over the devices of its process."""
+    """One occurrence of the range; busy times are sums over the devices of its process."""
 
     start_ns: int
     end_ns: int
@@ -126,13 +126,13 @@ class Occurrence:
 
     @property
     def wall_ns(self) -> int:
-        """Its length."""
+        """Length of the occurrence."""
         return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """What the copies of a trace cost, over a window."""
+    """The overlap and the cost of the copies of a trace within a window, and the diagnosis."""
 
     trace: Trace
     window: Window
@@ -167,7 +167,7 @@ class Audit:
             "diagnosis": {
                 "healthy": self.diagnosis.healthy,
                 "summary": self.diagnosis.summary,
-                "noise_ns": self.diagnosis.noise_ns,
+                "report_threshold_ns": self.diagnosis.report_threshold_ns,
                 "idle_ns": self.diagnosis.idle_ns,
                 "copy_reasons": list(self.diagnosis.copy_reasons),
             },
@@ -179,14 +179,14 @@ class Audit:
 
 
 def _simulation(plan: Plan | None) -> dict[str, Any] | None:
-    """What the plan starts from; None where nothing was replayed."""
+    """The simulation that the plan starts from; None where nothing was simulated."""
     if plan is None:
         return None
     return {"simulated_ns": plan.simulated_ns, "unprofiled_ns": plan.unprofiled_ns}
 
 
 def _plan(found: Diagnosis) -> list[dict[str, Any]] | None:
-    """The plan's steps; None where there is something to mend, and too much to replay."""
+    """The steps of the plan; None where there is something to fix and the trace is too large to simulate."""
     if found.plan is not None:
         return [step.to_dict() for step in found.plan.steps]
     return None if any(finding.change is not None for finding in found.findings) else []
@@ -237,10 +237,10 @@ def _directions(device: DeviceAudit) -> dict[str, Any]:
 def _group(group: CopyGroup) -> dict[str, int | None]:
     return {
         "count": group.count,
-        "bytes": group.size_bytes,
-        "unsized": group.unsized,
+        "size_bytes": group.size_bytes,
+        "unknown_size": group.unknown_size,
         "total_ns": group.total_ns,
-        "union_ns": group.union_ns,
+        "busy_ns": group.busy_ns,
         "hidden_ns": group.hidden_ns,
         "exposed_ns": group.exposed_ns,
         "blocked_ns": group.blocked_ns,

@@ -1,4 +1,4 @@
-"""The audit on one terminal screen."""
+"""Render an audit for a terminal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from overlapscope.report.findings import findings
 from overlapscope.report.tables import LEFT, NAME_WIDTH, Cells, tables
 
 _HEALTH_ROWS = 8
-_WIDE = 110  # columns of a terminal from which on everything is shown
+_WIDE = 110  # columns of a terminal that shows everything
 _SEVERITY_STYLE = {Severity.DAMAGE: "bold red", Severity.WARNING: "yellow", Severity.INFO: "dim"}
-_ONLY_WIDE = {"process", "device", "span", "both", "rate", "call"}
+_ONLY_WIDE = {"process", "device", "span", "overlap", "bandwidth", "call"}
 
 
 def render(audit: Audit, console: Console) -> None:
@@ -52,11 +52,11 @@ def _heading(audit: Audit) -> Text:
 
 
 def _profiler_cost(recording: Recording | None) -> str:
-    """What the recording knows of its own cost."""
+    """The time of a step with and without the profiler, where the recording measured it."""
     if recording is None or recording.unprofiled is None or recording.recorded is None:
         return ""
     without, under = recording.unprofiled.step_ns, recording.recorded.step_ns
-    return f"\na step took {time(round(under))} under the profiler, {time(round(without))} just before, without it"
+    return f"\ntime per step: {time(round(under))} with the profiler, {time(round(without))} without"
 
 
 def _table(title: str, rows: list[Cells], hidden: set[str]) -> Table:

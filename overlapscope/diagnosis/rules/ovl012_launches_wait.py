@@ -1,12 +1,12 @@
-"""Launches are forced to wait.
+"""Kernel launches are blocking.
 
 ## What happens
 With `CUDA_LAUNCH_BLOCKING=1` every launch returns after its kernel has ended. The host never runs ahead, nothing is
-queued, and copies overlap with kernels only by accident. A profiler's own work (flushing its buffers) stops the
-launching thread in the same way.
+queued, and copies overlap kernels only by accident. Profiler overhead (flushing its buffers) blocks the launching
+thread in the same way.
 
 ## How it shows in a trace
-Most launch calls end after their kernel has ended; or the profiler recorded time of its own on the launching thread.
+Most launch calls end after their kernel has ended; or the profiler recorded overhead on the launching thread.
 
 ## Fix
 ```sh
@@ -17,14 +17,14 @@ python train.py
 ```
 
 It is set for debugging and then forgotten: in shell profiles, job scripts, `os.environ`. Profile again without it,
-and without other tools that wait after each launch (compute-sanitizer, anomaly detection).
+and without other tools that synchronise after each launch (compute-sanitizer, anomaly detection).
 
 ## What the saving assumes
-None is given: the trace does not show how the program runs without it.
+No saving is given: the trace does not show how the program runs without it.
 
 ## When this misleads
-`CUDA_DEVICE_MAX_CONNECTIONS=1` makes streams wait for each other without any call that waits; a trace does not show
-that, and it is needed by some tensor-parallel programs.
+`CUDA_DEVICE_MAX_CONNECTIONS=1` serialises streams without any blocking call. A trace does not show that, and some
+tensor-parallel programs need it.
 
 ## Sources
 CUDA C++ Programming Guide, "Environment variables": `CUDA_LAUNCH_BLOCKING`, `CUDA_DEVICE_MAX_CONNECTIONS`.
@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.device_context import LATE, DeviceContext
+from overlapscope.diagnosis.device_context import HOST_CAUSES, DeviceContext
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import share, time
 from overlapscope.measure.losses import Cause
@@ -42,41 +42,42 @@ from overlapscope.model.columns import Bool, Int64
 
 
 def claims(context: DeviceContext) -> Bool:
-    """Time in the profiler, and all of a late host's where launches wait for their kernels."""
-    profiling = context.of_cause(Cause.PROFILER)
-    if not _blocked(context)[0]:
-        return profiling
-    return profiling | context.of_cause(*LATE, Cause.LAUNCH_LATENCY)
+    """Idle because of profiler overhead; where launches are blocking, because of a late host too."""
+    profiler = context.has_cause(Cause.PROFILER)
+    if not _blocking_launches(context)[0]:
+        return profiler
+    return profiler | context.has_cause(*HOST_CAUSES, Cause.LAUNCH_LATENCY)
 
 
-def _blocked(context: DeviceContext) -> tuple[bool, int, int]:
-    """Whether launches wait, how many of them, and of how many.
+def _blocking_launches(context: DeviceContext) -> tuple[bool, int, int]:
+    """Whether launches are blocking in general, how many are, and of how many.
 
-    Only kernels count that take longer than a launch: others are over before it returns anyway.
+    Only kernels that take longer than a launch count: shorter ones end before it returns anyway.
     """
     kernels, calls = context.trace.kernels, context.trace.api_calls
     mine = context.activity.key.rows(kernels) & (kernels.call >= 0) & (kernels.graph_node < 0)
     mine &= kernels.duration_ns > context.config.attribution.host.most_enqueue_ns
     inside = context.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
     call, rows = kernels.call[mine & inside], np.flatnonzero(mine & inside)
-    # Clocks may be some microseconds apart; a call that waits is longer than its kernel all the same.
+    # Host and device clocks may differ by some microseconds; a blocking call is longer than its kernel all the same.
     host = context.config.attribution.host
-    around = np.abs(calls.end_ns[call] - kernels.end_ns[rows]) <= host.tolerance * host.most_enqueue_ns
-    around &= calls.duration_ns[call] >= kernels.duration_ns[rows]
-    late = int(around.sum())
-    return late > context.config.blocking_share * len(rows), late, len(rows)
+    together = np.abs(calls.end_ns[call] - kernels.end_ns[rows]) <= host.tolerance * host.most_enqueue_ns
+    together &= calls.duration_ns[call] >= kernels.duration_ns[rows]
+    blocking = int(together.sum())
+    return blocking > context.config.blocking_launch_share * len(rows), blocking, len(rows)
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """How many launches waited, and what the profiler took."""
-    blocked, late, total = _blocked(context)
-    profiling = int(context.idle.duration_ns[rows][np.isin(context.cause[rows], Cause.PROFILER)].sum())
-    what = f"{share(late, total)} of the launches returned only after their kernel had ended (CUDA_LAUNCH_BLOCKING=1?)"
-    message = f"{what}: the device waited {time(context.idle_ns(rows))} for the host, which never ran ahead."
-    evidence = {"launches_waited": late, "launches": total, "profiling_ns": profiling}
-    if blocked:
+    """How many launches were blocking, and the GPU idle time because of the profiler."""
+    mostly, blocking, total = _blocking_launches(context)
+    profiler = int(context.idle.duration_ns[rows][np.isin(context.cause[rows], Cause.PROFILER)].sum())
+    what = f"{share(blocking, total)} of the launches returned only after their kernel had ended"
+    idle = time(context.idle_ns(rows))
+    message = f"{what} (CUDA_LAUNCH_BLOCKING=1?): the host never ran ahead, and the GPU was idle for {idle}."
+    evidence = {"blocking_launches": blocking, "launches": total, "profiler_ns": profiler}
+    if mostly:
         return Report(message, evidence)
-    message = f"The profiler held the launching thread: the device waited {time(profiling)} for it."
+    message = f"Profiler overhead blocked the launching thread; the GPU was idle for {time(profiler)} because of it."
     return Report(message, evidence, fix="# record less: no stacks, fewer steps, larger profiler buffers")
 
 
@@ -87,5 +88,5 @@ RULE = Rule(
     fix="unset CUDA_LAUNCH_BLOCKING  # and profile again",
     claims=claims,
     describe=describe,
-    always=lambda context: _blocked(context)[0],  # the setting serialises everything, whatever it costs in this window
+    always=lambda context: _blocking_launches(context)[0],  # it serialises everything, whatever it costs here
 )
