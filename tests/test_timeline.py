@@ -455,7 +455,7 @@ def test_the_command_writes_a_figure_and_prints_a_caption(tmp_path: Path) -> Non
     [
         (("-o", "t.gif"), "use .png"),
         (("-o", "t.png", "--range", "nothing"), "no range"),
-        (("-o", "t.png", "--occurrence", "1"), "goes with --range"),
+        (("-o", "t.png", "--occurrence", "1"), "goes with --within"),
         (("-o", "t.png", "--step", "1", "--range", "round"), "one of"),
         (("-o", "t.png", "--finding", "OVL099"), "there is OVL001"),
         (("-o", "t.png", "--from", "9", "--to", "3"), "window from 9 to 3 ms"),

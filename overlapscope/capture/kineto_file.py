@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from overlapscope.atomic_files import writing
-from overlapscope.errors import CaptureError, OutputError
+from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
 
 ABOUT_KEY = "overlapscope"
 """The top-level key of a trace that holds its calibration."""
@@ -94,6 +94,8 @@ def save(
                         "the profiler saw nothing of the GPU, so there is no trace: CUPTI serves one profiler at a "
                         "time, and another one (Nsight, another torch.profiler, a monitoring agent) probably has it"
                     )
+    except OverlapscopeError:
+        raise
     except OSError as error:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
 

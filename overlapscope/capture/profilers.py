@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from overlapscope.capture import kineto_file
 from overlapscope.capture.annotate import DOMAIN
 from overlapscope.capture.copy_consumers import copy_consumers, d2h_consumers
-from overlapscope.errors import CaptureError
+from overlapscope.errors import CaptureError, OverlapscopeError
 
 NSYS = "NSYS_PROFILING_SESSION_ID"
 _TOOL_VARIABLES = (
@@ -188,6 +188,8 @@ def _as_capture_error(action: str) -> Iterator[None]:
     """Turn errors of torch's profiler, as when the program ended it, into `CaptureError`."""
     try:
         yield
+    except OverlapscopeError:
+        raise
     except (RuntimeError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
         raise CaptureError(

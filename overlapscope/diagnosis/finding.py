@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from overlapscope.formatting import share, time
 from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.losses import IdleTime
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.frames import frame
 from overlapscope.model.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Severity(StrEnum):
@@ -117,7 +121,33 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON-ready data: an entry of ``findings``."""
         plain = asdict(self) | {"severity": str(self.severity), "confidence": str(self.confidence)}
-        return plain | {"copies": list(self.copies), "calls": list(self.calls), "evidence": dict(self.evidence)}
+        plain |= {"copies": list(self.copies), "calls": list(self.calls), "evidence": dict(self.evidence)}
+        return plain | {"places": [asdict(entry) for entry in self.places]}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The places of the finding, one per row, with the GPU idle time of each."""
+        columns = [*(entry.name for entry in fields(Place)), "idle_ns"]
+        return frame((asdict(entry.where) | {"idle_ns": entry.idle_ns} for entry in self.places), columns)
+
+    def row(self) -> dict[str, Any]:
+        """The finding as one flat row: its numbers and texts, and the place with the most GPU idle time."""
+        return {name: getattr(self, name) for name in _ROW} | asdict(self.where) | {"copies": len(self.copies)}
+
+
+_ROW = (
+    "rank",
+    "code",
+    "name",
+    "severity",
+    "confidence",
+    "idle_ns",
+    "blocked_ns",
+    "change",
+    "saving_ns",
+    "saving_high_ns",
+    "message",
+)
+_ROW_COLUMNS = (*_ROW, *(entry.name for entry in fields(Place)), "copies")
 
 
 @dataclass(frozen=True)
@@ -158,6 +188,19 @@ class Plan:
     steps: tuple[Step, ...]
     simulated_ns: int
     unprofiled_ns: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON-ready data."""
+        return self.simulation() | {"steps": [step.to_dict() for step in self.steps]}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The steps of the plan, one per row."""
+        columns = [entry.name for entry in fields(Step)]
+        return frame((step.to_dict() for step in self.steps), columns)
+
+    def simulation(self) -> dict[str, int | None]:
+        """The simulation without changes as JSON-ready data: ``simulation`` in an audit."""
+        return {"simulated_ns": self.simulated_ns, "unprofiled_ns": self.unprofiled_ns}
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,6 +263,29 @@ class Diagnosis:
 
     def __repr__(self) -> str:
         return f"<Diagnosis: {self.summary}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The diagnosis as JSON-ready data.
+
+        ``plan`` is None where there is something to fix and nothing was simulated; it is empty where there is nothing
+        to fix, or no change saves enough.
+        """
+        fixable = any(finding.change is not None for finding in self.findings)
+        steps = [] if self.plan is None else [step.to_dict() for step in self.plan.steps]
+        return {
+            "healthy": self.healthy,
+            "summary": self.summary,
+            "report_threshold_ns": self.report_threshold_ns,
+            "idle_ns": self.idle_ns,
+            "copy_reasons": list(self.copy_reasons),
+            "simulation": None if self.plan is None else self.plan.simulation(),
+            "plan": None if self.plan is None and fixable else steps,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The findings, one per row, ranked."""
+        return frame((finding.row() for finding in self.findings), _ROW_COLUMNS)
 
 
 def known(value: Any) -> int | None:

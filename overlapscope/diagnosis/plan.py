@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Finding, Plan, Step
-from overlapscope.measure.windows import Window
+from overlapscope.measure.windows import Window, is_whole
 from overlapscope.model.trace import Trace
 from overlapscope.replay.changes import Change
 from overlapscope.replay.prediction import Prediction
@@ -22,12 +22,13 @@ def simulate_fixes(
 ) -> tuple[tuple[Finding, ...], Plan | None]:
     """Add the saving of its change to every finding, and make a plan of changes in the order of their saving.
 
-    The plan is None where nothing can be fixed, and for a trace that is too large; `overlapscope.what_if` simulates
-    traces of any size.
+    The plan is None where nothing can be fixed, for a trace that is too large (`overlapscope.what_if` simulates traces
+    of any size), and for a time interval that is no range.
     """
     nodes = 2 * (len(trace.api_calls) + sum(len(table) for table in trace.device_work))
     fixable = [finding for finding in findings if finding.change is not None]
-    if nodes > config.max_simulated_nodes or not fixable:
+    measurable = window.name is not None or is_whole(trace, window)
+    if nodes > config.max_simulated_nodes or not fixable or not measurable:
         return findings, None
     base = Base.of(trace, window)
     findings = tuple(_with_saving(base, finding, config) for finding in findings)

@@ -28,6 +28,12 @@ class Window:
     end_ns: Int64
     process: Int64
 
+    @classmethod
+    def between(cls, start_ns: int, end_ns: int) -> Window:
+        """The time interval [start_ns, end_ns) on the trace's clock, for every process."""
+        start, end = np.array([start_ns], np.int64), np.array([end_ns], np.int64)
+        return cls(None, start, end, np.array([NO_ID], np.int64))
+
     @property
     def spans(self) -> Spans:
         """The union of all occurrences."""
@@ -90,13 +96,17 @@ def window_of(trace: Trace, within: str | Window | None) -> Window:
 
 def whole(trace: Trace) -> Window:
     """The window of the whole trace: from the first begin to the last end of anything recorded."""
-    return between(trace.start_ns, trace.end_ns)
+    return Window.between(trace.start_ns, trace.end_ns)
 
 
 def between(start_ns: int, end_ns: int) -> Window:
-    """The window [start_ns, end_ns)."""
-    start, end = np.array([start_ns], np.int64), np.array([end_ns], np.int64)
-    return Window(None, start, end, np.array([NO_ID], np.int64))
+    """The window of a time interval; see `Window.between`."""
+    return Window.between(start_ns, end_ns)
+
+
+def is_whole(trace: Trace, window: Window) -> bool:
+    """Whether a window is all of the trace, and not a range or a part of it."""
+    return window.name is None and window.first_ns <= trace.start_ns and window.last_ns >= trace.end_ns
 
 
 def of_range(trace: Trace, name: str) -> Window:

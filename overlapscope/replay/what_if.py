@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from overlapscope.formatting import share
-from overlapscope.measure.windows import Window, between, of_range, whole
+from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.trace import Trace
 from overlapscope.replay.bounds import with_less_order, with_more_order
 from overlapscope.replay.build import graph_of
@@ -194,4 +194,4 @@ def length_ns(played: Replay, window: Window) -> int:
     trace = moved(played)
     if window.name is not None:
         return of_range(trace, window.name).wall_ns
-    return between(trace.start_ns, trace.end_ns).wall_ns
+    return whole(trace).wall_ns

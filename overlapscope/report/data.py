@@ -6,9 +6,9 @@ In JSON, unknown values are null, and nothing is rounded.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from overlapscope.diagnosis.finding import Diagnosis, Plan
+from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.measure.devices import Activity, DeviceKey, device_keys
 from overlapscope.measure.gaps import GapCauses
 from overlapscope.measure.groups import CopyGroup
@@ -18,8 +18,12 @@ from overlapscope.measure.ranges import RangeFigures
 from overlapscope.measure.staging import Staging
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID
+from overlapscope.model.frames import frame
 from overlapscope.model.recording import Recording
 from overlapscope.model.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas
 
 SCHEMA = "overlapscope.audit/2"
 
@@ -92,6 +96,10 @@ class DeviceAudit:
             "streams": [asdict(row) | {"stream": _known(row.stream)} for row in self.streams],
         }
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """The copies of the device by direction and host memory, one group per row."""
+        return frame(group.key | _group(group) for group in self.memory)
+
 
 @dataclass(frozen=True)
 class CostlyCopy:
@@ -150,6 +158,8 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """The audit as JSON-ready data: an entry of ``traces`` in ``audit --format json``."""
+        diagnosis = self.diagnosis.to_dict()
+        steps = {key: diagnosis.pop(key) for key in ("simulation", "plan", "findings")}
         return {
             "source": _source(self.trace),
             "health": [asdict(warning) for warning in self.trace.health],
@@ -164,32 +174,15 @@ class Audit:
             "ranges": [asdict(entry) for entry in self.ranges],
             "costly_copies": [asdict(copy) for copy in self.costly],
             "counts": self.counts,
-            "diagnosis": {
-                "healthy": self.diagnosis.healthy,
-                "summary": self.diagnosis.summary,
-                "report_threshold_ns": self.diagnosis.report_threshold_ns,
-                "idle_ns": self.diagnosis.idle_ns,
-                "copy_reasons": list(self.diagnosis.copy_reasons),
-            },
-            "simulation": _simulation(self.diagnosis.plan),
-            "plan": _plan(self.diagnosis),
-            "findings": [finding.to_dict() for finding in self.diagnosis.findings],
+            "diagnosis": diagnosis,
+            **steps,
             "verdict": self.verdict,
         }
 
-
-def _simulation(plan: Plan | None) -> dict[str, Any] | None:
-    """The simulation that the plan starts from; None where nothing was simulated."""
-    if plan is None:
-        return None
-    return {"simulated_ns": plan.simulated_ns, "unprofiled_ns": plan.unprofiled_ns}
-
-
-def _plan(found: Diagnosis) -> list[dict[str, Any]] | None:
-    """The steps of the plan; None where there is something to fix and the trace is too large to simulate."""
-    if found.plan is not None:
-        return [step.to_dict() for step in found.plan.steps]
-    return None if any(finding.change is not None for finding in found.findings) else []
+    def to_pandas(self) -> pandas.DataFrame:
+        """The devices, one per row, with their times in ns."""
+        rows = [device.to_dict() for device in self.devices]
+        return frame({key: value for key, value in row.items() if not isinstance(value, dict | list)} for row in rows)
 
 
 def _source(trace: Trace) -> dict[str, Any]:

@@ -17,10 +17,7 @@ _STYLE = {
     Severity.INFO: "bold dim",
 }
 _WIDTH = 60
-TOO_LARGE = (
-    "The trace is too large to simulate every fix: overlapscope what-if simulates one change, --within a part of the "
-    "trace."
-)
+TOO_LARGE = "Too large to simulate every fix: overlapscope what-if simulates one change, --within analyses one range."
 """Shown instead of a plan."""
 
 

@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from overlapscope.formatting import safe, time
-from overlapscope.model.health import Severity
+from overlapscope.measure.windows import is_whole
+from overlapscope.model.health import HealthSeverity
 from overlapscope.model.recording import Recording
 from overlapscope.report.data import Audit
 from overlapscope.report.findings import findings
@@ -16,7 +17,7 @@ from overlapscope.report.tables import LEFT, NAME_WIDTH, Cells, tables
 
 _HEALTH_ROWS = 8
 _WIDE = 110  # columns of a terminal that shows everything
-_SEVERITY_STYLE = {Severity.DAMAGE: "bold red", Severity.WARNING: "yellow", Severity.INFO: "dim"}
+_SEVERITY_STYLE = {HealthSeverity.DAMAGE: "bold red", HealthSeverity.WARNING: "yellow", HealthSeverity.INFO: "dim"}
 _ONLY_WIDE = {"process", "device", "span", "overlap", "bandwidth", "call"}
 
 
@@ -43,7 +44,8 @@ def _parts(audit: Audit, *, wide: bool) -> list[RenderableType]:
 def _heading(audit: Audit) -> Text:
     metadata, window = audit.trace.metadata, audit.window
     gpus = sorted({device.name for device in audit.devices if device.name})
-    where = "whole trace" if window.name is None else f"range {window.name!r}, {len(window.start_ns)} x"
+    where = "whole trace" if is_whole(audit.trace, window) else "a part of the trace"
+    where = where if window.name is None else f"range {window.name!r}, {len(window.start_ns)} x"
     text = Text(safe(metadata.path), style="cyan")
     about = [metadata.tool, *gpus, f"{where}, {time(window.wall_ns)}"]
     text.append("\n" + safe("  ".join(about)), style="dim")

@@ -9,7 +9,7 @@ from overlapscope.formatting import counted, share, size, time
 from overlapscope.measure.devices import Activity
 from overlapscope.measure.gaps import GapCauses
 from overlapscope.measure.groups import CopyGroup
-from overlapscope.measure.windows import Window
+from overlapscope.measure.windows import Window, is_whole
 from overlapscope.model.trace import Trace
 
 
@@ -53,12 +53,10 @@ def verdict(
     moved = f"{counted(sum(group.count for group in groups), 'copy', 'copies')} moved {_size(groups)}"
     total = sum(activity.copies.total_ns for activity, _, _ in devices)
     if not kernels:
-        return (
-            f"{moved} in {time(total)} and no kernel ran: overlap is undefined, nothing could hide them."
-        )
+        return f"{moved} in {time(total)} and no kernel ran: overlap is undefined, nothing could hide them."
     hidden = sum(activity.overlap.total_ns for activity, _, _ in devices)
     first = f"{moved} in {time(total)}: {share(hidden, total)} hidden under kernels, {time(total - hidden)} exposed."
-    if trace.health.has("far-from-host"):
+    if trace.health.has("wrong-device-clock"):
         return f"{first} Some device timestamps come from another clock: dependencies cannot be determined."
     blocked = _blocked(groups, devices, window, blocked_ns, config)
     return " ".join([first, *blocked, *_main_cause(devices, window, config)])
@@ -67,9 +65,10 @@ def verdict(
 def _nothing(trace: Trace, window: Window) -> str:
     if trace.health.has("device-work-lost"):
         return "The GPU's records are missing from this trace: overlap is undefined. Record it again."
-    if trace.health.has("device-work-not-understood"):
+    if trace.health.has("unknown-device-work"):
         return "The device work in this trace has an unknown format: overlap is undefined."
-    where = "this trace" if window.name is None else f"the range {window.name!r}"
+    where = "this trace" if is_whole(trace, window) else "this window"
+    where = where if window.name is None else f"the range {window.name!r}"
     return f"No GPU work in {where}: overlap is undefined."
 
 

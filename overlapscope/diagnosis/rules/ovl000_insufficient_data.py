@@ -55,7 +55,7 @@ from overlapscope.model.columns import Bool, Int64
 _OWN = (Cause.UNKNOWN, Cause.WAIT_NOT_RECORDED)
 _INCOMPLETE = {
     "whole-graph-trace": "CUDA graphs were traced as a whole (record with --cuda-graph-trace=node)",
-    "far-from-host": "device timestamps come from another clock than host timestamps",
+    "wrong-device-clock": "device timestamps come from another clock than host timestamps",
     "copies-not-recorded": "copies were not recorded, only their calls",
 }
 """Health warnings that make every idle interval doubtful, with what they mean."""

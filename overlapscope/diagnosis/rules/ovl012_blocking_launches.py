@@ -83,7 +83,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
 
 RULE = Rule(
     code="OVL012",
-    name="launches-wait",
+    name="blocking-launches",
     page=__doc__,
     fix="unset CUDA_LAUNCH_BLOCKING  # and profile again",
     claims=claims,

@@ -73,7 +73,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
 
 RULE = Rule(
     code="OVL005",
-    name="host-reads-value",
+    name="scalar-read",
     page=__doc__,
     fix="total += loss.detach()  # stays on the GPU; total.item() once, after the loop",
     change="no-host-read",
