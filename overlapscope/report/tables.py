@@ -77,7 +77,7 @@ def _device_cells(device: DeviceAudit) -> Cells:
         "kernels": time(activity.kernels.total_ns),
         "copies": time(activity.copies.total_ns),
         "overlap": time(activity.overlap.total_ns),
-        "idle": time(activity.idle.total_ns),
+        "no work": time(activity.idle.total_ns),
         "no kernel": time(device.kernel_gaps.total_ns),
         "in copy call": time(device.kernel_gaps.copy_call_ns),
     }
