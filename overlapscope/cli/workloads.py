@@ -15,7 +15,7 @@ def workloads_command() -> None:
         width = max(len(variant.name) for variant in workload.variants)
         for variant in workload.variants:
             fixed_by = f" -> {variant.fixed_by}" if variant.fixed_by else ""
-            lines.append(f"    {variant.name:{width}}  {variant.says}{fixed_by}")
+            lines.append(f"    {variant.name:{width}}  {variant.summary}{fixed_by}")
         lines.append("")
     lines.append("All of them take --trace FILE to record, --device cpu to run without a GPU, and --help.")
     sys.stdout.write("\n".join(lines) + "\n")
