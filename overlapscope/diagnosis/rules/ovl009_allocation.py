@@ -71,7 +71,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     pinning = int(context.idle.duration_ns[rows][~np.isin(context.blocking_kind[rows], ALLOCATIONS)].sum())
     names = ", ".join(sorted(set(context.trace.names.decode(context.trace.api_calls.name_id[calls]))))
     blocked = context.blocked_ns(calls)
-    allocating = f"{counted(len(calls), 'memory allocation call')} ({names}) blocked the host for {time(blocked)}"
+    allocating = f"{counted(len(calls), 'memory management call')} ({names}) blocked the host for {time(blocked)}"
     parts = [allocating] if len(calls) else []
     parts += [f"pin_memory() in the loop copied on the host for {time(pinning)}"] if pinning else []
     message = f"{' and '.join(parts)}; the GPU was idle for {time(context.idle_ns(rows))} because of it."

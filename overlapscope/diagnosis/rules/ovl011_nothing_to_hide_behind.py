@@ -57,8 +57,9 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     copies = context.copies_of(rows)
     kernels = context.kernel_only_ns
     what = f"{counted(len(copies), 'copy', 'copies')} ({size(context.size_bytes(copies))})"
-    left = f"only {time(kernels)} of kernel time" if kernels else "no kernel time"
-    message = f"{what} took {time(context.idle_ns(rows))}, and there is {left} left to hide them behind."
+    left = f"{time(kernels)} of kernel time" if kernels else "no kernel time"
+    idle = time(context.idle_ns(rows))
+    message = f"{what} took {idle} with almost no kernel to hide behind: {left} had no concurrent copy."
     evidence = {
         "copies": len(copies),
         "size_bytes": context.size_bytes(copies),
