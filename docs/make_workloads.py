@@ -50,7 +50,7 @@ def section(workload: Workload[Any, Any], walls: dict[str, dict[str, Any]]) -> s
     lines += [row(head), row(["---"] * len(head))]
     for variant in workload.variants:
         wall = walls.get(f"{workload.name}-{variant.name}")
-        cells = [f"`{variant.name}`", variant.says, time(wall), f"`{variant.fixed_by}`" if variant.fixed_by else ""]
+        cells = [f"`{variant.name}`", variant.summary, time(wall), f"`{variant.fixed_by}`" if variant.fixed_by else ""]
         mended = walls.get(f"{workload.name}-{variant.fixed_by}")
         cells.append(gain(wall, mended) if wall and mended else "")
         lines.append(row([*cells, *(str((wall or {}).get(key, "")) for key in extra)]))

@@ -15,48 +15,259 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from overlapscope.calibration.schema import (
+        Calibration,
+        CopyConsumers,
+        CopyTime,
+        D2HConsumers,
+        DuplexTime,
+        Gpu,
+        IssueCost,
+        Packing,
+        PackTime,
+        PcieLink,
+        PostStaging,
+        TimedSteps,
+    )
     from overlapscope.capture.annotate import annotate
     from overlapscope.capture.recorder import record
-    from overlapscope.diagnosis.finding import Diagnosis
+    from overlapscope.dependencies.config import DependencyConfig
+    from overlapscope.dependencies.critical_path import CriticalPath
+    from overlapscope.dependencies.graph import Dependencies, Graph
+    from overlapscope.dependencies.kinds import DependencyKind
+    from overlapscope.dependencies.simulate import Simulation
+    from overlapscope.diagnosis.causes import Cause, IdleByCause, IdleTime
+    from overlapscope.diagnosis.config import DiagnosisConfig
+    from overlapscope.diagnosis.finding import (
+        Confidence,
+        DeviceDiagnosis,
+        Diagnosis,
+        Finding,
+        Place,
+        Plan,
+        Severity,
+        Share,
+        Step,
+    )
     from overlapscope.diagnosis.run import diagnose
-    from overlapscope.errors import OverlapscopeError
-    from overlapscope.measure.definitions import their_overlap
+    from overlapscope.errors import (
+        CaptureError,
+        ChangeNotUnderstood,
+        OutputError,
+        OverlapscopeError,
+        RangeNotFound,
+        TraceError,
+        TraceNotFound,
+        UnknownTraceFormat,
+        UnusableTrace,
+        WindowEmpty,
+    )
+    from overlapscope.measure.definitions import TheirFigures, their_overlap
+    from overlapscope.measure.devices import Activity, DeviceKey
+    from overlapscope.measure.groups import CopyGroup
+    from overlapscope.measure.host import HostBlocking, HostConfig
+    from overlapscope.measure.launches import LaunchConfig, LaunchFigures
+    from overlapscope.measure.ranges import RangeFigures
+    from overlapscope.measure.spans import Spans
+    from overlapscope.measure.staging import Staging, StagingConfig
     from overlapscope.measure.windows import Window
+    from overlapscope.model.columns import Column, Names, Table
+    from overlapscope.model.enums import Labelled
+    from overlapscope.model.health import Health, HealthSeverity, HealthWarning
+    from overlapscope.model.metadata import Device, Metadata
+    from overlapscope.model.tables import (
+        ApiCalls,
+        Copies,
+        CpuOps,
+        DeviceWork,
+        EventRecords,
+        EventWaits,
+        Frames,
+        Kernels,
+        Memsets,
+        Overheads,
+        Ranges,
+        Streams,
+        Syncs,
+    )
     from overlapscope.model.trace import Trace
+    from overlapscope.plot.lanes import Shown
+    from overlapscope.plot.style import Appearance
     from overlapscope.plot.timeline import draw_timeline, save_timeline
     from overlapscope.read.opening import open_trace
-    from overlapscope.whatif.prediction import Prediction
+    from overlapscope.report.content import AuditConfig, audit
+    from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamFigures
+    from overlapscope.whatif.change import Change
+    from overlapscope.whatif.changes.batch_copies import BatchCopies
+    from overlapscope.whatif.changes.cuda_graph import CudaGraph
+    from overlapscope.whatif.changes.faster_link import FasterLink
+    from overlapscope.whatif.changes.no_scalar_sync import NoScalarSync
+    from overlapscope.whatif.changes.non_blocking import NonBlocking
+    from overlapscope.whatif.changes.pin import Pin
+    from overlapscope.whatif.changes.preallocate import Preallocate
+    from overlapscope.whatif.changes.prefetch import Prefetch
+    from overlapscope.whatif.changes.side_stream import SideStream
+    from overlapscope.whatif.config import ProfilerConfig, SimulationConfig
+    from overlapscope.whatif.prediction import Prediction, Unprofiled
     from overlapscope.whatif.what_if import what_if
-    from overlapscope.report.content import audit
-    from overlapscope.report.data import Audit
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Audit": "overlapscope.report.data",
-    "Diagnosis": "overlapscope.diagnosis.finding",
-    "OverlapscopeError": "overlapscope.errors",
-    "Prediction": "overlapscope.whatif.prediction",
-    "Trace": "overlapscope.model.trace",
-    "Window": "overlapscope.measure.windows",
-    "annotate": "overlapscope.capture.annotate",
-    "audit": "overlapscope.report.content",
-    "diagnose": "overlapscope.diagnosis.run",
-    "draw_timeline": "overlapscope.plot.timeline",
-    "open_trace": "overlapscope.read.opening",
-    "record": "overlapscope.capture.recorder",
-    "save_timeline": "overlapscope.plot.timeline",
-    "their_overlap": "overlapscope.measure.definitions",
-    "what_if": "overlapscope.whatif.what_if",
+_MODULES = {
+    "calibration.schema": "Calibration CopyConsumers CopyTime D2HConsumers DuplexTime Gpu IssueCost Packing PackTime "
+    "PcieLink PostStaging TimedSteps",
+    "capture.annotate": "annotate",
+    "capture.recorder": "record",
+    "dependencies.config": "DependencyConfig",
+    "dependencies.critical_path": "CriticalPath",
+    "dependencies.graph": "Dependencies Graph",
+    "dependencies.kinds": "DependencyKind",
+    "dependencies.simulate": "Simulation",
+    "diagnosis.causes": "Cause IdleByCause IdleTime",
+    "diagnosis.config": "DiagnosisConfig",
+    "diagnosis.finding": "Confidence DeviceDiagnosis Diagnosis Finding Place Plan Severity Share Step",
+    "diagnosis.run": "diagnose",
+    "errors": "CaptureError ChangeNotUnderstood OutputError OverlapscopeError RangeNotFound TraceError "
+    "TraceNotFound UnknownTraceFormat UnusableTrace WindowEmpty",
+    "measure.definitions": "TheirFigures their_overlap",
+    "measure.devices": "Activity DeviceKey",
+    "measure.groups": "CopyGroup",
+    "measure.host": "HostBlocking HostConfig",
+    "measure.launches": "LaunchConfig LaunchFigures",
+    "measure.ranges": "RangeFigures",
+    "measure.spans": "Spans",
+    "measure.staging": "Staging StagingConfig",
+    "measure.windows": "Window",
+    "model.columns": "Column Names Table",
+    "model.enums": "Labelled",
+    "model.health": "Health HealthSeverity HealthWarning",
+    "model.metadata": "Device Metadata",
+    "model.tables": "ApiCalls Copies CpuOps DeviceWork EventRecords EventWaits Frames Kernels Memsets Overheads "
+    "Ranges Streams Syncs",
+    "model.trace": "Trace",
+    "plot.lanes": "Shown",
+    "plot.style": "Appearance",
+    "plot.timeline": "draw_timeline save_timeline",
+    "read.opening": "open_trace",
+    "report.content": "AuditConfig audit",
+    "report.data": "Audit CostlyCopy DeviceAudit Occurrence StreamFigures",
+    "whatif.change": "Change",
+    "whatif.changes.batch_copies": "BatchCopies",
+    "whatif.changes.cuda_graph": "CudaGraph",
+    "whatif.changes.faster_link": "FasterLink",
+    "whatif.changes.no_scalar_sync": "NoScalarSync",
+    "whatif.changes.non_blocking": "NonBlocking",
+    "whatif.changes.pin": "Pin",
+    "whatif.changes.preallocate": "Preallocate",
+    "whatif.changes.prefetch": "Prefetch",
+    "whatif.changes.side_stream": "SideStream",
+    "whatif.config": "ProfilerConfig SimulationConfig",
+    "whatif.prediction": "Prediction Unprofiled",
+    "whatif.what_if": "what_if",
 }
+"""The names of each module that are public."""
+_HOMES = {name: f"overlapscope.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
+    "Activity",
+    "ApiCalls",
+    "Appearance",
     "Audit",
+    "AuditConfig",
+    "BatchCopies",
+    "Calibration",
+    "CaptureError",
+    "Cause",
+    "Change",
+    "ChangeNotUnderstood",
+    "Column",
+    "Confidence",
+    "Copies",
+    "CopyConsumers",
+    "CopyGroup",
+    "CopyTime",
+    "CostlyCopy",
+    "CpuOps",
+    "CriticalPath",
+    "CudaGraph",
+    "D2HConsumers",
+    "Dependencies",
+    "DependencyConfig",
+    "DependencyKind",
+    "Device",
+    "DeviceAudit",
+    "DeviceDiagnosis",
+    "DeviceKey",
+    "DeviceWork",
     "Diagnosis",
+    "DiagnosisConfig",
+    "DuplexTime",
+    "EventRecords",
+    "EventWaits",
+    "FasterLink",
+    "Finding",
+    "Frames",
+    "Gpu",
+    "Graph",
+    "Health",
+    "HealthSeverity",
+    "HealthWarning",
+    "HostBlocking",
+    "HostConfig",
+    "IdleByCause",
+    "IdleTime",
+    "IssueCost",
+    "Kernels",
+    "Labelled",
+    "LaunchConfig",
+    "LaunchFigures",
+    "Memsets",
+    "Metadata",
+    "Names",
+    "NoScalarSync",
+    "NonBlocking",
+    "Occurrence",
+    "OutputError",
+    "Overheads",
     "OverlapscopeError",
+    "PackTime",
+    "Packing",
+    "PcieLink",
+    "Pin",
+    "Place",
+    "Plan",
+    "PostStaging",
+    "Preallocate",
     "Prediction",
+    "Prefetch",
+    "ProfilerConfig",
+    "RangeFigures",
+    "RangeNotFound",
+    "Ranges",
+    "Severity",
+    "Share",
+    "Shown",
+    "SideStream",
+    "Simulation",
+    "SimulationConfig",
+    "Spans",
+    "Staging",
+    "StagingConfig",
+    "Step",
+    "StreamFigures",
+    "Streams",
+    "Syncs",
+    "Table",
+    "TheirFigures",
+    "TimedSteps",
     "Trace",
+    "TraceError",
+    "TraceNotFound",
+    "UnknownTraceFormat",
+    "Unprofiled",
+    "UnusableTrace",
     "Window",
+    "WindowEmpty",
     "annotate",
     "audit",
     "diagnose",

@@ -1,4 +1,4 @@
-"""A trace reaches its file whole or not at all."""
+"""Write files atomically: a file appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from overlapscope.errors import OutputError
+from overlapscope.errors import OutputError, OverlapscopeError
 
 
 @contextmanager
 def writing(target: Path, level: int = 9) -> Iterator[IO[bytes]]:
-    """A file that takes the name ``target`` when the block ends well.
+    """Open a temporary file that becomes ``target`` when the block ends without an error.
 
-    It is gzip of this ``level`` when its name ends in ``.gz``. There is no name and no time in a gzip header, so
-    that the same content gives the same file.
+    It is compressed with gzip at this ``level`` when the name ends in ``.gz``. The gzip header has no name and no time,
+    so that equal content gives equal files.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the file cannot be written.
     """
     try:
         with tempfile.TemporaryDirectory(prefix=".writing-", dir=target.parent) as folder:
@@ -32,5 +32,7 @@ def writing(target: Path, level: int = 9) -> Iterator[IO[bytes]]:
                 else:
                     yield plain
             ready.replace(target)
+    except OverlapscopeError:
+        raise
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror or error})") from error

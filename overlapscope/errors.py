@@ -1,17 +1,18 @@
 """Every error that overlapscope raises on purpose.
 
-    OverlapscopeError                    the root; ``except OverlapscopeError`` catches all
+    OverlapscopeError                    the base class; ``except OverlapscopeError`` catches all
     ├── TraceError                       a trace cannot be used
-    │   ├── TraceNotFound                no such file, or not readable
-    │   ├── UnknownTraceFormat           readable, but no trace that we know
-    │   └── UnusableTrace                a known format with nothing to read in it
-    ├── RangeNotFound                    no annotated range of that name
-    ├── WindowEmpty                      nothing of the trace is in the window or the lanes asked for
-    ├── ChangeNotUnderstood              no such change of a program, or not of that form
-    ├── OutputError                      a result cannot be written where it was asked for
-    └── CaptureError                     recording cannot start here (no GPU, no torch, ...)
+    │   ├── TraceNotFound                no such file, or not readable; also a FileNotFoundError
+    │   ├── UnknownTraceFormat           the file has no known trace format; also a ValueError
+    │   └── UnusableTrace                a known format without a readable event; also a ValueError
+    ├── RangeNotFound                    no annotated range of that name; also a KeyError
+    ├── WindowEmpty                      nothing in the window, or in the selected lanes; also a ValueError
+    ├── ChangeNotUnderstood              no such change of a program, or malformed; also a ValueError
+    ├── OutputError                      a result cannot be written; also an OSError
+    └── CaptureError                     recording is not possible here; also a RuntimeError
 
-Each class has a ``code`` that stays the same between versions, for scripts that match on it.
+Each class has a ``code`` that stays the same between versions, for scripts. ``str(error)`` is one sentence for a person
+to act on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import ClassVar
 
 
 class OverlapscopeError(Exception):
-    """Root of the documented errors; its text is one sentence for a person to act on."""
+    """Base class of the documented errors; its text is one sentence for a person to act on."""
 
     code: ClassVar[str] = "error"
 
@@ -31,49 +32,53 @@ class TraceError(OverlapscopeError):
     code = "trace"
 
 
-class TraceNotFound(TraceError):
+class TraceNotFound(TraceError, FileNotFoundError):
     """The path names no file that can be read."""
 
     code = "trace-not-found"
 
 
-class UnknownTraceFormat(TraceError):
-    """The file is readable but is no Kineto trace and no Nsight Systems SQLite export."""
+class UnknownTraceFormat(TraceError, ValueError):
+    """The file is readable, but is neither a Kineto trace nor an Nsight Systems SQLite export."""
 
     code = "unknown-format"
 
 
-class UnusableTrace(TraceError):
-    """The format is known, but nothing in the file can be read as an event."""
+class UnusableTrace(TraceError, ValueError):
+    """The format is known, but no event in the file can be read."""
 
     code = "unusable-trace"
 
 
-class RangeNotFound(OverlapscopeError):
-    """The trace has no annotation or NVTX range of the name asked for."""
+class RangeNotFound(OverlapscopeError, KeyError):
+    """The trace has no annotation or NVTX range of the given name."""
 
     code = "range-not-found"
 
+    def __str__(self) -> str:
+        """The plain sentence; a KeyError would quote it."""
+        return Exception.__str__(self)
 
-class WindowEmpty(OverlapscopeError):
-    """Nothing of the trace is in the window, or in the lanes, that were asked for."""
+
+class WindowEmpty(OverlapscopeError, ValueError):
+    """There is nothing in the window, or in the selected lanes."""
 
     code = "window-empty"
 
 
-class ChangeNotUnderstood(OverlapscopeError):
-    """A change to predict is none that we know, or not written as one."""
+class ChangeNotUnderstood(OverlapscopeError, ValueError):
+    """There is no such change of a program, or it is malformed."""
 
     code = "change"
 
 
-class OutputError(OverlapscopeError):
+class OutputError(OverlapscopeError, OSError):
     """A result cannot be written where it was asked for."""
 
     code = "output"
 
 
-class CaptureError(OverlapscopeError):
-    """Recording cannot start on this machine."""
+class CaptureError(OverlapscopeError, RuntimeError):
+    """Recording is not possible on this machine, or in this program."""
 
     code = "capture"

@@ -1,17 +1,17 @@
-"""Numbers and foreign text as people can read them."""
+"""Format times, sizes, shares and counts for people, and text from traces safely."""
 
 from __future__ import annotations
 
 import unicodedata
 
-_WHOLE = 100  # from here on, decimals say nothing
+_WHOLE = 100  # from here on without decimals
 _SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 _SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def time(ns: float | None) -> str:
-    """A time with its unit, to three or four figures.
+    """A time in ns as text with a unit, to three or four figures.
 
     >>> time(39_660_000), time(950), time(None)
     ('39.7 ms', '950 ns', '?')
@@ -26,7 +26,7 @@ def time(ns: float | None) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes with a binary unit.
+    """A number of bytes as text with a binary unit.
 
     >>> size(67_108_864), size(12)
     ('64 MiB', '12 B')
@@ -38,7 +38,7 @@ def size(count: int) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A percentage without decimals; "undefined" where the whole is nothing.
+    """A share as a percentage without decimals; "undefined" where the whole is 0.
 
     >>> share(1, 3), share(0, 0)
     ('33 %', 'undefined')
@@ -47,7 +47,7 @@ def share(part: float, whole: float) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun.
+    """A number with its noun, in the singular or the plural.
 
     >>> counted(1, "copy", "copies"), counted(1200, "copy", "copies")
     ('1 copy', '1,200 copies')
@@ -56,7 +56,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def safe(text: str, width: int | None = None) -> str:
-    r"""Text from a trace for a terminal or a figure: one line, no control characters, cut to ``width``.
+    r"""Text from a trace made safe for a terminal or a figure: no control characters, cut to ``width``.
 
     >>> safe("a\x1b[31mb\nc")
     'a?[31mb?c'

@@ -244,7 +244,7 @@ def test_json_has_what_is_promised(path: Path, range_name: str) -> None:
         assert {"range", "source", "stream", "device", "api"} <= finding["where"].keys()
         assert all(0 <= row < len(found.trace.copies) for row in finding["copies"])
         assert finding["message"].endswith(".")
-        assert finding["doubt"] or finding["confidence"] == "high"
+        assert finding["confirm_with"] or finding["confidence"] == "high"
 
 
 def test_an_audit_carries_the_findings() -> None:
@@ -293,7 +293,7 @@ def test_both_profilers_lead_to_the_same_first_finding(name: str) -> None:
 def test_copies_that_wait_for_kernels_are_told_from_those_that_are_only_late() -> None:
     """In one case the side stream waits for the kernels before each copy."""
     waiting = loop("no_prefetch_distance").findings[0].evidence
-    assert waiting["copies_kept_back_by_kernels"] == 3, "all but the first"
+    assert waiting["copies_delayed_by_kernels"] == 3, "all but the first"
 
 
 def test_every_copy_has_a_reason_or_cost_nothing() -> None:
@@ -301,7 +301,7 @@ def test_every_copy_has_a_reason_or_cost_nothing() -> None:
     assert blocked.copy_reasons == ("OVL002",) * 4
     looks_hidden = diagnosed(SAMPLES / "gemm_copy-pageable-kernels-first-non-blocking-side.json.gz", "gemm_copy")
     assert set(looks_hidden.copy_reasons) == {"OVL001"}
-    assert looks_hidden.hidden_ns > 0.5 * looks_hidden.copying_ns, "the trap: they look overlapped"
+    assert looks_hidden.hidden_ns > 0.5 * looks_hidden.copy_ns, "the trap: they look overlapped"
     assert set(loop("graph_parallel_branch").copy_reasons) <= {None, "OVL008"}
 
 
@@ -310,7 +310,7 @@ def test_a_healthy_trace_says_so() -> None:
     assert found.summary.startswith("Copies ")
     assert "nothing to gain above" in found.summary
     assert repr(found) == f"<Diagnosis: {found.summary}>"
-    empty = diagnose(open_trace(CASES / f"one_stream.{KINETO}"), "pass", DiagnosisConfig(worth_saying=0.9))
+    empty = diagnose(open_trace(CASES / f"one_stream.{KINETO}"), "pass", DiagnosisConfig(report_share=0.9))
     assert empty.healthy
 
 
@@ -455,7 +455,7 @@ def test_late_time_is_laid_to_the_call_that_took_the_lead(tmp_path: Path) -> Non
         ("LAUNCH_LATENCY", "OVL008", 1),
     ]
     assert found.findings[0].code == "OVL001"
-    assert found.hidden_ns > 0.9 * found.copying_ns
+    assert found.hidden_ns > 0.9 * found.copy_ns
 
 
 def test_a_call_is_not_blamed_for_more_than_it_held(tmp_path: Path) -> None:

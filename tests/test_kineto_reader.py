@@ -14,7 +14,7 @@ import pytest
 
 from overlapscope.errors import TraceNotFound, UnknownTraceFormat, UnusableTrace
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind, SyncKind
-from overlapscope.model.health import Severity
+from overlapscope.model.health import HealthSeverity
 from overlapscope.model.trace import Trace
 from overlapscope.read import bytestream, chunks
 from overlapscope.read.chunks import find_events
@@ -312,7 +312,7 @@ def test_an_unreadable_event_is_lost_alone(file: Path) -> None:
     assert len(trace.kernels) == 20
     assert trace.health.has("lost-events")
     (warning,) = [entry for entry in trace.health if entry.code == "lost-events"]
-    assert warning.severity is Severity.DAMAGE
+    assert warning.severity is HealthSeverity.DAMAGE
     assert warning.count >= 1
 
 
@@ -408,7 +408,7 @@ def test_a_plain_launch_owns_one_kernel(file: Path) -> None:
 def test_correlation_zero_joins_nothing(file: Path) -> None:
     trace = read(file, make.text(make.call(0, 5, correlation=0), make.kernel(10, 4, correlation=0)))
     assert trace.kernels.call.tolist() == [-1]
-    assert trace.health.has("unjoined-device-ops")
+    assert trace.health.has("device-work-without-call")
 
 
 def test_two_ranks_in_one_file_stay_apart(file: Path) -> None:
@@ -482,7 +482,7 @@ def test_device_clock_far_off_is_said(file: Path) -> None:
     events = [make.call(10 * number, 4, correlation=number + 1) for number in range(5)]
     kernels = [make.kernel(1e11 + 10 * number, 4, correlation=number + 1) for number in range(5)]
     far = read(file, make.text(*events, *kernels, make.copy(5, 5)))
-    assert far.health.has("far-from-host")
+    assert far.health.has("wrong-device-clock")
     assert far.health.damaged
     assert "another clock" in audit(far).verdict
     early = [make.kernel(10 * number - 3, 2, correlation=number + 1) for number in range(1, 5)]
@@ -491,7 +491,7 @@ def test_device_clock_far_off_is_said(file: Path) -> None:
 
 def test_doubled_device_work_is_said(file: Path) -> None:
     twice = make.kernel(10, 4, correlation=4)
-    assert read(file, make.text(make.call(0, 5, correlation=4), twice, twice)).health.has("doubled-device-ops")
+    assert read(file, make.text(make.call(0, 5, correlation=4), twice, twice)).health.has("duplicate-device-work")
 
 
 def test_progress_reaches_the_end(file: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.attribution import Attribution
-from overlapscope.diagnosis.causes import LATE_HOST, Cause, IdleByCause
+from overlapscope.diagnosis.causes import HOST_CAUSES, Cause, IdleByCause
 from overlapscope.errors import RangeNotFound
 from overlapscope.measure.copies import copy_facts
 from overlapscope.measure.definitions import their_overlap
@@ -64,7 +64,7 @@ def test_one_copy_half_hidden(path: Path) -> None:
     assert facts.hidden_ns.tolist() == [50 * US]
     assert facts.exposed_ns.tolist() == [50 * US]
     assert facts.launch_delay_ns.tolist() == [40 * US]
-    assert facts.call_span_ns.tolist() == [5 * US]
+    assert facts.call_duration_ns.tolist() == [5 * US]
     assert facts.blocked_ns.tolist() == [0]
     assert facts.bandwidth_gb_s.tolist() == [0.5]
     active = activity(trace, KEY, whole(trace))
@@ -103,9 +103,9 @@ def test_potential_is_the_kernel_time_it_could_have_had(path: Path) -> None:
     )
     facts = copy_facts(trace, whole(trace))
     assert facts.hidden_ns.tolist() == [0]
-    assert facts.potential_ns.tolist() == [50 * US]
+    assert facts.hideable_ns.tolist() == [50 * US]
     alone = read(path, make.kernel(20, 80), make.copy(100, 50))
-    assert copy_facts(alone, whole(alone)).potential_ns.tolist() == [-1], "unknown without its call, not zero"
+    assert copy_facts(alone, whole(alone)).hideable_ns.tolist() == [-1], "unknown without its call, not zero"
 
 
 def test_held_is_what_exceeds_a_plain_enqueue(path: Path) -> None:
@@ -121,7 +121,7 @@ def test_held_is_what_exceeds_a_plain_enqueue(path: Path) -> None:
     assert plain_enqueue_ns(trace) == 6 * US
     assert copy_facts(trace, whole(trace)).blocked_ns.tolist() == [494 * US, 0]
     (copies, launched) = host_blocking(trace, whole(trace))
-    assert (copies.api, copies.calls, copies.span_ns, copies.blocked_ns) == (MEMCPY, 2, 507 * US, 494 * US)
+    assert (copies.api, copies.calls, copies.total_ns, copies.blocked_ns) == (MEMCPY, 2, 507 * US, 494 * US)
     assert (launched.api, launched.calls, launched.blocked_ns) == ("cudaLaunchKernel", 5, 0)
 
 
@@ -147,7 +147,7 @@ def test_groups_add_up(path: Path) -> None:
     facts = copy_facts(trace, spans)
     up, down = group_copies(trace, facts, spans, ("direction",))
     assert (up.key, up.count, up.size_bytes) == ({"direction": "HtoD"}, 2, 12)
-    assert (up.total_ns, up.union_ns, up.hidden_ns) == (20 * US, 15 * US, 20 * US)
+    assert (up.total_ns, up.busy_ns, up.hidden_ns) == (20 * US, 15 * US, 20 * US)
     assert (down.exposed_ns, down.hidden_ns) == (10 * US, 0)
     by = group_copies(trace, facts, spans, ("direction", "memory", "stream"))
     assert {tuple(group.key.values()) for group in by} == {
@@ -267,7 +267,7 @@ def test_held_time_is_cut_to_the_window(path: Path) -> None:
     window = of_range(trace, "r")
     assert copy_facts(trace, window).blocked_ns.tolist() == [100 * US]
     (group,) = group_copies(trace, copy_facts(trace, window), window, ("memory",))
-    assert (group.total_ns, group.whole_ns, group.blocked_ns) == (95 * US, 990 * US, 100 * US)
+    assert (group.total_ns, group.unclipped_ns, group.blocked_ns) == (95 * US, 990 * US, 100 * US)
 
 
 def test_held_is_found_where_every_launch_waits(path: Path) -> None:
@@ -285,7 +285,7 @@ def test_unknown_sizes_are_unknown(path: Path) -> None:
     del event["args"]["bytes"]
     trace = read(path, event)
     (group,) = group_copies(trace, copy_facts(trace, whole(trace)), whole(trace), ("direction",))
-    assert (group.size_bytes, group.unsized) == (None, 1)
+    assert (group.size_bytes, group.unknown_size) == (None, 1)
 
 
 def test_no_ranges_at_all_says_how_to_get_some(path: Path) -> None:
@@ -297,7 +297,7 @@ def causes(trace: Trace) -> dict[str, float]:
     active = activity(trace, KEY, whole(trace))
     found = idle_causes(trace, active)
     assert found.total_ns == active.idle.total_ns
-    apart = (*LATE_HOST, Cause.PROFILER, Cause.UNKNOWN, Cause.NO_WORK_LEFT)
+    apart = (*HOST_CAUSES, Cause.PROFILER, Cause.UNKNOWN, Cause.NO_WORK_LEFT)
     figures = {f"{cause.name.lower()}_ns": found.sum_ns(cause) for cause in apart}
     figures["queued_ns"] = found.sum_ns(*(cause for cause in Cause if cause not in apart))
     return {name: value / US for name, value in figures.items() if value}
@@ -419,8 +419,8 @@ def test_queue_depth_and_delays(path: Path) -> None:
     assert times.tolist() == [0, 10 * US, 20 * US, 100 * US, 150 * US, 200 * US]
     assert depth.tolist() == [1, 2, 3, 2, 1, 0]
     figures = launch_figures(trace, KEY, whole(trace))
-    assert (figures.median_delay_ns, figures.worst_delay_ns, figures.most_depth) == (140 * US, 180 * US, 3)
-    assert figures.mean_depth == pytest.approx((10 + 20 + 240 + 100 + 50) / 250)
+    assert (figures.median_delay_ns, figures.max_delay_ns, figures.max_queue_depth) == (140 * US, 180 * US, 3)
+    assert figures.mean_queue_depth == pytest.approx((10 + 20 + 240 + 100 + 50) / 250)
     lost = read(path, make.call(0, 1), make.kernel(5, 5))
     assert launch_figures(lost, KEY, whole(lost)).median_delay_ns is None
 
@@ -435,10 +435,10 @@ def test_staging_compares_with_pinned_copies_of_the_same_size(path: Path) -> Non
     )
     spans = whole(trace)
     (found,) = staging(trace, copy_facts(trace, spans), KEY, spans, StagingConfig())
-    assert (found.count, found.compared, found.cost_ns) == (2, 1, 250 * US)
+    assert (found.count, found.compared_count, found.staging_cost_ns) == (2, 1, 250 * US)
     none = read(path, make.call(0, 1), make.copy(200, 400, size=1500))
     (found,) = staging(none, copy_facts(none, whole(none)), KEY, whole(none), StagingConfig())
-    assert found.cost_ns is None, "without a pinned copy the trace cannot tell"
+    assert found.staging_cost_ns is None, "without a pinned copy the trace cannot tell"
 
 
 def test_collectives_are_apart_from_compute(path: Path) -> None:

@@ -110,7 +110,7 @@ def test_page_migrations_are_no_copies_that_were_asked_for(file: Path) -> None:
     ]
     trace = open_trace(make.write(file, {MEMCPY: moved}, STRINGS))
     assert trace.copies.direction.tolist() == [Direction.UVM_HTOD, Direction.UVM_DTOH]
-    assert not trace.health.has("unjoined-device-ops")
+    assert not trace.health.has("device-work-without-call")
 
 
 def test_a_call_recorded_twice_counts_once(file: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_call_recorded_twice_counts_once(file: Path) -> None:
     assert len(trace.api_calls) == 1
     assert trace.api_calls.duration_ns.tolist() == [40]
     assert trace.copies.call.tolist() == [0]
-    assert trace.health.has("doubled-calls")
+    assert trace.health.has("duplicate-calls")
 
 
 def test_driver_calls_inside_runtime_calls(file: Path) -> None:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import subprocess
 import sys
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import matplotlib.axes
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import overlapscope
 from overlapscope import errors
+from tests.conftest import SAMPLES
+
+SAMPLE = SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz"
 
 
 def test_all_names_exist_and_nothing_else_is_public() -> None:
@@ -40,10 +52,7 @@ def test_analysis_needs_neither_torch_nor_pandas_nor_matplotlib() -> None:
         "import overlapscope\n"
         "print(overlapscope.audit(overlapscope.open_trace(sys.argv[1])).verdict)"
     )
-    from tests.conftest import SAMPLES
-
-    sample = SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz"
-    result = subprocess.run([sys.executable, "-c", code, str(sample)], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code, str(SAMPLE)], capture_output=True, text=True, check=True)
     assert "6 copies" in result.stdout
 
 
@@ -55,3 +64,127 @@ def test_errors_are_one_tree_with_stable_codes() -> None:
     assert errors.__doc__ is not None
     for error in found:
         assert error.__name__ in errors.__doc__
+
+
+BUILT_IN = {
+    errors.TraceNotFound: FileNotFoundError,
+    errors.UnknownTraceFormat: ValueError,
+    errors.UnusableTrace: ValueError,
+    errors.RangeNotFound: KeyError,
+    errors.WindowEmpty: ValueError,
+    errors.ChangeNotUnderstood: ValueError,
+    errors.OutputError: OSError,
+    errors.CaptureError: RuntimeError,
+}
+
+
+@pytest.mark.parametrize("error", BUILT_IN, ids=lambda error: error.__name__)
+def test_errors_are_the_built_in_ones_too_and_their_text_is_the_plain_sentence(error: type[Exception]) -> None:
+    assert issubclass(error, BUILT_IN[error])
+    sentence = "no range 'step': it's not there"
+    assert str(error(sentence)) == sentence
+    with pytest.raises(BUILT_IN[error]) as caught:
+        raise error(sentence)
+    assert str(caught.value) == sentence
+
+
+def test_errors_keep_their_class_and_sentence_on_the_way_out(tmp_path: Path) -> None:
+    """What is an OSError or a ValueError itself is not wrapped again by what catches these."""
+    for path, words in ((tmp_path, "is a directory"), (tmp_path / "nowhere.json", "no such file")):
+        with pytest.raises(FileNotFoundError, match=words) as missing:
+            overlapscope.open_trace(path)
+        assert type(missing.value) is errors.TraceNotFound
+        assert str(missing.value).count(str(path)) == 1
+    trace = overlapscope.open_trace(SAMPLE)
+    with pytest.raises(OSError, match="cannot be written") as refused:
+        overlapscope.save_timeline(trace, tmp_path / "no" / "where.png")
+    assert str(refused.value).count("cannot be written") == 1
+    with pytest.raises(KeyError) as unknown:
+        overlapscope.audit(trace, "nowhere")
+    assert str(unknown.value).startswith("no range 'nowhere'")
+
+
+def types_of(hint: Any) -> Iterator[type]:
+    """The classes that an annotation names."""
+    if isinstance(hint, type) and typing.get_origin(hint) is None:
+        yield hint
+    for part in typing.get_args(hint):
+        for each in part if isinstance(part, list) else [part]:
+            yield from types_of(each)
+
+
+def hints(thing: Any) -> Iterator[Any]:
+    modules = {"Axes": matplotlib.axes.Axes, "pandas": pd, "pyarrow": pa}
+    yield from typing.get_type_hints(thing, localns=modules).values()
+
+
+FOLLOWED = tuple(f"overlapscope.{package}." for package in ("diagnosis", "report", "measure", "model", "plot"))
+"""Packages whose dataclasses users look into, field by field."""
+
+
+def signature(thing: Any) -> Iterator[Any]:
+    """The annotations of a function; of a class, those of its public methods, properties and fields."""
+    if inspect.isfunction(thing):
+        yield from hints(thing)
+        return
+    if dataclasses.is_dataclass(thing) and thing.__module__.startswith(FOLLOWED):
+        yield from hints(thing)
+    for name, member in vars(thing).items():
+        if name == "__init__" and dataclasses.is_dataclass(thing):
+            continue
+        function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        if inspect.isfunction(function) and (name == "__init__" or not name.startswith("_")):
+            yield from hints(function)
+
+
+def test_every_type_of_a_public_signature_is_public() -> None:
+    public = {name: getattr(overlapscope, name) for name in overlapscope.__all__}
+    missing = {
+        f"{kind.__module__}.{kind.__qualname__}, of {name}"
+        for name, thing in public.items()
+        for hint in signature(thing)
+        for kind in types_of(hint)
+        if kind.__module__.startswith("overlapscope.") and kind not in public.values()
+    }
+    assert not missing
+
+
+def test_a_name_or_a_window_says_what_is_analysed() -> None:
+    trace = overlapscope.open_trace(SAMPLE)
+    named = overlapscope.audit(trace, "gemm_copy")
+    again = overlapscope.audit(trace, within=named.window)
+    assert again.to_dict() == named.to_dict()
+    assert overlapscope.diagnose(trace, within=named.window).to_dict() == named.diagnosis.to_dict()
+    first = named.window.first_ns
+    part = overlapscope.audit(trace, overlapscope.Window.between(first, first + 20_000_000))
+    assert part.window.wall_ns == 20_000_000
+    assert part.devices[0].activity.span_ns <= 20_000_000
+    assert part.counts["copies"] == 3 < named.counts["copies"] == 6
+    assert part.diagnosis.plan is None, "a time interval that is no range is not simulated"
+    everything = overlapscope.audit(trace, overlapscope.Window.between(trace.start_ns, trace.end_ns))
+    assert everything.to_dict() == overlapscope.audit(trace).to_dict()
+
+
+def test_results_are_json_and_frames() -> None:
+    trace = overlapscope.open_trace(SAMPLE)
+    result = overlapscope.audit(trace, "gemm_copy")
+    found = result.diagnosis
+    assert result.to_pandas()["copy_busy_ns"].tolist() == [result.devices[0].activity.copies.total_ns]
+    groups = result.devices[0].to_pandas()
+    assert groups[["direction", "memory", "count"]].to_numpy().tolist() == [["HtoD", "pageable", 6]]
+    frame = found.to_pandas()
+    assert frame["code"].tolist() == [finding.code for finding in found.findings]
+    assert frame["idle_ns"].tolist() == [finding.idle_ns for finding in found.findings]
+    assert set(frame.columns) >= {"message", "saving_ns", "source", "stream"}
+    top = found.findings[0]
+    assert top.to_pandas()["idle_ns"].sum() == sum(entry.idle_ns for entry in top.places)
+    assert found.plan is not None
+    assert found.plan.to_pandas()["predicted_ns"].tolist() == [step.predicted_ns for step in found.plan.steps]
+    assert found.plan.to_dict()["steps"] == found.to_dict()["plan"]
+    assert len(overlapscope.diagnose(trace, overlapscope.Window.between(0, 1)).to_pandas()) == 0
+    columns = trace.copies.to_dict()
+    assert set(columns) == set(trace.copies.to_pandas().columns)
+    assert (columns["direction"][0], columns["graph_node"][0]) == ("HtoD", None)
+    assert columns["start_ns"] == trace.copies.start_ns.tolist()
+    (theirs,) = overlapscope.their_overlap(trace, "hta")
+    assert theirs.to_pandas().iloc[0].to_dict() == theirs.to_dict()

@@ -13,6 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from overlapscope.replay.build import graph_of
+from overlapscope.replay.catalogue import EDITS, changed
+from overlapscope.replay.changes import NAMES, Change, understood
+from overlapscope.replay.engine import replay
+from overlapscope.replay.graph import Because, Edges, Graph
+from overlapscope.replay.moved import moved
+from overlapscope.replay.what_if import Base
 from rich.console import Console
 
 from benchmarks.prediction import BLIND, PAIRS, PROGRAMS, Outcome, of_programs, outcomes
@@ -23,13 +30,6 @@ from overlapscope.measure.windows import of_range, whole
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind
 from overlapscope.model.trace import Trace
-from overlapscope.replay.build import graph_of
-from overlapscope.replay.catalogue import EDITS, changed
-from overlapscope.replay.changes import NAMES, Change, understood
-from overlapscope.replay.engine import replay
-from overlapscope.replay.graph import Because, Edges, Graph
-from overlapscope.replay.moved import moved
-from overlapscope.replay.what_if import Base
 from overlapscope.report.findings import findings
 from tests import kineto_maker as make
 from tests import nsys_maker as nsys
@@ -1648,7 +1648,7 @@ def test_a_diagnosis_plans_what_was_really_done() -> None:
 
 def test_what_is_too_large_for_a_plan_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     trace = open_trace(SAMPLES / "gemm_copy-pageable-copy-first-blocking-same.json.gz")
-    found = diagnose(trace, config=replace(DIAGNOSIS, most_moments=10))
+    found = diagnose(trace, config=replace(DIAGNOSIS, max_simulated_nodes=10))
     assert found.plan is None
     assert found.findings[0].saving_ns is None
     Console().print(*findings(found))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.model.health import Severity
+from overlapscope.model.health import HealthSeverity
 from overlapscope.model.trace import Trace
 from overlapscope.read.opening import open_trace
 from overlapscope.report.content import audit
@@ -78,7 +78,7 @@ def test_there_is_a_sample_and_a_time_for_every_variant() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_a_sample_is_whole_and_carries_its_calibration(name: str) -> None:
     trace = sample(name)
-    assert {warning.severity for warning in trace.health} <= {Severity.INFO}
+    assert {warning.severity for warning in trace.health} <= {HealthSeverity.INFO}
     result = audited(name)
     assert len(result.window.start_ns) == 1
     recording = trace.metadata.recording

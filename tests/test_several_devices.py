@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from overlapscope.dependencies.build import build_graph
+from overlapscope.dependencies.kinds import DependencyKind
 
 from overlapscope import diagnose, open_trace, what_if
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.model.trace import Trace
-from overlapscope.replay.build import graph_of
-from overlapscope.replay.graph import Because
 from tests import kineto_maker as make
 from tests import nsys_maker as nsys
 
@@ -59,8 +59,8 @@ def test_a_kernel_waits_for_an_event_of_another_device(told: bool, tmp_path: Pat
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_number_that_both_devices_have_is_the_own_one_s(first: int, tmp_path: Path) -> None:
     """As in traces that number the streams of each device from the first: nothing says that another is meant."""
-    graph = graph_of(staged(tmp_path, (FIRST, FIRST), first=first))
-    assert not graph.edges.of_kind(Because.EVENT).any()
+    graph = build_graph(staged(tmp_path, (FIRST, FIRST), first=first))
+    assert not graph.dependencies.of_kind(DependencyKind.OTHER_DEVICE).any()
 
 
 def peer(ts: float, dur: float, stream: int, correlation: int, *, by: int = 0) -> make.Event:
@@ -261,7 +261,7 @@ def test_a_device_that_waits_for_another_one_is_told_so(tmp_path: Path) -> None:
     (finding,) = diagnose(trace).findings
     assert (finding.code, finding.where.device, finding.saving_ns) == ("OVL017", 1, None)
     assert finding.confidence is Confidence.HIGH
-    assert "4.9 ms for work of another one, once" in finding.message
+    assert "4.9 ms for work of another GPU, once" in finding.message
 
 
 def test_where_the_event_is_left_open_that_is_not_as_sure(tmp_path: Path) -> None:

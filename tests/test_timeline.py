@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from overlapscope import diagnose, what_if
 from overlapscope.cli.main import app
-from overlapscope.diagnosis.stretches import stretches
+from overlapscope.diagnosis.intervals import finding_intervals
 from overlapscope.errors import RangeNotFound, WindowEmpty
 from overlapscope.formatting import time
 from overlapscope.plot import view
@@ -289,7 +289,7 @@ def test_every_finding_has_a_place(name: str) -> None:
     found = diagnose(open_trace(CASES / f"{name}.json.gz"))
     assert any(not finding.copies and not finding.calls for finding in found.findings)
     for finding in found.findings:
-        start, end = stretches(found, finding)
+        start, end = finding_intervals(found, finding)
         assert len(start)
         assert (start <= end).all()
         if finding.code == "OVL016":
@@ -455,7 +455,7 @@ def test_the_command_writes_a_figure_and_prints_a_caption(tmp_path: Path) -> Non
     [
         (("-o", "t.gif"), "use .png"),
         (("-o", "t.png", "--range", "nothing"), "no range"),
-        (("-o", "t.png", "--occurrence", "1"), "goes with --range"),
+        (("-o", "t.png", "--occurrence", "1"), "goes with --within"),
         (("-o", "t.png", "--step", "1", "--range", "round"), "one of"),
         (("-o", "t.png", "--finding", "OVL099"), "there is OVL001"),
         (("-o", "t.png", "--from", "9", "--to", "3"), "window from 9 to 3 ms"),

@@ -263,7 +263,7 @@ def test_variants_are_told_apart(workload: Workload[Any, Any]) -> None:
     assert len({variant.choices for variant in workload.variants}) == len(workload.variants)
     assert any(variant.fixed_by is None for variant in workload.variants)
     for variant in workload.variants:
-        assert variant.says
+        assert variant.summary
         assert variant.fixed_by is None or workload.variant(variant.fixed_by).fixed_by is None
 
 
@@ -410,7 +410,7 @@ def test_all_workloads_are_listed_with_their_variants() -> None:
     for workload, variant in ALL:
         assert workload.module in result.stdout
         assert variant.name in result.stdout
-        assert variant.says in result.stdout
+        assert variant.summary in result.stdout
 
 
 Pair = namedtuple("Pair", "images labels")

@@ -1,4 +1,4 @@
-"""What users put into their own programs: names for ranges, and recording."""
+"""For use in programs: annotate ranges, and record."""
 
 from overlapscope.capture.annotate import annotate
 

@@ -15,7 +15,7 @@ from typing import IO
 from overlapscope.atomic_files import writing
 from overlapscope.calibration.schema import KEY, Calibration
 from overlapscope.calibration.writing import to_json
-from overlapscope.errors import CaptureError, OutputError
+from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
 
 _BASE_KEY = "baseTimeNanoseconds"
 
@@ -91,6 +91,8 @@ def save(
                         "the profiler saw nothing of the GPU, so there is no trace: CUPTI serves one profiler at a "
                         "time, and another one (Nsight, another torch.profiler, a monitoring agent) probably has it"
                     )
+    except OverlapscopeError:
+        raise
     except OSError as error:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
 

@@ -16,7 +16,7 @@ from overlapscope.calibration.writing import to_json
 from overlapscope.capture import kineto_file
 from overlapscope.capture.annotate import DOMAIN
 from overlapscope.capture.copy_consumers import copy_consumers, d2h_consumers
-from overlapscope.errors import CaptureError
+from overlapscope.errors import CaptureError, OverlapscopeError
 
 NSYS = "NSYS_PROFILING_SESSION_ID"
 _TOOL_VARIABLES = (
@@ -197,6 +197,8 @@ def _as_capture_error(action: str) -> Iterator[None]:
     """What torch's profiler raises when it was ended by somebody else, among others, as a sentence."""
     try:
         yield
+    except OverlapscopeError:
+        raise
     except (RuntimeError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
         raise CaptureError(

@@ -1,4 +1,4 @@
-"""``overlapscope audit``: open traces, measure them, say what their copies cost."""
+"""``overlapscope audit``: measure the overlap of copies in traces, and diagnose what is wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from overlapscope.report.data import SCHEMA, Audit
 
 
 class Format(StrEnum):
-    """How the result is printed."""
+    """Output format of a result."""
 
     TEXT = "text"
     JSON = "json"
@@ -29,18 +29,18 @@ class Format(StrEnum):
 
 def audit_command(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Kineto JSON or Nsight Systems SQLite.")],
-    range_name: Annotated[
-        str | None, typer.Option("--range", help="Only the ranges of this name (* and ? match).")
+    within: Annotated[
+        str | None, typer.Option("--within", "--range", help="Only the ranges of this name (* and ? match).")
     ] = None,
     output_format: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
     figure: Annotated[Path | None, typer.Option(help="Write the timeline here: .png, .svg or .pdf.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the result here instead of printing it.")] = None,
     debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
 ) -> None:
-    """Say what the copies of a trace cost.
+    """Measure how well copies overlap kernels, and diagnose why the GPU was idle.
 
-    Exit status: 0 when every trace was read cleanly, 1 when some of the data was lost or some of the
-    traces could not be used, 2 when there was nothing to measure.
+    Exit status: 0 when all traces were read completely, 1 when some data was lost or some traces could not be used, 2
+    when there is no result.
     """
     audits: list[Audit] = []
     failures: list[dict[str, str]] = []
@@ -48,7 +48,7 @@ def audit_command(
         if figure is not None:
             _check_figure(figure, paths)
         for path in paths:
-            _try_one(path, range_name, audits, failures, debug=debug)
+            _try_one(path, within, audits, failures, debug=debug)
         _write(audits, failures, output_format, output)
         if figure is not None and audits:
             _draw(audits[0], figure)
@@ -59,7 +59,7 @@ def audit_command(
 
 
 def _check_figure(figure: Path, paths: list[Path]) -> None:
-    """Refuse what cannot be drawn before anything is read."""
+    """Raise before anything is read where the figure cannot be drawn."""
     from overlapscope.plot.timeline import check_suffix
 
     if len(paths) != 1:
@@ -68,25 +68,25 @@ def _check_figure(figure: Path, paths: list[Path]) -> None:
 
 
 def _try_one(
-    path: Path, range_name: str | None, audits: list[Audit], failures: list[dict[str, str]], *, debug: bool
+    path: Path, within: str | None, audits: list[Audit], failures: list[dict[str, str]], *, debug: bool
 ) -> None:
-    """Audit one trace; a trace that cannot be used is said and does not stop the others."""
+    """Audit one trace; an unusable trace is reported and does not stop the others."""
     try:
-        result = _audit_one(path, range_name)
+        result = _audit_one(path, within)
     except OverlapscopeError as error:
         complain(error, debug=debug)
         failures.append({"path": str(path), "code": error.code, "message": str(error)})
         return
     audits.append(result)
     if not result.devices:
-        advice = " Profile with the GPU's activity on." if result.trace.health.has("no-device-work") else ""
+        advice = " Profile with the CUDA activity." if result.trace.health.has("no-device-work") else ""
         say(f"{path}: {result.verdict}{advice}")
 
 
-def _audit_one(path: Path, range_name: str | None) -> Audit:
+def _audit_one(path: Path, within: str | None) -> Audit:
     with _progress(path) as progress:
         trace = open_trace(path, progress=progress)
-    return audit(trace, range_name)
+    return audit(trace, within)
 
 
 def _status(audits: list[Audit], failures: list[dict[str, str]]) -> ExitCode:
@@ -146,7 +146,7 @@ def _draw(result: Audit, figure: Path) -> None:
 
 @contextmanager
 def _progress(path: Path) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal, for as long as reading takes."""
+    """Show a progress bar on a terminal while a trace is read."""
     if not sys.stderr.isatty():
         yield None
         return

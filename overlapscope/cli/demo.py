@@ -1,4 +1,4 @@
-"""``overlapscope demo``: the puzzle that this package is about, from a trace that comes with it."""
+"""``overlapscope demo``: audit a sample trace with copies that look hidden and are not."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from overlapscope.report.content import audit
 
 _RANGE = "gemm_copy"
 _TEXT = (
-    "Six rounds of two matrix products and a 64 MiB copy from pageable memory, on an H200. The profiler shows most of "
-    "the copy time under kernels. Is that good?\n"
+    "Six rounds of two matrix products and a 64 MiB copy from pageable memory, on an H200. Most of the copy time "
+    "overlaps kernels. Is that good?\n"
 )
 
 
 def demo_command(
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the figure.")] = Path("demo"),
 ) -> None:
-    """Audit a small trace that comes with the package, and draw its timeline."""
+    """Audit a small trace from the package, and draw its timeline."""
     from rich.console import Console
 
     from overlapscope.plot.timeline import save_timeline
@@ -41,7 +41,7 @@ def demo_command(
     except OverlapscopeError as error:
         complain(error)
         raise typer.Exit(ExitCode.UNUSABLE) from error
-    say(f"the timeline is in {figure}; your own trace: overlapscope audit TRACE --figure FILE")
+    say(f"the timeline is in {figure}; for your own trace: overlapscope audit TRACE --figure FILE")
 
 
 def _folder(path: Path) -> Path:

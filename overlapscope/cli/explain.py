@@ -1,4 +1,4 @@
-"""``overlapscope explain``: the page of a rule, or the list of all."""
+"""``overlapscope explain``: print the page of a rule, or the list of all rules."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from overlapscope.cli.messages import ExitCode, say
 
 def explain_command(
     code: Annotated[
-        str | None, typer.Argument(metavar="[CODE]", help="Such as OVL001; all are listed without it.")
+        str | None, typer.Argument(metavar="[CODE]", help="Such as OVL001; without it, all rules are listed.")
     ] = None,
 ) -> None:
-    """Say what a finding's code means, how it shows in a trace, and how to mend it."""
+    """Explain the code of a finding: what happens, how it shows in a trace, and how to fix it."""
     from rich.console import Console
     from rich.markdown import Markdown
 

@@ -1,4 +1,4 @@
-"""``overlapscope export``: a trace for other tools."""
+"""``overlapscope export``: convert a trace for other tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from overlapscope.read.opening import open_trace
 
 
 class Target(StrEnum):
-    """Which tool it is for."""
+    """Target format of an export."""
 
     PERFETTO = "perfetto"
     PARQUET = "parquet"
@@ -24,18 +24,20 @@ def export_command(
     path: Annotated[Path, typer.Argument(help="Kineto JSON or Nsight Systems SQLite.")],
     to: Annotated[Target, typer.Option(help="perfetto: JSON for ui.perfetto.dev; parquet: a folder of tables.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The file (gzip if it ends in .gz), or the folder.")],
-    range_name: Annotated[str | None, typer.Option("--range", help="Findings of the ranges of this name.")] = None,
+    within: Annotated[
+        str | None, typer.Option("--within", "--range", help="Findings of the ranges of this name only.")
+    ] = None,
     debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
 ) -> None:
-    """Write a trace so that other tools can read it.
+    """Convert a trace for other tools.
 
-    For Perfetto it has our own tracks beside the recorded ones: findings, hidden and exposed copies, held threads, what
-    devices waited for, queued work and copies in flight.
+    The file for Perfetto has additional tracks: findings, hidden and exposed copies, blocked threads, causes of GPU
+    idle time, queue depth and copies in flight.
     """
     try:
         refuse_to_replace(path, output)
-        if to is Target.PARQUET and range_name is not None:
-            raise OutputError("--range is about findings, and tables have none: leave it out")
+        if to is Target.PARQUET and within is not None:
+            raise OutputError("--within selects findings, and tables have none: leave it out")
         trace = open_trace(path)
         if to is Target.PARQUET:
             from overlapscope.export.parquet import save_parquet
@@ -46,7 +48,7 @@ def export_command(
         from overlapscope.diagnosis.run import diagnose
         from overlapscope.export.perfetto import save_perfetto
 
-        save_perfetto(diagnose(trace, range_name), output)
+        save_perfetto(diagnose(trace, within), output)
         say(f"{output}: open it at ui.perfetto.dev")
     except OverlapscopeError as error:
         complain(error, debug=debug)

@@ -1,4 +1,4 @@
-"""What every command says and returns in the same way."""
+"""Messages, errors and exit status that all commands share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from overlapscope.formatting import safe
 
 
 class ExitCode(IntEnum):
-    """What the exit status says."""
+    """Exit status of a command: complete, with lost data, or without a result."""
 
     CLEAN = 0
     PARTIAL = 1
@@ -21,18 +21,18 @@ class ExitCode(IntEnum):
 
 
 def refuse_to_replace(path: Path, output: Path) -> None:
-    """Raise `OutputError` where a result would be written over the trace that it is made from."""
+    """Raise `OutputError` where a result would overwrite the trace that it is made from."""
     if output.exists() and path.exists() and output.samefile(path):
-        raise OutputError(f"{output}: is the trace itself; choose another name for what is made from it")
+        raise OutputError(f"{output}: is the trace itself; choose another name for the output")
 
 
 def complain(error: OverlapscopeError, *, debug: bool = False) -> None:
-    """Say what went wrong in a sentence, with the traceback only for those who ask."""
+    """Print an error as one sentence to stderr, with a traceback where ``debug`` asks for it."""
     if debug:
         traceback.print_exception(error)
     say(str(error))
 
 
 def say(text: str) -> None:
-    """A line to stderr; foreign text in it cannot steer the terminal."""
+    """Print a line to stderr, without control characters."""
     typer.echo(f"overlapscope: {safe(text)}", err=True)

@@ -1,4 +1,4 @@
-"""``overlapscope record``: run a script that knows nothing of us, and record what it does on the GPU."""
+"""``overlapscope record``: run an unmodified script and record what it does on the GPU."""
 
 from __future__ import annotations
 
@@ -31,22 +31,24 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     range_name: Annotated[
         str | None,
         typer.Option(
-            "--range", help="Record occurrences of this annotated, profiler or NVTX range of the main thread."
+            "--range", help="Record occurrences of this range of the main thread: annotate, record_function or NVTX."
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="With --range: how many occurrences to record.")] = 1,
-    warmup: Annotated[int, typer.Option(min=0, help="With --range: how many to let pass before measuring.")] = 1,
-    unprofiled: Annotated[int, typer.Option(min=0, help="With --range: how many to time without profiler.")] = 0,
-    stacks: Annotated[bool, typer.Option(help="Record Python call stacks: larger, slower, names lines.")] = False,
+    steps: Annotated[int, typer.Option(min=1, help="With --range: number of occurrences to record.")] = 1,
+    warmup: Annotated[int, typer.Option(min=0, help="With --range: number to skip before measuring.")] = 1,
+    unprofiled: Annotated[int, typer.Option(min=0, help="With --range: number to time without profiler.")] = 0,
+    stacks: Annotated[
+        bool, typer.Option(help="Record Python call stacks: findings name source lines; larger and slower.")
+    ] = False,
     device: Annotated[str, typer.Option(help="cuda, or cpu to record a program without a GPU.")] = "cuda",
-    calibrate: Annotated[bool, typer.Option(help="Measure the link first.")] = True,
+    calibrate: Annotated[bool, typer.Option(help="Measure the link and the host first.")] = True,
 ) -> None:
     """Run SCRIPT as python would and record it into a Kineto trace.
 
-    Options of ours go before SCRIPT, its own after it. Without --output the trace is called like SCRIPT, with the rank
-    where a launcher such as torchrun set one. The exit status is the script's; 2 when nothing could be
-    recorded. The GPUs are looked up before the script runs: set CUDA_VISIBLE_DEVICES outside of it. Processes
-    that it starts are not recorded.
+    Options of this command go before SCRIPT, those of the script after it. Without --output the trace is named after
+    SCRIPT, with the rank where a launcher such as torchrun sets one. The exit status is that of the script, or 2 when
+    nothing was recorded. The GPUs are queried before the script runs, so set CUDA_VISIBLE_DEVICES outside of it.
+    Processes that the script starts are not recorded.
     """
     try:
         recording = record(
@@ -63,7 +65,7 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     times, process, status = Times(delay, duration), os.getpid(), 1
     try:
         if range_name is not None and times != Times():
-            raise CaptureError("--range chooses the stretch by name: leave --delay and --duration out")
+            raise CaptureError("--range selects what is recorded by name: leave --delay and --duration out")
         if not (_is_module(script[0]) if module else Path(script[0]).is_file()):
             raise CaptureError(f"{script[0]}: no such {'module' if module else 'script'}")
         recording.check()
@@ -78,14 +80,14 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         if os.getpid() != process:
             _leave_fork(status)
         if recording.saved:
-            say(f"recorded to {recording.path}; look at it with: overlapscope audit {recording.path}")
+            say(f"recorded to {recording.path}; analyse it with: overlapscope audit {recording.path}")
     raise typer.Exit(status)
 
 
 def _leave_fork(status: int) -> NoReturn:
-    """End a process that the script forked off, and that has come to the script's end.
+    """Exit from a process that the script forked, when it reaches the end of the script.
 
-    As python does, but without tearing down a profiler whose threads stayed behind in the parent.
+    This is what Python does, but without shutting down a profiler whose threads exist only in the parent.
     """
     if (error := sys.exception()) is not None:
         traceback.print_exception(error)
@@ -106,7 +108,7 @@ def _is_module(name: str) -> bool:
 
 
 def target(output: Path | None, script: str, rank: str) -> Path:
-    """Where the trace goes: every rank of a distributed run needs a file of its own."""
+    """The path of the trace; every rank of a distributed run needs a file of its own."""
     if output is not None:
         return Path(str(output).replace("{rank}", rank or "0"))
     return Path(f"{Path(script).stem}{'.rank' + rank if rank else ''}.json.gz")

@@ -1,4 +1,4 @@
-"""``overlapscope report``: everything about a trace, as one HTML page."""
+"""``overlapscope report``: write everything about a trace into one HTML page."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from overlapscope.read.opening import open_trace
 def report_command(
     path: Annotated[Path, typer.Argument(help="Kineto JSON or Nsight Systems SQLite.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
-    range_name: Annotated[str | None, typer.Option("--range", help="Only the ranges of this name.")] = None,
+    within: Annotated[
+        str | None, typer.Option("--within", "--range", help="Only the ranges of this name (* and ? match).")
+    ] = None,
     debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
 ) -> None:
-    """Write a report: verdict, plan, findings with their fixes, tables, and a timeline to look around in.
+    """Write an HTML report: verdict, plan, findings with their fixes, tables, and an interactive timeline.
 
     The page is one file that needs no network. It names kernels, ranges and source lines as the trace does.
     """
@@ -27,7 +29,7 @@ def report_command(
 
     try:
         refuse_to_replace(path, output)
-        save_report(audit(open_trace(path), range_name), output)
+        save_report(audit(open_trace(path), within), output)
     except OverlapscopeError as error:
         complain(error, debug=debug)
         raise typer.Exit(ExitCode.UNUSABLE) from error

@@ -1,4 +1,4 @@
-"""``overlapscope scrub``: a copy of a trace that can be shared."""
+"""``overlapscope scrub``: copy a trace without private data, so that it can be shared."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def scrub_command(
     source: Annotated[Path, typer.Argument(metavar="IN", help="Kineto JSON or Nsight Systems SQLite.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="The scrubbed trace; gzip when it ends in .gz.")],
     hide: Annotated[
-        list[str] | None, typer.Option(help="Hide this text too, wherever it stands; may be repeated.")
+        list[str] | None, typer.Option(help="Hide this text too, wherever it occurs; may be repeated.")
     ] = None,
 ) -> None:
     """Copy a trace without environment, command lines, host and user names, and the folders of source files.
 
-    Known technical fields are kept, everything else is left out. Names of kernels, operators and ranges stay,
-    because a trace without them says nothing: use --hide for what they should not show. Exit status: 0, 1 when
-    parts of the trace could not be read, 2 when nothing was written.
+    Known technical fields are kept, everything else is removed. Names of kernels, operators and ranges stay, because
+    the analysis needs them: use --hide for words that they should not show. Exit status: 0, 1 when parts of the trace
+    could not be read, 2 when nothing was written.
     """
     try:
         scrub = scrub_nsys if is_database(source) else scrub_kineto
@@ -39,13 +39,13 @@ def scrub_command(
         raise typer.Exit(ExitCode.UNUSABLE) from error
     say(f"{target}: {_summary(dropped)}")
     if any(name.startswith(LOST) and count for name, count in dropped.items()):
-        say("parts of the trace could not be read, and are lost in the scrubbed one, which says so when it is opened")
+        say("parts of the trace could not be read; they are missing in the scrubbed trace, and its health says so")
         raise typer.Exit(ExitCode.PARTIAL)
 
 
 def _summary(dropped: Counter[str]) -> str:
     parts = [f"{name} ({count})" for name, count in dropped.most_common() if count]
     if not parts:
-        return "nothing had to be left out"
+        return "nothing had to be removed"
     more = f" and {len(parts) - _SHOWN} more kinds" if len(parts) > _SHOWN else ""
-    return "left out or changed: " + ", ".join(parts[:_SHOWN]) + more
+    return "removed or changed: " + ", ".join(parts[:_SHOWN]) + more

@@ -1,4 +1,4 @@
-"""``overlapscope timeline``: a figure of a trace, or of a trace before and after some changes."""
+"""``overlapscope timeline``: draw the timeline of a trace, or of a trace before and after changes."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ T = TypeVar("T")
 
 
 class Width(StrEnum):
-    """Of a two-column paper."""
+    """Width of the figure: one column or the page of a two-column paper."""
 
     COLUMN = "column"
     PAGE = "page"
 
 
 class Font(StrEnum):
-    """Like Arial, or like Times."""
+    """Font of the figure: similar to Arial, or to Times."""
 
     SANS = "sans"
     SERIF = "serif"
 
 
 class Palette(StrEnum):
-    """For screens and colour print, or for print without colours."""
+    """Palette of the figure: for screens and colour print, or for greyscale print."""
 
     COLOUR = "colour"
     GREY = "grey"
@@ -47,26 +47,34 @@ class Palette(StrEnum):
 def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     path: Annotated[Path, typer.Argument(help="Kineto JSON or Nsight Systems SQLite.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The figure: .png, .svg or .pdf.")],
-    range_name: Annotated[str | None, typer.Option("--range", help="Show the ranges of this name.")] = None,
-    occurrence: Annotated[int | None, typer.Option(min=1, help="With --range: only this one, 1 for the first.")] = None,
+    within: Annotated[
+        str | None, typer.Option("--within", "--range", help="Show the ranges of this name (* and ? match).")
+    ] = None,
+    occurrence: Annotated[
+        int | None, typer.Option(min=1, help="With --within: only this occurrence, 1 for the first.")
+    ] = None,
     step: Annotated[int | None, typer.Option(help="Show this step of torch's profiler.")] = None,
-    finding: Annotated[str | None, typer.Option(help="Show what this finding is about, such as OVL001.")] = None,
-    from_ms: Annotated[float | None, typer.Option("--from", help="Begin, in ms on the whole figure's axis.")] = None,
-    to_ms: Annotated[float | None, typer.Option("--to", help="End, likewise.")] = None,
-    what_if: Annotated[list[str] | None, typer.Option(help="Draw the window below as it would be with this.")] = None,
+    finding: Annotated[str | None, typer.Option(help="Show the longest interval of this finding.")] = None,
+    from_ms: Annotated[
+        float | None, typer.Option("--from", help="Begin, in ms on the time axis of the whole trace.")
+    ] = None,
+    to_ms: Annotated[float | None, typer.Option("--to", help="End, in ms on the same axis.")] = None,
+    what_if: Annotated[
+        list[str] | None, typer.Option(help="Draw the simulated timeline with this change below; may be repeated.")
+    ] = None,
     stream: Annotated[list[int] | None, typer.Option(help="Only this stream; may be repeated.")] = None,
     thread: Annotated[list[int] | None, typer.Option(help="Only this host thread; may be repeated.")] = None,
     show_range: Annotated[list[str] | None, typer.Option(help="Only ranges of this name (* and ? match).")] = None,
-    queue: Annotated[bool, typer.Option(help="Add a strip of the work that was issued and had not begun.")] = False,
+    queue: Annotated[bool, typer.Option(help="Add the queue depth: work that was issued and has not started.")] = False,
     arrows: Annotated[bool, typer.Option(help="Draw arrows from calls to their work, up to 40.")] = False,
-    scale_bar: Annotated[bool, typer.Option(help="A scale bar instead of a time axis.")] = False,
-    legend: Annotated[bool, typer.Option(help="A legend below.")] = True,
-    width: Annotated[Width, typer.Option(help="Of a two-column paper.")] = Width.COLUMN,
-    font: Annotated[Font, typer.Option(help="Like Arial, or like Times.")] = Font.SANS,
-    palette: Annotated[Palette, typer.Option(help="colour, or grey for print without colours.")] = Palette.COLOUR,
+    scale_bar: Annotated[bool, typer.Option(help="Draw a scale bar instead of a time axis.")] = False,
+    legend: Annotated[bool, typer.Option(help="Draw a legend below.")] = True,
+    width: Annotated[Width, typer.Option(help="Column or page width of a two-column paper.")] = Width.COLUMN,
+    font: Annotated[Font, typer.Option(help="Similar to Arial, or to Times.")] = Font.SANS,
+    palette: Annotated[Palette, typer.Option(help="In colour, or in grey for greyscale print.")] = Palette.COLOUR,
     debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
 ) -> None:
-    """Draw a trace's timeline for a paper, and print a caption to start from."""
+    """Draw the timeline of a trace for a paper, and print a caption for it."""
     from overlapscope.plot import view
     from overlapscope.plot.lanes import Shown
     from overlapscope.plot.style import Appearance
@@ -76,19 +84,19 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     look = Appearance(width.value, font.value, palette.value, legend, arrows, scale_bar)
     try:
         check_suffix(output)
-        if sum(choice is not None for choice in (range_name, step, finding, from_ms if to_ms is None else to_ms)) > 1:
-            raise OutputError("choose the window by one of --range, --step, --finding and --from/--to")
-        if occurrence is not None and range_name is None:
-            raise OutputError("--occurrence goes with --range")
+        if sum(choice is not None for choice in (within, step, finding, from_ms if to_ms is None else to_ms)) > 1:
+            raise OutputError("choose the window by one of --within, --step, --finding and --from/--to")
+        if occurrence is not None and within is None:
+            raise OutputError("--occurrence goes with --within")
         refuse_to_replace(path, output)
         trace = open_trace(path)
         view.check_shown(trace, shown)
         if what_if:
             if finding is not None or step is not None or from_ms is not None or to_ms is not None or occurrence:
-                raise OutputError("--what-if predicts for the whole trace or for --range, such as ProfilerStep#1")
-            _before_after(trace, output, what_if, range_name, shown, look)
+                raise OutputError("--what-if simulates the whole trace or --within a range, such as ProfilerStep#1")
+            _before_after(trace, output, what_if, within, shown, look)
             return
-        window = _window(trace, range_name, occurrence, step, finding, (from_ms, to_ms))
+        window = _window(trace, within, occurrence, step, finding, (from_ms, to_ms))
         _one(trace, output, window, shown, look)
     except OverlapscopeError as error:
         complain(error, debug=debug)
@@ -105,11 +113,11 @@ def _one(trace: Trace, output: Path, window: tuple[int, int] | None, shown: Show
     from overlapscope.plot.lanes import lanes, work_window
     from overlapscope.plot.timeline import save_timeline
 
-    stretch = window or work_window(trace)
-    if not lanes(trace, stretch, shown):
+    drawn = window or work_window(trace)
+    if not lanes(trace, drawn, shown):
         raise WindowEmpty("nothing to draw: no ranges, calls or device work in this window")
-    if look.arrows and not len(arrows(trace, *stretch)):
-        say("no arrows: more than 40 kernels and copies in this window, or none whose call is known")
+    if look.arrows and not len(arrows(trace, *drawn)):
+        say("no arrows: more than 40 kernels and copies in this window, or none with a known call")
     save_timeline(trace, output, window, shown=shown, look=look)
     typer.echo(safe(caption(trace, window, shown)))
 

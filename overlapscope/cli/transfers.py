@@ -1,4 +1,4 @@
-"""``overlapscope transfers``: the figure of the guide on pinned memory, from numbers of one's own machine."""
+"""``overlapscope transfers``: draw the time of each way to copy tensors to the GPU, from measurements on a machine."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from overlapscope.errors import OverlapscopeError, TraceNotFound, UnknownTraceFo
 
 def transfers_command(
     measured: Annotated[
-        Path, typer.Argument(metavar="JSON", help="What python -m overlapscope.workloads.pinning_sweep wrote.")
+        Path, typer.Argument(metavar="JSON", help="Output of python -m overlapscope.workloads.pinning_sweep.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The figure: .png, .svg or .pdf.")],
 ) -> None:
-    """Draw what each way to send tensors to the GPU takes, over their size and for many small ones."""
+    """Draw the time of each way to copy tensors to the GPU, by their size and for many small ones."""
     from overlapscope.plot.transfers import save_transfers
 
     try:
         save_transfers(_read(measured), output)
-    except (KeyError, TypeError, ValueError) as error:
-        complain(UnknownTraceFormat(f"{measured}: lacks what the figure shows ({error!r})"))
-        raise typer.Exit(ExitCode.UNUSABLE) from error
     except OverlapscopeError as error:
         complain(error)
+        raise typer.Exit(ExitCode.UNUSABLE) from error
+    except (KeyError, TypeError, ValueError) as error:
+        complain(UnknownTraceFormat(f"{measured}: lacks data for the figure ({error!r})"))
         raise typer.Exit(ExitCode.UNUSABLE) from error
 
 

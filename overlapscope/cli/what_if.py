@@ -1,4 +1,4 @@
-"""``overlapscope what-if``: what a change of the program would win."""
+"""``overlapscope what-if``: simulate a program with some changes."""
 
 from __future__ import annotations
 
@@ -23,24 +23,30 @@ _CHANGES = f"{', '.join(NAMES)}; =N for prefetch and faster-link (GB/s); :range=
 def what_if_command(
     path: Annotated[Path, typer.Argument(help="Kineto JSON or Nsight Systems SQLite.")],
     change: Annotated[list[str], typer.Option(help=_CHANGES)],
-    range_name: Annotated[str | None, typer.Option("--range", help="Predict for the ranges of this name.")] = None,
+    within: Annotated[
+        str | None, typer.Option("--within", "--range", help="Predict for the ranges of this name only.")
+    ] = None,
     output_format: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
     figure: Annotated[Path | None, typer.Option(help="Draw the timeline before and after: .png, .svg or .pdf.")] = None,
     debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
 ) -> None:
-    """Predict how long a trace would have taken with some changes, by replaying it."""
+    """Predict the time of a program with some changes, by simulating its trace."""
     from overlapscope.plot.before_after import save_before_after
     from overlapscope.plot.timeline import check_suffix
 
     try:
         if figure is not None:
             check_suffix(figure)
-        prediction = what_if(open_trace(path), change, range_name)
+        prediction = what_if(open_trace(path), change, within)
         if output_format is Format.JSON:
             sys.stdout.write(json.dumps(prediction.to_dict(), indent=1, allow_nan=False) + "\n")
         else:
             made_of = ", ".join(f"{name} {time(ns)}" for name, ns in prediction.made_of.items())
-            lines = [prediction.sentence, f"  critical path: {made_of}", *(f"  {text}" for text in prediction.assumptions)]
+            lines = [
+                prediction.sentence,
+                f"  critical path: {made_of}",
+                *(f"  {text}" for text in prediction.assumptions),
+            ]
             typer.echo("\n".join(map(safe, lines)))
         if figure is not None:
             save_before_after(prediction, figure)

@@ -1,1 +1,1 @@
-"""Why copies were not hidden: lost device time laid to one reason each, with evidence."""
+"""Why copies were not hidden: every idle interval of a GPU attributed to one reason, with evidence."""

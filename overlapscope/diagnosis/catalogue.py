@@ -1,4 +1,4 @@
-"""Every rule, listed. Codes are never reused."""
+"""The catalogue of all rules, and their precedence. Codes are never reused."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from overlapscope.diagnosis.rules import (
     ovl002_one_stream,
     ovl003_default_stream,
     ovl004_host_synchronises,
-    ovl005_host_reads_value,
+    ovl005_scalar_read,
     ovl006_no_prefetch_distance,
     ovl007_engine_busy,
     ovl008_host_late,
     ovl009_allocation,
     ovl010_many_small_copies,
     ovl011_nothing_to_hide_behind,
-    ovl012_launches_wait,
+    ovl012_blocking_launches,
     ovl013_slow_link,
     ovl014_unsafe_read,
     ovl015_device_full,
@@ -32,14 +32,14 @@ RULES: tuple[Rule, ...] = tuple(
         ovl002_one_stream,
         ovl003_default_stream,
         ovl004_host_synchronises,
-        ovl005_host_reads_value,
+        ovl005_scalar_read,
         ovl006_no_prefetch_distance,
         ovl007_engine_busy,
         ovl008_host_late,
         ovl009_allocation,
         ovl010_many_small_copies,
         ovl011_nothing_to_hide_behind,
-        ovl012_launches_wait,
+        ovl012_blocking_launches,
         ovl013_slow_link,
         ovl014_unsafe_read,
         ovl015_device_full,
@@ -47,15 +47,15 @@ RULES: tuple[Rule, ...] = tuple(
         ovl017_another_device,
     )
 )
-"""In the order of their codes."""
+"""All rules, in the order of their codes."""
 
 _PRECEDENCE = ("000", "012", "010", "005", "001", "013", "009", "007", "004", "003", "002", "006", "011", "017", "008")
-"""Which rule has a stretch that several claim. What makes gaps doubtful goes first, then what explains a whole run of
-calls, then causes by how specific they are; a late host is what is left."""
+"""Which rule gets an idle interval that several claim. Missing data comes first, then what explains a whole sequence of
+calls, then specific causes before general ones; a late host is the last."""
 
 
 def rule(code: str) -> Rule:
-    """The rule of a code, in any case.
+    """The rule with a code, in upper or lower case.
 
     Raises:
         KeyError: there is none.
@@ -64,4 +64,4 @@ def rule(code: str) -> Rule:
 
 
 CLAIMING: tuple[Rule, ...] = tuple(rule(f"OVL{number}") for number in _PRECEDENCE)
-"""Rules about lost stretches, in the order in which they may claim one."""
+"""Rules about idle intervals, in the order in which they may claim one."""

@@ -33,7 +33,7 @@ class Cause(Labelled):
     NO_WORK_LEFT = 17, "no work was left"
 
 
-LATE_HOST = (
+HOST_CAUSES = (
     Cause.HOST_NOT_RECORDED,
     Cause.HOST_WORK,
     Cause.API_CALL,
@@ -42,7 +42,7 @@ LATE_HOST = (
     Cause.ALLOCATION,
 )
 """Causes in which the launching thread was late."""
-BEHIND_COPY = (Cause.COPY_SAME_STREAM, Cause.COPY_EVENT, Cause.COPY_DEFAULT_STREAM, Cause.COPY_ENGINE)
+COPY_WAIT_CAUSES = (Cause.COPY_SAME_STREAM, Cause.COPY_EVENT, Cause.COPY_DEFAULT_STREAM, Cause.COPY_ENGINE)
 """Causes in which launched work waited for a copy."""
 
 

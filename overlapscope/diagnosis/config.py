@@ -1,4 +1,4 @@
-"""What counts as a finding, and as a sign of one."""
+"""Thresholds of the diagnosis, each with its reason."""
 
 from __future__ import annotations
 
@@ -12,51 +12,52 @@ from overlapscope.dependencies.config import DependencyConfig
 class DiagnosisConfig:
     """Thresholds, each with its reason.
 
-    ``worth_saying``: share of the time that counts (a range, or from a device's first work to its last) below which
-    lost time is noise; profilers lengthen a run by 1 to 10 %.
-    ``high_share``, ``medium_share``: shares of that time from which on a loss is called high or medium; a fifth of a
-    run is worth an afternoon, a tenth is beyond what profilers distort.
-    ``start_ns``: host time up to the first launch of a window that is put down to its beginning: Python under
-    a profiler that records stacks took up to 0.5 ms to get to its first launch.
-    ``hidable_share``: where kernels could cover less than this share of what copies cost, there is nothing to hide
-    behind; what is to be gained is then below a tenth of the loss.
-    ``read_share``: a copy to the host whose transfer takes less than this share of the time it held the host
-    was waited for, not transferred; a faster transfer cannot win most of that.
-    ``read_most_bytes``: larger copies to the host are results, whose transfer counts, and no values to decide by.
-    ``burst_least``: how many copies in a row, with no launch between, are many. Below it coalescing saves little
-    more than 100 us: issuing a copy takes 5 to 10 us.
-    ``burst_share``: copies in a row are small when carrying them out takes less than this share of their time.
-    ``slow_factor``: a pinned copy is slow when it takes this many times what its link is known to need; what the host
-    has just written is copied at half the speed (27 of 55 GB/s on an H200), both directions at once cost less.
-    ``slow_least_bytes``: smaller copies do not reach the bandwidth of their link (pinned copies of 1 MiB reach 48 of
+    ``report_share``: idle time below this share of the analysed time (the range, or from a device's first work to its
+    last) is not reported; profilers lengthen a run by 1 to 10 %.
+    ``high_share``, ``medium_share``: idle time from these shares of the analysed time on has severity high or medium;
+    a fifth of a run is worth an afternoon, a tenth is beyond what profilers distort.
+    ``startup_ns``: host time before the first launch of a window that counts as its start-up: Python under a profiler
+    that records stacks took up to 0.5 ms to reach its first launch.
+    ``hideable_share``: where kernels could overlap less than this share of the exposed copies, there is nothing to
+    hide them behind; the gain is then below a tenth of the idle time.
+    ``read_transfer_share``: a D2H copy whose transfer takes less than this share of the time it blocked the host
+    waited for queued work; a faster transfer cannot gain most of that.
+    ``read_max_bytes``: larger D2H copies are results, whose transfer counts, and not scalars that decide something.
+    ``burst_min_copies``: fewest copies of a burst. Below it, batching saves little more than 100 us: issuing a copy
+    takes 5 to 10 us.
+    ``burst_copy_share``: the copies of a burst are small when their device time is less than this share of its time.
+    ``slow_factor``: a pinned copy is slow when it takes this many times the time expected for its link; data that the
+    host has just written copies at half the bandwidth (27 of 55 GB/s on an H200), bidirectional copies lose less.
+    ``slow_min_bytes``: smaller copies do not reach the bandwidth of their link (pinned copies of 1 MiB reach 48 of
     55 GB/s on an H200).
-    ``blocking_share``: where more than this share of the launches return after their kernel has ended, launches wait.
-    ``went_on_ns``: host time after an asynchronous copy to the host, without a call, from which on the host
-    did something else than to wait: Python between two calls takes 10 to 60 us under a profiler.
-    ``waiting_share``: share of the kernel time for which kernels of another stream have to be queued
-    before the lack of concurrency is mentioned, and share of it that a stream must have to count there.
-    ``used_share``: a device that is busy for less than this share of the time of the busiest one of its process is not
-    used; libraries touch every device that they see.
-    ``most_nodes``: starts and ends of calls and device work up to which savings are replayed; it takes about 1 us
-    for each, and a plan about twenty replays.
+    ``blocking_launch_share``: launches are blocking where more than this share of them return after their kernel has
+    ended.
+    ``host_active_ns``: host time without a call, after an asynchronous D2H copy, from which on the host did some work:
+    Python between two calls takes 10 to 60 us under a profiler.
+    ``queued_share``: share of the kernel time for which kernels of another stream must be queued before the lack of
+    concurrency is mentioned, and share of it that a stream must have to count there.
+    ``used_device_share``: a device that is busy for less than this share of the busiest device's time in its process
+    is not used; libraries initialise every device that they see.
+    ``max_simulated_nodes``: starts and ends of calls and device work up to which savings are simulated; a simulation
+    takes about 1 us for each, and a plan about twenty simulations.
     """
 
-    worth_saying: float = 0.05
+    report_share: float = 0.05
     high_share: float = 0.2
     medium_share: float = 0.1
-    start_ns: int = 500_000
-    hidable_share: float = 0.1
-    read_share: float = 0.5
-    read_most_bytes: int = 2**20
-    burst_least: int = 16
-    burst_share: float = 0.5
+    startup_ns: int = 500_000
+    hideable_share: float = 0.1
+    read_transfer_share: float = 0.5
+    read_max_bytes: int = 2**20
+    burst_min_copies: int = 16
+    burst_copy_share: float = 0.5
     slow_factor: float = 2.25
-    slow_least_bytes: int = 2**20
-    blocking_share: float = 0.5
-    went_on_ns: int = 200_000
-    waiting_share: float = 0.2
-    most_nodes: int = 100_000
-    used_share: float = 0.01
+    slow_min_bytes: int = 2**20
+    blocking_launch_share: float = 0.5
+    host_active_ns: int = 200_000
+    queued_share: float = 0.2
+    max_simulated_nodes: int = 100_000
+    used_device_share: float = 0.01
     dependencies: DependencyConfig = DEPENDENCIES
 
 

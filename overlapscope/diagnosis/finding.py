@@ -1,22 +1,26 @@
-"""What a diagnosis consists of: plain, frozen data, and its JSON form."""
+"""`Diagnosis` and its parts as plain, frozen data, with their JSON and pandas forms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.formatting import share, time
 from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.frames import frame
 from overlapscope.model.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Severity(StrEnum):
-    """How much it matters: wrong results, the share of the time that is lost, or good to know."""
+    """How severe a finding is: wrong results, by its share of GPU idle time, or information only."""
 
     HAZARD = "hazard"
     HIGH = "high"
@@ -26,7 +30,7 @@ class Severity(StrEnum):
 
 
 class Confidence(StrEnum):
-    """How sure the reason is: recorded in the trace, inferred from it, or one of several that fit."""
+    """How certain a finding is: recorded in the trace, inferred from it, or one of several possible reasons."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -35,10 +39,10 @@ class Confidence(StrEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the program: None where the trace does not say.
+    """A place in the program; None where the trace does not record it.
 
-    ``range`` is the path of the annotations around the call, outermost first, ``source`` the innermost line of the
-    user's own (``file(line): function``), ``op`` the framework's operator, ``api`` the CUDA call.
+    ``range`` is the path of annotated ranges around the call, outermost first, ``source`` the innermost line of user
+    code (``file(line): function``), ``op`` the PyTorch operator, ``api`` the CUDA call.
     """
 
     range: str | None
@@ -52,14 +56,14 @@ class Place:
 
     @property
     def words(self) -> str:
-        """Range, line or operator, call and stream, as far as they are known."""
+        """The place as text: range, source line or operator, CUDA call and stream, as far as they are known."""
         stream = None if self.stream is None else f"stream {self.stream}"
         return ", ".join(part for part in (self.range, self.source or self.op, self.api, stream) if part)
 
 
 @dataclass(frozen=True)
 class Share:
-    """A place and the device time lost there, in ns."""
+    """A place, with the part of a finding's GPU idle time that belongs to it."""
 
     where: Place
     idle_ns: int
@@ -70,36 +74,36 @@ Number = int | float | str | bool | None
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason for lost device time, with everything that speaks for it.
+    """One problem of one device: a rule that matched, with its cost and its evidence.
 
     Attributes:
-        code: of the rule, such as ``OVL001``.
-        name: of the pattern.
-        severity: how much it matters.
-        confidence: how sure it is.
-        doubt: what would raise the confidence; empty where it is high.
+        code: code of the rule, such as ``OVL001``.
+        name: name of the rule, such as ``pageable-copy``.
+        severity: how severe it is.
+        confidence: how certain it is.
+        confirm_with: what would raise the confidence; empty where it is high.
         rank: 1 for the finding to look at first.
         copies: rows of ``trace.copies`` concerned.
         calls: rows of ``trace.api_calls`` concerned.
-        where: the place at which most was lost.
-        places: all of them, the costliest first (at most ten).
-        evidence: numbers by name, with their unit in the name.
-        message: the same as a sentence.
-        fix: what to change, as code for PyTorch.
-        change: the change that would mend it, for a prediction; None where no change of the program would.
-        idle_ns: device time lost.
-        blocked_ns: host time that the calls held.
-        saving_ns: what its change alone would win, replayed, made to its own copies only (a plan's changes are made to
-            all); without what is known of the profiler. None where it has none, or nothing was replayed.
-        saving_high_ns: what it may win at most, where that is next to nothing because the trace leaves open what waits
-            for what; None elsewhere.
+        where: the place with the most GPU idle time.
+        places: all places, the most expensive first (at most ten).
+        evidence: numbers by name, with the unit in the name.
+        message: what was found, as one sentence.
+        fix: what to change, as PyTorch code.
+        change: the change that `overlapscope.what_if` simulates for it; None where no change of the program helps.
+        idle_ns: GPU idle time attributed to it.
+        blocked_ns: host time for which the calls blocked their threads.
+        saving_ns: simulated saving of its change alone, applied to its own copies only (a plan applies changes to all
+            copies), without profiler overhead as far as that is known. None without a change or a simulation.
+        saving_high_ns: upper bound of the saving, given where the saving is close to zero because the trace does not
+            record which work waits for which; None elsewhere.
     """
 
     code: str
     name: str
     severity: Severity
     confidence: Confidence
-    doubt: str
+    confirm_with: str
     rank: int
     copies: tuple[int, ...]
     calls: tuple[int, ...]
@@ -117,21 +121,47 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON-ready data: an entry of ``findings``."""
         plain = asdict(self) | {"severity": str(self.severity), "confidence": str(self.confidence)}
-        return plain | {"copies": list(self.copies), "calls": list(self.calls), "evidence": dict(self.evidence)}
+        plain |= {"copies": list(self.copies), "calls": list(self.calls), "evidence": dict(self.evidence)}
+        return plain | {"places": [asdict(entry) for entry in self.places]}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The places of the finding, one per row, with the GPU idle time of each."""
+        columns = [*(entry.name for entry in fields(Place)), "idle_ns"]
+        return frame((asdict(entry.where) | {"idle_ns": entry.idle_ns} for entry in self.places), columns)
+
+    def row(self) -> dict[str, Any]:
+        """The finding as one flat row: its numbers and texts, and the place with the most GPU idle time."""
+        return {name: getattr(self, name) for name in _ROW} | asdict(self.where) | {"copies": len(self.copies)}
+
+
+_ROW = (
+    "rank",
+    "code",
+    "name",
+    "severity",
+    "confidence",
+    "idle_ns",
+    "blocked_ns",
+    "change",
+    "saving_ns",
+    "saving_high_ns",
+    "message",
+)
+_ROW_COLUMNS = (*_ROW, *(entry.name for entry in fields(Place)), "copies")
 
 
 @dataclass(frozen=True)
 class Step:
-    """The program with some changes.
+    """One step of a plan: the simulated program with some changes.
 
     Attributes:
-        changes: all of them, the newest last.
-        fixes: codes of the findings whose change the newest is; none where it becomes possible by the others.
-        predicted_ns: time of the window, the profiler's own cost included.
-        saving_ns: against the replay with nothing changed, the profiler's own cost included in both.
-        low_ns: least it may be, as far as order of work goes.
-        high_ns: most it may be.
-        unprofiled_ns: without the profiler's own cost; None where the trace does not know that.
+        changes: all changes so far, the newest last.
+        fixes: codes of the findings that the newest change fixes; empty where only earlier changes make it possible.
+        predicted_ns: simulated time of the window, with profiler overhead.
+        saving_ns: saving against the simulation without changes, with profiler overhead in both.
+        low_ns: lower bound of the time, from unknown dependencies.
+        high_ns: upper bound of the time.
+        unprofiled_ns: simulated time without profiler overhead; None where the overhead is not known.
     """
 
     changes: tuple[str, ...]
@@ -149,20 +179,33 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in the order of what they win without the profiler, where its cost is known, each with those before it.
+    """Changes in the order of their saving, each simulated together with those before it.
 
-    ``simulated_ns`` is the time of the window with nothing changed, ``unprofiled_ns`` the same without the profiler's
-    own cost (None where that is not known).
+    Savings count without profiler overhead where that is known. ``simulated_ns`` is the time of the window without
+    changes, ``unprofiled_ns`` the same without profiler overhead (None where that is not known).
     """
 
     steps: tuple[Step, ...]
     simulated_ns: int
     unprofiled_ns: int | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON-ready data."""
+        return self.simulation() | {"steps": [step.to_dict() for step in self.steps]}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The steps of the plan, one per row."""
+        columns = [entry.name for entry in fields(Step)]
+        return frame((step.to_dict() for step in self.steps), columns)
+
+    def simulation(self) -> dict[str, int | None]:
+        """The simulation without changes as JSON-ready data: ``simulation`` in an audit."""
+        return {"simulated_ns": self.simulated_ns, "unprofiled_ns": self.unprofiled_ns}
+
 
 @dataclass(frozen=True, eq=False)
 class DeviceDiagnosis:
-    """One device: its lost stretches, and for each the number of its rule in ``codes``."""
+    """One device with its idle intervals; ``reason`` has for each the index of its rule in ``codes``."""
 
     key: DeviceKey
     idle: IdleTime
@@ -170,19 +213,20 @@ class DeviceDiagnosis:
     codes: tuple[str, ...]
 
     def idle_ns(self, code: str) -> int:
-        """Device time lost for one reason."""
+        """GPU idle time attributed to one rule."""
         return int(self.idle.duration_ns[self.reason == self.codes.index(code)].sum())
 
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """Why copies of a trace were not hidden, over a window.
+    """Why the copies of a trace were not hidden within a window, and what fixing it would save.
 
-    ``findings`` are ranked: hazards first, then those that the plan mends, in its order, then by what their change
-    saves of the device time lost for them. ``plan`` says what to mend in which order; it is None where there is nothing
-    to mend, or too much to replay.
-    ``copy_reasons`` gives for each row of ``trace.copies`` the code of what it cost most by, None where it cost
-    nothing. ``noise_ns`` is the lost time below which nothing is said of a reason.
+    ``findings`` are ranked: hazards first, then those that the plan fixes, in its order, then by the saving of their
+    change, at most their GPU idle time. ``plan`` has the changes in the order of their saving; it is None where there
+    is nothing to fix, or the trace is too large to simulate.
+    ``copy_reasons`` has for each row of ``trace.copies`` the code of the rule that explains most of its cost, None
+    where it cost nothing. ``hidden_ns`` of the ``copy_ns`` of all copies are under kernels. Reasons with less GPU idle
+    time than ``report_threshold_ns`` are not reported.
     """
 
     trace: Trace
@@ -192,34 +236,58 @@ class Diagnosis:
     copy_reasons: tuple[str | None, ...]
     plan: Plan | None
     hidden_ns: int
-    copying_ns: int
-    noise_ns: int
+    copy_ns: int
+    report_threshold_ns: int
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing was found that costs time or spoils results."""
+        """Whether no finding costs time or makes results wrong."""
         return all(finding.severity is Severity.INFO for finding in self.findings)
 
     @property
     def idle_ns(self) -> int:
-        """Device time lost, for whatever reason."""
+        """GPU idle time of all devices, for any reason."""
         return sum(int(device.idle.duration_ns.sum()) for device in self.devices)
 
     @property
     def summary(self) -> str:
-        """One sentence: the first finding, or that there is none."""
+        """The first finding as a sentence, or that there is none."""
         if not self.healthy:
             return f"{self.findings[0].code} {self.findings[0].message}"
         if not self.devices:
-            return "No work of a GPU: nothing to diagnose."
-        hidden = f"copies {share(self.hidden_ns, self.copying_ns)} hidden" if self.copying_ns else "no copies"
-        rest = f"; {time(self.idle_ns)} are lost in all" if self.idle_ns > self.noise_ns else ""
-        return f"{hidden[0].upper()}{hidden[1:]}; nothing to gain above {time(self.noise_ns)} for one reason{rest}."
+            return "No GPU work: nothing to diagnose."
+        hidden = f"Copies {share(self.hidden_ns, self.copy_ns)} hidden" if self.copy_ns else "No copies"
+        least = time(self.report_threshold_ns)
+        rest = f"; GPU idle time in total: {time(self.idle_ns)}" if self.idle_ns > self.report_threshold_ns else ""
+        return f"{hidden}; nothing to gain above {least} for any single reason{rest}."
 
     def __repr__(self) -> str:
         return f"<Diagnosis: {self.summary}>"
 
+    def to_dict(self) -> dict[str, Any]:
+        """The diagnosis as JSON-ready data.
+
+        ``plan`` is None where there is something to fix and nothing was simulated; it is empty where there is nothing
+        to fix, or no change saves enough.
+        """
+        fixable = any(finding.change is not None for finding in self.findings)
+        steps = [] if self.plan is None else [step.to_dict() for step in self.plan.steps]
+        return {
+            "healthy": self.healthy,
+            "summary": self.summary,
+            "report_threshold_ns": self.report_threshold_ns,
+            "idle_ns": self.idle_ns,
+            "copy_reasons": list(self.copy_reasons),
+            "simulation": None if self.plan is None else self.plan.simulation(),
+            "plan": None if self.plan is None and fixable else steps,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The findings, one per row, ranked."""
+        return frame((finding.row() for finding in self.findings), _ROW_COLUMNS)
+
 
 def known(value: Any) -> int | None:
-    """A number of a column, or None where the trace does not say."""
+    """A number from a column, or None where it is not recorded."""
     return None if int(value) == NO_ID else int(value)

@@ -1,4 +1,4 @@
-"""Where in the program a call was made, as far as the trace shows."""
+"""Find the place in the program for a call: range, source line, operator."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from overlapscope.model.trace import Trace
 
 _MOST = 10
 _LINE = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$")
-_NOT_THE_USER_S = re.compile(
+_LIBRARY_CODE = re.compile(
     r"(^|/)(site-packages|dist-packages|lib(64)?/python[\d.]+)/|^(torch|overlapscope/capture)/|(^|/)(contextlib|threading)\.py$|^<"
 )
 
 
 def shares(trace: Trace, calls: Int64, idle_ns: Int64, streams: Int64, device: int) -> tuple[Share, ...]:
-    """Add up lost time by place, the costliest first.
+    """Sum GPU idle time by place in the program, the most expensive place first.
 
     Args:
         trace: the trace.
-        calls: for each lost stretch the row of the call that stands for it, `NO_ID` where there is none.
-        idle_ns: its length.
+        calls: for each idle interval the row of the call that represents it, `NO_ID` where there is none.
+        idle_ns: the length of each interval.
         streams: the stream concerned, `NO_ID` where there is none.
-        device: the device that lost it.
+        device: the idle device.
     """
     pairs, member = np.unique(np.stack([calls, streams]), axis=1, return_inverse=True)
     totals = np.bincount(member.reshape(-1), idle_ns, pairs.shape[1]).astype(np.int64)
@@ -67,7 +67,7 @@ def _name(trace: Trace, table: HostWork, row: int) -> str | None:
 
 
 def _paths(trace: Trace, rows: Int32) -> list[str | None]:
-    """Names of the ranges around and including some, outermost first."""
+    """For each range, the names of the ranges around it and its own, outermost first."""
     outer = enclosing(trace.ranges)
     known: dict[int, str] = {}
 
@@ -83,15 +83,15 @@ def _paths(trace: Trace, rows: Int32) -> list[str | None]:
 
 
 def _sources(trace: Trace, process: Int64, thread: Int64, moment: Int64) -> list[str | None]:
-    """The innermost line of the user's own around each moment."""
+    """The innermost line of user code at each moment."""
     frames = trace.frames
     numbers = np.unique(frames.name_id)
-    own = [number for number in numbers.tolist() if _is_user_s(trace.names[number])]
+    own = [number for number in numbers.tolist() if _is_user_code(trace.names[number])]
     rows = np.flatnonzero(np.isin(frames.name_id, own))
     found = innermost(frames.take(rows), process, thread, moment)
     return [None if row == NO_ID else trace.names[int(frames.name_id[rows[row]])] for row in found.tolist()]
 
 
-def _is_user_s(name: str) -> bool:
+def _is_user_code(name: str) -> bool:
     match = _LINE.match(name)
-    return match is not None and not _NOT_THE_USER_S.search(match["file"].replace("\\", "/"))
+    return match is not None and not _LIBRARY_CODE.search(match["file"].replace("\\", "/"))

@@ -1,4 +1,4 @@
-"""One reason for each lost stretch, and one for each copy."""
+"""Attribute every idle interval, and every copy, to one rule."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import LINK
 
 CODES = tuple(rule.code for rule in RULES)
-"""Codes by the number that stands for a reason."""
-_BESIDE_KERNELS = ("OVL002", "OVL004", "OVL006")
-"""Reasons whose remedy is to copy beside kernels."""
+"""Codes of the rules; reasons are indices into them."""
+_FIXED_BY_OVERLAP = ("OVL002", "OVL004", "OVL006")
+"""Rules whose fix lets copies overlap kernels."""
 
 
 def reason_of(context: DeviceContext) -> Int64:
-    """For each lost stretch the index of its rule in the catalogue; `NO_ID` for the beginning of the window."""
+    """For each idle interval the index of its rule in the catalogue; `NO_ID` for the start-up of the window."""
     reason = np.full(len(context.idle), NO_ID, np.int64)
     for rule in CLAIMING:
         reason[(reason == NO_ID) & rule.claims(context)] = CODES.index(rule.code)
-    reason[(reason == NO_ID) & ~context.beginning] = CODES.index("OVL000")
+    reason[(reason == NO_ID) & ~context.startup] = CODES.index("OVL000")
     return _with_nothing_to_hide_behind(context, reason)
 
 
 def _with_nothing_to_hide_behind(context: DeviceContext, reason: Int64) -> Int64:
-    """Copies that kernels could not cover, wherever they stood, have no better reason than that.
+    """Attribute exposed copies to OVL011 where there is not enough kernel time that they could overlap.
 
-    Nor have those of an upload that is over before the first kernel and takes longer than all kernels there are.
+    The same holds for an upload that ends before the first kernel and takes longer than all kernels together.
     """
-    remedy = np.isin(reason, [CODES.index(code) for code in _BESIDE_KERNELS])
-    exposed = remedy & (2 * context.copying_ns > context.idle.duration_ns)
+    fixable = np.isin(reason, [CODES.index(code) for code in _FIXED_BY_OVERLAP])
+    exposed = fixable & (2 * context.link_copy_ns > context.idle.duration_ns)
     kernels = context.activity.kernels
     upload = exposed & (context.idle.end_ns <= (kernels.start_ns[0] if len(kernels) else 0))
     total, before = (int(context.idle.duration_ns[rows].sum()) for rows in (exposed, upload))
-    nothing = context.uncovered_kernel_ns < context.config.hidable_share * total
-    first = before > (1 - context.config.hidable_share) * total and before > context.uncovered_kernel_ns
+    nothing = context.kernel_only_ns < context.config.hideable_share * total
+    first = before > (1 - context.config.hideable_share) * total and before > context.kernel_only_ns
     return np.where(exposed & (nothing or first), CODES.index("OVL011"), reason)
 
 
 def reason_of_copies(context: DeviceContext, reason: Int64) -> Int64:
-    """For each copy of the trace the number of the reason that cost most; `NO_ID` for those that cost nothing.
+    """For each copy the rule with most of its cost; `NO_ID` for copies that cost nothing.
 
-    A copy costs the stretches that are laid to it. Where none are, those in which it ran: it was exposed by what made
-    the device wait at that time.
+    The cost of a copy is the idle intervals that are attributed to it. Where there are none, it is those in which it
+    ran: the reason for which the device was idle then also exposed the copy.
     """
     copies, idle = context.trace.copies, context.idle
     known = reason != NO_ID
-    laid = known & (context.copy != NO_ID) & np.isin(context.direction, LINK)
-    result = _costliest(len(copies), context.copy[laid], reason[laid], idle.duration_ns[laid])
+    own = known & (context.copy != NO_ID) & np.isin(context.direction, LINK)
+    result = _costliest(len(copies), context.copy[own], reason[own], idle.duration_ns[own])
     rows = np.flatnonzero(context.activity.key.rows(copies) & np.isin(copies.direction, LINK) & (result == NO_ID))
-    which, stretch = meeting(copies.start_ns[rows], copies.end_ns[rows], idle.start_ns, idle.end_ns)
-    which, stretch = which[known[stretch]], stretch[known[stretch]]
-    shared = np.minimum(copies.end_ns[rows[which]], idle.end_ns[stretch])
-    shared -= np.maximum(copies.start_ns[rows[which]], idle.start_ns[stretch])
-    exposed = _costliest(len(copies), rows[which], reason[stretch], shared)
+    which, interval = meeting(copies.start_ns[rows], copies.end_ns[rows], idle.start_ns, idle.end_ns)
+    which, interval = which[known[interval]], interval[known[interval]]
+    shared = np.minimum(copies.end_ns[rows[which]], idle.end_ns[interval])
+    shared -= np.maximum(copies.start_ns[rows[which]], idle.start_ns[interval])
+    exposed = _costliest(len(copies), rows[which], reason[interval], shared)
     return np.where(result == NO_ID, exposed, result)
 
 

@@ -1,4 +1,4 @@
-"""What a rule is, and how its page is laid out."""
+"""`Rule`: a pattern that idle intervals or a device can match, and its page of documentation."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ HEADINGS = (
     "When this misleads",
     "Sources",
 )
-"""Every page has these, in this order."""
+"""The sections of every rule's page, in order."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a rule says of the stretches that are its own.
+    """What a rule reports about its idle intervals, or about a device.
 
-    ``hazard`` marks wrong results, ``aside`` what is good to know and costs nothing. ``copies``, ``calls`` and
-    ``idle_ns`` are for rules that are not about lost stretches; the others get them from these. ``change`` is for rules
-    whose change depends on the device, ``fix`` for those whose remedy does.
+    ``hazard`` marks wrong results, ``informational`` what costs nothing. Rules about idle intervals leave ``copies``,
+    ``calls`` and ``idle_ns`` out: these come from the intervals. ``change`` and ``fix`` replace those of the rule where
+    they depend on the device.
     """
 
     message: str
     evidence: Mapping[str, Number]
     confidence: Confidence = Confidence.HIGH
-    doubt: str = ""
+    confirm_with: str = ""
     hazard: bool = False
-    aside: bool = False
+    informational: bool = False
     copies: Int64 | None = None
     calls: Int64 | None = None
     idle_ns: int | None = None
@@ -48,30 +48,30 @@ class Report:
 
 
 def no_claim(context: DeviceContext) -> Bool:
-    """The claim of a rule that is not about lost stretches."""
-    return context.nothing
+    """Claim no idle interval: for rules about a device as a whole."""
+    return context.none
 
 
 def no_view(context: DeviceContext) -> Report | None:
-    """The view of a rule that is about lost stretches only."""
+    """Report nothing about the device as a whole: for rules about idle intervals."""
     del context
     return None
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One pattern.
+    """One pattern of lost overlap, how to recognise it and how to fix it.
 
     Attributes:
-        code: never reused.
-        name: the pattern, not the remedy.
+        code: its code, such as ``OVL001``; never reused.
+        name: name of the pattern, not of the remedy.
         page: its documentation: a title, and the sections of `HEADINGS`.
-        fix: code for PyTorch that mends it.
-        change: the change of a replay that mends it.
-        claims: which lost stretches of a context are its own, if no rule before it has them.
-        describe: what to say of them (rows of the losses).
-        view: what to say of a context as a whole; None for nothing.
-        always: whether it is said whatever it costs.
+        fix: PyTorch code that fixes it.
+        change: the change that simulates the fix.
+        claims: which idle intervals of a device match it; an earlier rule has precedence.
+        describe: the report about these intervals (rows of ``context.idle``).
+        view: the report about a device as a whole; None for nothing.
+        always: whether it is reported whatever it costs.
     """
 
     code: str
@@ -86,7 +86,7 @@ class Rule:
     sections: Mapping[str, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Take the page apart."""
+        """Split the page into its sections."""
         object.__setattr__(self, "page", inspect.cleandoc(self.page))
         parts = re.split(r"^## (.+)$", self.page, flags=re.MULTILINE)
         texts = (text.strip() for text in parts[2::2])
@@ -94,25 +94,25 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """The first line of its page."""
+        """The first line of the page."""
         return self.page.splitlines()[0].rstrip(".")
 
 
-DOWN = (
+D2H_FIX = (
     "place.copy_(result, non_blocking=True)  # place: pinned, made once; on a stream of its own\n"
     "arrived = torch.cuda.Event(); arrived.record()  # arrived.synchronize() before the host reads it"
 )
-"""What mends copies to the host."""
+"""PyTorch code that fixes D2H copies."""
 
 
-def mostly_down(context: DeviceContext, copies: Int64) -> bool:
-    """Whether most of what some copies move goes to the host."""
+def mostly_d2h(context: DeviceContext, copies: Int64) -> bool:
+    """Whether most bytes of some copies go to the host."""
     table = context.trace.copies
     sizes = np.maximum(table.size_bytes[copies], 0)
     return bool(2 * sizes[table.direction[copies] == Direction.DTOH].sum() > sizes.sum())
 
 
 def median_or_none(values: Float64) -> float | None:
-    """The median of what is known, to two decimals; None where nothing is."""
+    """The median of the finite values, to two decimals; None where there are none."""
     known = values[np.isfinite(values)]
     return round(float(np.median(known)), 2) if len(known) else None

@@ -1,4 +1,4 @@
-"""Lay lost device time to reasons, and reasons to findings."""
+"""`diagnose`: attribute GPU idle time to rules, and turn rules with enough of it into findings."""
 
 from __future__ import annotations
 
@@ -14,63 +14,54 @@ from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
 from overlapscope.diagnosis.device_context import DeviceContext, unique
 from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis, Finding, Place, Plan, Severity, Share
 from overlapscope.diagnosis.places import shares
-from overlapscope.diagnosis.plan import worth
+from overlapscope.diagnosis.plan import simulate_fixes
 from overlapscope.diagnosis.reasons import CODES, reason_of, reason_of_copies
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.measure.copies import copy_facts
 from overlapscope.measure.devices import activity, device_keys
-from overlapscope.measure.windows import Window, of_range, whole
+from overlapscope.measure.windows import Window, window_of
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 
-_NOTHING_TO_WIN = "OVL011"
+_NOTHING_TO_GAIN = "OVL011"
 
 
-def diagnose(
-    trace: Trace,
-    range: str | None = None,  # noqa: A002
-    config: DiagnosisConfig = DEFAULT,
-) -> Diagnosis:
-    """Say why the copies of ``trace`` were not hidden, and what else its devices waited for.
+def diagnose(trace: Trace, within: str | Window | None = None, config: DiagnosisConfig = DEFAULT) -> Diagnosis:
+    """Find out why the copies of ``trace`` were not hidden, and what else its GPUs waited for.
 
-    Every nanosecond in which a device had no work of its own has one reason; reasons with enough of them are findings.
+    Every nanosecond in which a GPU ran no kernel, memset or copy within the device has one reason. Reasons with enough
+    idle time become findings, each with its evidence, a fix, and the simulated saving of that fix.
 
     Args:
         trace: an opened trace.
-        range: restrict it to the host ranges of this name (``*`` and ``?`` match).
+        within: analyse only the host ranges of this name (``*`` and ``?`` match), or a `Window`; None for all.
         config: thresholds, with their reasons.
 
     Raises:
         RangeNotFound: the trace has no such range.
     """
-    window = whole(trace) if range is None else of_range(trace, range)
-    return diagnose_window(Attribution(build_graph(trace, config.dependencies), config.dependencies), window, config)
+    attribution = Attribution(build_graph(trace, config.dependencies), config.dependencies)
+    return diagnose_window(attribution, window_of(trace, within), config)
 
 
 def diagnose_window(attribution: Attribution, window: Window, config: DiagnosisConfig = DEFAULT) -> Diagnosis:
-    """Say why the copies of a trace were not hidden within a window."""
+    """Do the same for a window of a trace whose dependencies are known."""
     trace = attribution.graph.trace
     contexts = _used([context for context in _contexts(attribution, window, config) if len(context.activity.busy)])
     reasons = [reason_of(context) for context in contexts]
-    found = [
-        finding for context, reason in zip(contexts, reasons, strict=True) for finding in _findings(context, reason)
-    ]
-    findings, plan = worth(attribution.graph, window, _ranked(found), config)
-    noise = max((round(config.worth_saying * context.span_ns) for context in contexts), default=0)
-    copying = [context.activity.copies.total_ns for context in contexts]
+    pairs = list(zip(contexts, reasons, strict=True))
+    found = [finding for context, reason in pairs for finding in _findings(context, reason)]
+    findings, plan = simulate_fixes(attribution.graph, window, _ranked(found), config)
     return Diagnosis(
         trace=trace,
         window=window,
-        devices=tuple(
-            DeviceDiagnosis(context.activity.key, context.idle, reason, CODES)
-            for context, reason in zip(contexts, reasons, strict=True)
-        ),
+        devices=tuple(DeviceDiagnosis(context.activity.key, context.idle, reason, CODES) for context, reason in pairs),
         findings=_ranked(findings, plan),
         plan=plan,
         copy_reasons=_by_copy(trace, contexts, reasons),
         hidden_ns=sum(context.activity.overlap.total_ns for context in contexts),
-        copying_ns=sum(copying),
-        noise_ns=noise,
+        copy_ns=sum(context.activity.copies.total_ns for context in contexts),
+        report_threshold_ns=max((round(config.report_share * context.span_ns) for context in contexts), default=0),
     )
 
 
@@ -83,7 +74,7 @@ def _contexts(attribution: Attribution, window: Window, config: DiagnosisConfig)
 
 
 def _used(contexts: list[DeviceContext]) -> list[DeviceContext]:
-    """Without devices that next to nothing runs on beside others of their process: nobody uses them."""
+    """Leave out devices that are almost never busy compared with others of their process."""
     most: dict[int, int] = {}
     for context in contexts:
         process = context.activity.key.process
@@ -91,7 +82,7 @@ def _used(contexts: list[DeviceContext]) -> list[DeviceContext]:
     return [
         context
         for context in contexts
-        if context.activity.busy.total_ns >= context.config.used_share * most[context.activity.key.process]
+        if context.activity.busy.total_ns >= context.config.used_device_share * most[context.activity.key.process]
     ]
 
 
@@ -105,11 +96,11 @@ def _by_copy(trace: Trace, contexts: list[DeviceContext], reasons: list[Int64]) 
 def _findings(context: DeviceContext, reason: Int64) -> Iterator[Finding]:
     for number, rule in enumerate(RULES):
         rows = np.flatnonzero(reason == number)
-        least = 0 if rule.always(context) else context.config.worth_saying * context.span_ns
+        least = 0 if rule.always(context) else context.config.report_share * context.span_ns
         if rule.describe is not None and len(rows) and context.idle_ns(rows) >= least:
             yield _finding(context, rule, rule.describe(context, rows), rows)
         report = rule.view(context)
-        if report is not None and (report.hazard or report.aside or (report.idle_ns or 0) >= least):
+        if report is not None and (report.hazard or report.informational or (report.idle_ns or 0) >= least):
             yield _finding(context, rule, report, np.empty(0, np.int64))
 
 
@@ -117,14 +108,14 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
     copies = context.copies_of(rows) if report.copies is None else report.copies
     issued = unique(context.trace.copies.call[copies])
     calls = unique(np.concatenate([context.blocking_calls_of(rows), issued])) if report.calls is None else report.calls
-    lost = context.idle_ns(rows) if report.idle_ns is None else report.idle_ns
+    idle_ns = context.idle_ns(rows) if report.idle_ns is None else report.idle_ns
     places = _places(context, rows, copies)
     return Finding(
         code=rule.code,
         name=rule.name,
-        severity=_severity(context, report, lost),
+        severity=_severity(context, report, idle_ns),
         confidence=report.confidence,
-        doubt=report.doubt,
+        confirm_with=report.confirm_with,
         rank=0,
         copies=tuple(copies.tolist()),
         calls=tuple(calls.tolist()),
@@ -134,34 +125,30 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
         message=report.message,
         fix=report.fix or rule.fix,
         change=report.change or rule.change,
-        idle_ns=lost,
+        idle_ns=idle_ns,
         blocked_ns=context.blocked_ns(calls),
     )
 
 
-def _severity(context: DeviceContext, report: Report, lost: int) -> Severity:
-    if report.hazard or report.aside:
+def _severity(context: DeviceContext, report: Report, idle_ns: int) -> Severity:
+    if report.hazard or report.informational:
         return Severity.HAZARD if report.hazard else Severity.INFO
-    if lost >= context.config.high_share * context.span_ns:
+    if idle_ns >= context.config.high_share * context.span_ns:
         return Severity.HIGH
-    return Severity.MEDIUM if lost >= context.config.medium_share * context.span_ns else Severity.LOW
+    return Severity.MEDIUM if idle_ns >= context.config.medium_share * context.span_ns else Severity.LOW
 
 
 def _places(context: DeviceContext, rows: Int64, copies: Int64) -> tuple[Share, ...]:
-    """Where the stretches' root calls are, else their copies' calls, else the launches that came late."""
-    table, device = context.trace.copies, context.activity.key.device
+    """The places of the blocking calls; else of the calls that issued the copies, else of the late launches."""
+    trace, table, device = context.trace, context.trace.copies, context.activity.key.device
     if not len(rows):
-        return shares(
-            context.trace,
-            table.call[copies].astype(np.int64),
-            context.facts.exposed_ns[copies],
-            table.stream[copies],
-            device,
-        )
-    root, copy = context.idle.blocking_call[rows], context.copy[rows]
+        calls, exposed_ns = table.call[copies].astype(np.int64), context.facts.exposed_ns[copies]
+        return shares(trace, calls, exposed_ns, table.stream[copies], device)
+    blocking, copy = context.idle.blocking_call[rows], context.copy[rows]
     issued = np.append(table.call, NO_ID)[copy]
-    calls = np.select([root != NO_ID, issued != NO_ID], [root, issued], context.idle.launch_call[rows]).astype(np.int64)
-    return shares(context.trace, calls, context.idle.duration_ns[rows], np.append(table.stream, NO_ID)[copy], device)
+    launch = context.idle.launch_call[rows]
+    calls = np.select([blocking != NO_ID, issued != NO_ID], [blocking, issued], launch).astype(np.int64)
+    return shares(trace, calls, context.idle.duration_ns[rows], np.append(table.stream, NO_ID)[copy], device)
 
 
 def _device_only(context: DeviceContext) -> Place:
@@ -169,17 +156,17 @@ def _device_only(context: DeviceContext) -> Place:
 
 
 def _ranked(findings: Iterable[Finding], plan: Plan | None = None) -> tuple[Finding, ...]:
-    """Hazards first, asides last, in between what the plan mends, in its order, then what wins most.
+    """Rank findings: hazards first, then those that the plan fixes, in its order, then by gain, information last.
 
-    That is what its change may save, at most what was lost for it. Where nothing was replayed it is what was lost;
-    where there is nothing to hide behind, nothing is to be won.
+    The gain of a finding is its simulated saving, at most its GPU idle time. Without a simulation it is the idle time.
+    Where there is nothing to hide copies behind, nothing can be gained.
     """
     order = {Severity.HAZARD: 0, Severity.INFO: 2}
     steps = plan.steps if plan is not None else ()
     turn = {code: number for number, step in reversed(list(enumerate(steps))) for code in step.fixes}
 
     def key(finding: Finding) -> tuple[int, int, int, int, str]:
-        saving = 0 if finding.code == _NOTHING_TO_WIN else finding.saving_high_ns or finding.saving_ns
+        saving = 0 if finding.code == _NOTHING_TO_GAIN else finding.saving_high_ns or finding.saving_ns
         gain = finding.idle_ns if saving is None else min(saving, finding.idle_ns)
         planned = turn.get(finding.code, len(steps))
         return order.get(finding.severity, 1), planned, -gain, -finding.idle_ns, finding.code

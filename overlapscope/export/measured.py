@@ -8,7 +8,7 @@ import numpy as np
 
 from overlapscope.diagnosis.catalogue import rule
 from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
-from overlapscope.diagnosis.stretches import stretches
+from overlapscope.diagnosis.intervals import finding_intervals
 from overlapscope.export.recorded import device_name
 from overlapscope.export.tracks import Counter, Track
 from overlapscope.formatting import time
@@ -39,7 +39,7 @@ def measured(found: Diagnosis) -> tuple[list[Track], list[Counter]]:
 def _findings(found: Diagnosis) -> Iterator[Track]:
     """A track for each finding, with the stretches that it is about."""
     for finding in found.findings:
-        start, end = stretches(found, finding)
+        start, end = finding_intervals(found, finding)
         advice = {"says": [finding.message], "fix": [finding.fix], "lost": [time(finding.idle_ns)]}
         told = {name: values * len(start) for name, values in advice.items()}
         title = f"{finding.rank} {finding.code} {finding.name}"

@@ -1,1 +1,1 @@
-"""What the trace's times amount to: pure functions over tables, frozen results. No I/O, no plots."""
+"""Measures of a trace: pure functions over its tables, with frozen results. No I/O, no plots."""

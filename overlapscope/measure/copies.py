@@ -1,4 +1,4 @@
-"""What each copy cost: hidden and exposed time, what it waited for, and the host time its call took."""
+"""Measure each copy: hidden and exposed time, launch delay, and the time for which its call blocked the host."""
 
 from __future__ import annotations
 
@@ -20,33 +20,36 @@ from overlapscope.model.trace import Trace
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CopyFacts(Table):
-    """One row per row of ``trace.copies``, in the same order."""
+    """The measurements of each copy; row i describes row i of ``trace.copies``."""
 
-    row_meaning: ClassVar[str] = "What one copy cost; row i speaks of row i of copies."
+    row_meaning: ClassVar[str] = "The measurements of one copy; row i describes row i of copies."
 
     total_ns: Int64 = column("i8", "device time of the copy within the window", unit="ns")
-    hidden_ns: Int64 = column("i8", "part of it under a kernel of the same device", unit="ns")
-    exposed_ns: Int64 = column("i8", "the rest", unit="ns")
-    potential_ns: Int64 = column(
+    hidden_ns: Int64 = column("i8", "part of it that overlaps a kernel on the same device", unit="ns")
+    exposed_ns: Int64 = column("i8", "part of it that overlaps no kernel", unit="ns")
+    hideable_ns: Int64 = column(
         "i8",
-        "most that could have been hidden where it was issued: kernel time between its call and the next work "
-        "of its stream, at most its own length",
+        "upper bound of the hidden time for this issue order: kernel time between its call and the next work "
+        "on its stream, at most its own duration",
         unit="ns",
         null=NO_ID,
     )
     launch_delay_ns: Int64 = column("i8", "from the start of its call to its own start", unit="ns", null=NO_TIME)
-    call_span_ns: Int64 = column("i8", "time its thread was inside the call", unit="ns", null=NO_ID)
+    call_duration_ns: Int64 = column("i8", "duration of its call", unit="ns", null=NO_ID)
     blocked_ns: Int64 = column(
-        "i8", "part of that beyond a plain enqueue, within the window; 0 in a graph launch", unit="ns", null=NO_ID
+        "i8",
+        "time for which its call blocked the thread within the window; 0 in a graph launch",
+        unit="ns",
+        null=NO_ID,
     )
     bandwidth_gb_s: Float64 = column("f8", "bytes over device time; NaN where unknown", unit="GB/s")
-    host_kind: Int8 = column("i1", "memory on the host side; device for device-to-device copies", enum=MemoryKind)
-    range_row: Int32 = column("i4", "innermost range around its call", null=NO_ID)
-    step_row: Int32 = column("i4", "profiler step around its call", null=NO_ID)
+    host_kind: Int8 = column("i1", "memory kind on the host side; device for device-to-device copies", enum=MemoryKind)
+    range_row: Int32 = column("i4", "row of the innermost range around its call", null=NO_ID)
+    step_row: Int32 = column("i4", "row of the profiler step around its call", null=NO_ID)
 
 
 def copy_facts(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> CopyFacts:
-    """Measure every copy of ``trace``; times are those within the window, delays and spans whole."""
+    """Measure every copy of ``trace``; times are clipped to the window, delays and call durations are not."""
     copies = trace.copies
     call = _CallFacts.of(trace, window, config)
     total, hidden = np.zeros(len(copies), np.int64), np.zeros(len(copies), np.int64)
@@ -71,9 +74,9 @@ def copy_facts(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> Co
         total_ns=total,
         hidden_ns=hidden,
         exposed_ns=total - hidden,
-        potential_ns=potential,
+        hideable_ns=potential,
         launch_delay_ns=np.where(copies.call == NO_ID, NO_TIME, copies.start_ns - call.start_ns),
-        call_span_ns=call.span_ns,
+        call_duration_ns=call.span_ns,
         blocked_ns=call.blocked_ns,
         bandwidth_gb_s=bandwidth,
         host_kind=host_kind(copies),
@@ -84,7 +87,7 @@ def copy_facts(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> Co
 
 @dataclass(frozen=True, eq=False)
 class _CallFacts:
-    """The launching call's columns, one row per copy."""
+    """Facts of the call that issued each copy, one row per copy."""
 
     start_ns: Int64
     span_ns: Int64
@@ -98,30 +101,30 @@ class _CallFacts:
         if not len(calls):
             nothing = np.full(len(row), NO_ID, np.int64)
             return cls(np.full(len(row), NO_TIME, np.int64), nothing, nothing.copy(), nothing.copy())
-        held = np.where(calls.kind == ApiKind.COPY, blocked_ns(trace, window, config), 0)
+        blocked = np.where(calls.kind == ApiKind.COPY, blocked_ns(trace, window, config), 0)
         return cls(
             start_ns=np.where(unknown, NO_TIME, calls.start_ns[row]),
             span_ns=np.where(unknown, NO_ID, calls.duration_ns[row]),
-            blocked_ns=np.where(unknown, NO_ID, held[row]),
+            blocked_ns=np.where(unknown, NO_ID, blocked[row]),
             thread=np.where(unknown, NO_ID, calls.thread[row]),
         )
 
 
 def blocked_by_calls(trace: Trace, facts: CopyFacts, rows: Int64) -> int:
-    """Host time that the calls of some copies held, each call counted once, in ns."""
+    """Time for which the calls of some copies blocked the host, each call counted once, in ns."""
     calls = trace.copies.call[rows]
     _, first = np.unique(calls[calls != NO_ID], return_index=True)
     return int(facts.blocked_ns[rows][calls != NO_ID][first].sum())
 
 
 def host_kind(copies: Copies) -> Int8:
-    """The kind of memory on the host side of each copy: what is read going up, what is written coming down."""
+    """The memory kind on the host side of each copy: its source for H2D copies, its target for D2H copies."""
     down = np.isin(copies.direction, (Direction.DTOH, Direction.UVM_DTOH))
     return np.where(down, copies.target_kind, copies.source_kind)
 
 
 def _next_in_stream(trace: Trace) -> Int64:
-    """For each copy, the start of the next work on its stream; its own end where there is none, or it overlaps."""
+    """For each copy, the start of the next work on its stream, but not before its own end."""
     work = (trace.copies, trace.kernels, trace.memsets)
     process, device, stream, start = (
         np.concatenate([getattr(table, name).astype(np.int64) for table in work])

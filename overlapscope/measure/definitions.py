@@ -1,38 +1,42 @@
-"""Overlap as other tools define it, for comparison. Their figures differ from ours, and from each other.
+"""Compute overlap as other tools define it, for comparison: HTA and TraceLens.
 
 HTA (HolisticTraceAnalysis): a collective is a kernel whose name starts with ``nccl``; memory is copies and
-memsets together; times with decimals are cut to whole microseconds, inwards; where
-there are several profiler steps, only device work issued by calls within them counts, without the last step unless
-asked for. Source: ``hta/analyzers/communication_analysis.py``,
+memsets together; times are rounded inwards to whole microseconds; where there are several profiler steps, only device
+work issued by calls within them counts, without the last step by default. Source:
+``hta/analyzers/communication_analysis.py``,
 ``hta/utils/utils.py`` and ``hta/common/trace_parser.py`` of HTA 0.5.
 
 TraceLens: a collective is a kernel with ``nccl`` in its name; memsets count as computation; exposed copy
 time is what neither computation nor communication covers; work without a recorded call is left out. Source:
 ``TreePerf/gpu_event_analyser.py``, and the reference tables that TraceLens keeps beside its test traces.
 
-Both put all devices of a process into one timeline.
+Both merge all devices of a process into one timeline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from overlapscope.measure.places import steps
 from overlapscope.measure.spans import Spans, intersect, merge, subtract, union
 from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.frames import frame
 from overlapscope.model.tables import DeviceWork
 from overlapscope.model.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas
 
 Definition = Literal["hta", "tracelens"]
 
 
 @dataclass(frozen=True)
 class TheirFigures:
-    """One process's figures under another tool's definition, in ns.
+    """The overlap figures of one process by another tool's definition, in ns.
 
     ``exposed_*`` and ``overlap_fraction`` follow that tool; ``overlap_fraction`` is the share of
     communication under computation for HTA, the share of copy time under other work for TraceLens, and
@@ -51,17 +55,25 @@ class TheirFigures:
     total_ns: int
     overlap_fraction: float | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON-ready data."""
+        return asdict(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The figures as one row; concatenate the frames of several processes."""
+        return frame([asdict(self)])
+
 
 def their_overlap(trace: Trace, definition: Definition, *, last_step: bool = False) -> tuple[TheirFigures, ...]:
-    """The overlap figures that another tool would give for ``trace``, one per process with device work.
+    """The overlap figures that HTA or TraceLens gives for ``trace``, one row per process with device work.
 
     Args:
         trace: any trace.
         definition: ``"hta"`` or ``"tracelens"``.
-        last_step: with ``"hta"``, keep the last profiler step (its ``include_last_profiler_step``).
+        last_step: with ``"hta"``, include the last profiler step (its ``include_last_profiler_step``).
 
     Raises:
-        ValueError: another definition is asked for.
+        ValueError: there is no such definition.
     """
     if definition not in ("hta", "tracelens"):
         raise ValueError(f"unknown definition {definition!r}: 'hta' or 'tracelens'")
@@ -148,7 +160,7 @@ def _all(table: DeviceWork) -> Bool:
 
 
 def _steps_end(trace: Trace, process: int, last_step: bool) -> int | None:
-    """Until when HTA follows calls to their device work; None where it takes the trace whole."""
+    """The time up to which HTA counts calls with their device work; None where it counts all."""
     mine = steps(trace)
     mine = mine.take(mine.process == process)
     if len(mine) < 2:  # noqa: PLR2004 - a single step is not cut
@@ -157,5 +169,5 @@ def _steps_end(trace: Trace, process: int, last_step: bool) -> int | None:
 
 
 def _whole_microseconds(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
-    """Begin up and end down to a whole microsecond, as HTA rounds; whole ones stay."""
+    """Round begins up and ends down to whole microseconds, as HTA does."""
     return -(-start_ns // 1000) * 1000, end_ns // 1000 * 1000

@@ -1,4 +1,4 @@
-"""What each device did and when: kernels, copies, fills, and their overlap."""
+"""Measure the activity of each device: when kernels, copies and memsets ran, and where they overlapped."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _COLLECTIVE = re.compile(r"nccl|rccl|msccl", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class DeviceKey:
-    """A device of a process. Two processes may both call theirs 0."""
+    """A device of one process. Device 0 of two processes may be two devices."""
 
     process: int
     device: int
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The device as text, such as ``GPU 0``."""
         return "GPU ?" if self.device == NO_ID else f"GPU {self.device}"
 
     def rows(self, table: DeviceWork) -> Bool:
-        """Which rows of a table are this device's."""
+        """Which rows of a table belong to this device."""
         mine: Bool = (table.process == self.process) & (table.device == self.device)
         return mine
 
 
 @dataclass(frozen=True, eq=False)
 class Activity:
-    """When a device was busy with what; unions over all its streams, clipped to the window.
+    """When a device ran kernels, copies and memsets: unions over all its streams, clipped to the window.
 
-    ``extent`` is the time that counts as busy or idle. Within a range it is the range; over a whole trace
-    it goes from the device's first work to its last, for what lies before and after says nothing of it.
+    ``extent`` is the analysed time, which is either busy or idle. For a range it is the range; for a whole trace it
+    goes from the device's first work to its last.
     """
 
     key: DeviceKey
@@ -54,12 +54,12 @@ class Activity:
 
     @property
     def busy(self) -> Spans:
-        """Time with any work at all."""
+        """Time with a kernel, a copy or a memset."""
         return merge(self.kernels, self.copies, self.memsets)
 
     @property
     def overlap(self) -> Spans:
-        """Time with a copy and a kernel at once."""
+        """Time in which a copy and a kernel run concurrently."""
         return intersect(self.kernels, self.copies)
 
     @property
@@ -69,24 +69,24 @@ class Activity:
 
     @property
     def idle(self) -> Spans:
-        """Time of the extent with no work on the device."""
+        """Time of the extent with no kernel, copy or memset."""
         return subtract(self.extent, self.busy)
 
     @property
     def exposed_collectives(self) -> Spans:
-        """Time with a collective and no compute kernel."""
+        """Time with a collective kernel and no other kernel."""
         return subtract(self.collectives, self.compute)
 
     @property
     def hidden_fraction(self) -> float | None:
-        """Share of the copy-busy time that a kernel covers; None without copies or without kernels."""
+        """Share of the copy time that overlaps a kernel; None without copies or without kernels."""
         if not self.copies.total_ns or not self.kernels.total_ns:
             return None
         return self.overlap.total_ns / self.copies.total_ns
 
 
 def device_keys(trace: Trace) -> list[DeviceKey]:
-    """Every device with work on it, in order."""
+    """Every device with work in the trace, sorted."""
     pairs: set[tuple[int, int]] = set()
     for table in trace.device_work:
         for process in np.unique(table.process).tolist():
@@ -96,7 +96,7 @@ def device_keys(trace: Trace) -> list[DeviceKey]:
 
 
 def activity(trace: Trace, key: DeviceKey, window: Window) -> Activity:
-    """What ``key`` did within ``window``."""
+    """The activity of the device ``key`` within ``window``."""
     within = window.of(key.process)
     kernels = trace.kernels.take(key.rows(trace.kernels))
     copies = trace.copies.take(key.rows(trace.copies))
@@ -123,12 +123,12 @@ def without_kernels(active: Activity) -> Spans:
 
 
 def _hull(spans: Spans) -> Spans:
-    """From the first begin to the last end."""
+    """One span from the first begin to the last end."""
     return Spans(spans.start_ns[:1], spans.end_ns[-1:])
 
 
 def is_collective(trace: Trace, name_id: Int32) -> Bool:
-    """Which kernels are collectives (NCCL, RCCL, MSCCL), by their name."""
+    """Which kernels are collectives (NCCL, RCCL, MSCCL), by their names."""
     used, codes = np.unique(name_id, return_inverse=True)
     matches = np.array([bool(_COLLECTIVE.search(trace.names[number])) for number in used.tolist()], np.bool_)
     return matches[codes] if len(used) else np.zeros(0, np.bool_)

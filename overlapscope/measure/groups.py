@@ -1,4 +1,4 @@
-"""Copies summed up by what they have in common."""
+"""Sum up copies by direction, memory kind, stream, range and other keys."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from overlapscope.model.trace import Trace
 
 @dataclass(frozen=True)
 class CopyGroup:
-    """Copies of one group that touch the window.
+    """Figures of the copies of one group that overlap the window.
 
-    ``total_ns``, ``hidden_ns`` and ``exposed_ns`` are sums over copies, cut to the window; ``union_ns`` is
-    the time in which at least one of them ran. ``whole_ns`` is the sum of their whole durations, what
-    ``size_bytes`` took. ``size_bytes`` sums the sizes that are known, and is None where none is;
-    ``unsized`` counts the others. ``blocked_ns`` is host time, each call counted once.
+    ``total_ns``, ``hidden_ns`` and ``exposed_ns`` are sums over copies, clipped to the window; ``busy_ns`` is
+    the time in which at least one of them ran. ``unclipped_ns`` is the sum of their whole durations. ``size_bytes``
+    is the sum of known sizes, and None where none is known; ``unknown_size`` is the number of copies of unknown size.
+    ``blocked_ns`` is the time for which their calls blocked the host, each call counted once.
     """
 
     key: dict[str, Any]
     count: int
     size_bytes: int | None
-    unsized: int
+    unknown_size: int
     total_ns: int
-    whole_ns: int
-    union_ns: int
+    unclipped_ns: int
+    busy_ns: int
     hidden_ns: int
     exposed_ns: int
     blocked_ns: int
@@ -51,7 +51,7 @@ Decode = Callable[[Trace, int], Any]
 
 
 def _range_codes(rows: Int32, trace: Trace) -> Int64:
-    """One code per range name: a row that stands for all ranges of that name."""
+    """One code per range name: the row of one range of that name."""
     result = np.full(len(rows), NO_ID, np.int64)
     known = rows != NO_ID
     if known.any():
@@ -72,18 +72,18 @@ KEYS: dict[str, tuple[Codes, Decode]] = {
     "range": (lambda trace, facts: _range_codes(facts.range_row, trace), _range_name),
     "step": (lambda trace, facts: _range_codes(facts.step_row, trace), _range_name),
 }
-"""What copies can be grouped by: ``range`` is the innermost around the copy's call."""
+"""The keys by which copies can be grouped; ``range`` is the innermost range around the copy's call."""
 
 
 def group_copies(
     trace: Trace, facts: CopyFacts, window: Window, by: tuple[str, ...], where: Bool | None = None
 ) -> tuple[CopyGroup, ...]:
-    """Sum up the copies that touch the window, by any of `KEYS`; the longest group first.
+    """Sum up the copies that overlap the window, by any of `KEYS`; the longest group first.
 
     Args:
         trace: the trace.
         facts: its `copy_facts` over the same window.
-        window: where figures are taken.
+        window: the analysed part of the trace.
         by: names of keys.
         where: only these rows of ``trace.copies``.
 
@@ -117,10 +117,10 @@ def _group(key: dict[str, Any], trace: Trace, facts: CopyFacts, window: Window, 
         key=key,
         count=len(rows),
         size_bytes=int(known.sum()) if len(known) else None,
-        unsized=len(rows) - len(known),
+        unknown_size=len(rows) - len(known),
         total_ns=int(facts.total_ns[rows].sum()),
-        whole_ns=int(copies.duration_ns[rows].sum()),
-        union_ns=intersect(union(copies.start_ns[rows], copies.end_ns[rows]), within).total_ns,
+        unclipped_ns=int(copies.duration_ns[rows].sum()),
+        busy_ns=intersect(union(copies.start_ns[rows], copies.end_ns[rows]), within).total_ns,
         hidden_ns=int(facts.hidden_ns[rows].sum()),
         exposed_ns=int(facts.exposed_ns[rows].sum()),
         blocked_ns=blocked_by_calls(trace, facts, rows),

@@ -1,7 +1,7 @@
-"""How long calls hold their thread.
+"""Measure how long calls block their thread.
 
-A call that only enqueues work returns after a few microseconds. What it takes beyond that, the thread is
-held: nothing it would have launched is launched. That is the cost that an overlap percentage hides.
+A call that only enqueues work returns after a few microseconds. For the time beyond that it blocks its thread, which
+cannot launch anything else. An overlap percentage does not show this cost.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from overlapscope.model.trace import Trace
 
 @dataclass(frozen=True)
 class HostConfig:
-    """What counts as a plain enqueue.
+    """What counts as a non-blocking enqueue.
 
-    ``default_enqueue_ns``: a plain enqueue where the trace has no launches to learn from; pinned
+    ``default_enqueue_ns``: duration of an enqueue where the trace has no launches to learn from; pinned
     asynchronous copies return after about 5 us (measured on an H200 under the profiler).
-    ``enqueue_quantile``: which of a trace's launches are plain ones. Launches that wait (a full queue, a
-    lock, lazy loading) are the slow ones, so it lies in the lower half.
-    ``most_enqueue_ns``: no plain enqueue takes longer, whatever a trace's launches do: where every launch
-    waits (CUDA_LAUNCH_BLOCKING, another thread's copies), none of them is plain. Profiled launches
-    measured 4 to 11 us.
-    ``tolerance``: a call holds its thread when it takes more than this many plain enqueues; below that it
-    is the scatter of profiled calls, which is about a factor of two either way.
+    ``enqueue_quantile``: quantile of the trace's launch durations that is the duration of an enqueue. Launches that
+    wait (a full queue, a lock, lazy loading) are the slow ones, so it lies in the lower half.
+    ``most_enqueue_ns``: upper limit of that duration. Where every launch waits (CUDA_LAUNCH_BLOCKING, copies of
+    another thread), the quantile is too long. Profiled launches measured 4 to 11 us.
+    ``tolerance``: a call blocks its thread when it takes more than this many enqueues; below that it is the scatter of
+    profiled calls, which is about a factor of two either way.
     """
 
     default_enqueue_ns: int = 5_000
@@ -42,22 +41,22 @@ DEFAULT = HostConfig()
 
 @dataclass(frozen=True)
 class HostBlocking:
-    """Calls of one kind on one thread within the window.
+    """All calls of one API function on one thread within the window.
 
-    ``span_ns`` is the time inside them, ``blocked_ns`` the part beyond a plain enqueue. A call inside
-    another counts in ``span_ns`` only: its thread is held once.
+    ``total_ns`` is their total duration, ``blocked_ns`` the part of it for which they blocked the thread. A call inside
+    another counts in ``total_ns`` only, since the thread is blocked once.
     """
 
     process: int
     thread: int
     api: str
     calls: int
-    span_ns: int
+    total_ns: int
     blocked_ns: int
 
 
 def plain_enqueue_ns(trace: Trace, config: HostConfig = DEFAULT) -> int:
-    """What an enqueue costs in this trace: the span of its faster kernel launches."""
+    """The duration of a non-blocking enqueue in this trace: that of its faster kernel launches."""
     calls = trace.api_calls
     launches = (calls.kind == ApiKind.LAUNCH) & (calls.parent == NO_ID)
     if not launches.any():
@@ -67,35 +66,33 @@ def plain_enqueue_ns(trace: Trace, config: HostConfig = DEFAULT) -> int:
 
 
 def blocked_from_ns(trace: Trace, config: HostConfig = DEFAULT) -> Int64:
-    """For each call, the moment from which it holds its thread; its end where it does not hold it at all."""
+    """For each call, the time from which it blocks its thread; its end where it does not block."""
     calls = trace.api_calls
     plain = plain_enqueue_ns(trace, config)
-    holds = (calls.duration_ns > config.tolerance * plain) & (calls.parent == NO_ID)
-    return np.where(holds, calls.start_ns + plain, calls.end_ns)
+    blocks = (calls.duration_ns > config.tolerance * plain) & (calls.parent == NO_ID)
+    return np.where(blocks, calls.start_ns + plain, calls.end_ns)
 
 
 def blocked_ns(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> Int64:
-    """For each call, how long it holds its thread within the window."""
+    """For each call, how long it blocks its thread within the window."""
     return window.covers(trace.api_calls.process, blocked_from_ns(trace, config), trace.api_calls.end_ns)
 
 
 def host_blocking(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> tuple[HostBlocking, ...]:
-    """Time inside calls and time held, per process, thread and API; the longest held first."""
+    """Total and blocked time of calls per process, thread and API function; the longest blocked time first."""
     calls = trace.api_calls
     times = calls.process, calls.start_ns, calls.end_ns
-    ones, span, held = np.ones(len(calls), np.int64), window.covers(*times), blocked_ns(trace, window, config)
+    ones, total, blocked = np.ones(len(calls), np.int64), window.covers(*times), blocked_ns(trace, window, config)
     rows = np.flatnonzero(window.touches(*times))
     keys = np.stack([calls.process[rows], calls.thread[rows], calls.name_id[rows].astype(np.int64)])
     groups, member = np.unique(keys, axis=1, return_inverse=True)
     member = member.reshape(-1)
-    sums = (sums_by(member, values[rows], groups.shape[1]) for values in (ones, span, held))
+    sums = (sums_by(member, values[rows], groups.shape[1]).tolist() for values in (ones, total, blocked))
     result = [
-        HostBlocking(process, thread, trace.names[name], count, total, blocked)
-        for (process, thread, name), count, total, blocked in zip(
-            groups.T.tolist(), *(column.tolist() for column in sums), strict=True
-        )
+        HostBlocking(process, thread, trace.names[name], *figures)
+        for (process, thread, name), *figures in zip(groups.T.tolist(), *sums, strict=True)
     ]
-    return tuple(sorted(result, key=lambda row: (-row.blocked_ns, -row.span_ns, row.api)))
+    return tuple(sorted(result, key=lambda row: (-row.blocked_ns, -row.total_ns, row.api)))
 
 
 def sums_by(member: Int64, values: Int64, groups: int) -> Int64:

@@ -1,4 +1,4 @@
-"""Which call belongs to which copy."""
+"""Match calls and copies: which call issued a copy, and which synchronisation follows it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def first_copy_of(trace: Trace) -> Int64:
 def synchronised_copy(trace: Trace) -> Int64:
     """For each synchronising call, the copy that its thread issued right before; `NO_ID` where there is none.
 
-    Calls that record, query or wait for an event on the device, or ask for something, may lie between. A
-    synchronisation of another stream than the copy's does not wait for it.
+    Calls that record or query an event, make a stream wait, or query something else may lie between. A
+    synchronisation of another stream than the copy's does not count.
     """
     calls = trace.api_calls
     result = np.full(len(calls) + 1, NO_ID, np.int64)
@@ -38,7 +38,7 @@ def synchronised_copy(trace: Trace) -> Int64:
 
 
 def copies_synchronised(trace: Trace) -> tuple[Int64, Int64]:
-    """Pairs of a copy call and a synchronising call that its thread makes right after, as rows of api_calls."""
+    """Pairs of a copy call and the synchronising call right after it on its thread, as rows of api_calls."""
     calls = trace.api_calls
     between = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.WAIT_EVENT)
     rows = np.flatnonzero((calls.parent == NO_ID) & ~np.isin(calls.kind, between))
@@ -50,7 +50,7 @@ def copies_synchronised(trace: Trace) -> tuple[Int64, Int64]:
 
 
 def of_unknown_copy(trace: Trace) -> Bool:
-    """Calls that copy, or synchronise right after one that does, whose copy the trace does not have."""
+    """Which copy calls have no copy in the trace, and which synchronisations follow such a call."""
     calls = trace.api_calls
     unknown = (calls.kind == ApiKind.COPY) & (first_copy_of(trace) == NO_ID)
     result: Bool = unknown.copy()

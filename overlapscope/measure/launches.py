@@ -1,4 +1,4 @@
-"""How far the host runs ahead of each device, and what a launch takes."""
+"""Measure launch latency, launch delay and queue depth of each device: how far the host runs ahead of it."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def launch_latency_ns(trace: Trace, config: LaunchConfig = DEFAULT) -> int:
 
 @dataclass(frozen=True)
 class LaunchFigures:
-    """Launch delay and queue depth of a device; None where no work has a known call.
+    """Launch delay and queue depth of a device; None where no device work has a known call.
 
-    The delay of an op goes from the start of its call to its own start. The queue holds ops that were
-    issued and have not started; its mean is over the window.
+    The launch delay goes from the start of a call to the start of its work. The queue is the work that was issued and
+    has not started; its mean depth is over the window.
     """
 
     median_delay_ns: int | None
-    worst_delay_ns: int | None
-    mean_depth: float | None
-    most_depth: int | None
+    max_delay_ns: int | None
+    mean_queue_depth: float | None
+    max_queue_depth: int | None
 
 
 def issued_and_started(trace: Trace, key: DeviceKey) -> tuple[Int64, Int64]:
-    """When each op of the device with a known call was issued, and when it started."""
+    """Issue time and start of all work of the device that has a known call."""
     issued, started = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for table in trace.device_work:
         rows = np.flatnonzero(key.rows(table) & (table.call != NO_ID))
@@ -66,12 +66,12 @@ def issued_and_started(trace: Trace, key: DeviceKey) -> tuple[Int64, Int64]:
 
 
 def queue_depth(trace: Trace, key: DeviceKey) -> tuple[Int64, Int64]:
-    """The queue of a device as steps: the depth holds from its time to the next time."""
+    """The queue depth of a device over time, as a step function: each depth holds until the next time."""
     return profile(*issued_and_started(trace, key))
 
 
 def launch_figures(trace: Trace, key: DeviceKey, window: Window) -> LaunchFigures:
-    """Launch delays of the ops that start within the window, and the depth of the queue there."""
+    """Launch delays of the work that starts within the window, and the queue depth there."""
     within = window.of(key.process)
     issued, started = issued_and_started(trace, key)
     here = contains(within, started, started)

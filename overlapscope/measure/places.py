@@ -1,4 +1,4 @@
-"""Which named range a host moment lies in."""
+"""Find the named range, the profiler step or the call at a point in time on a host thread."""
 
 from __future__ import annotations
 
@@ -15,39 +15,36 @@ _STEP = re.compile(r"^ProfilerStep#\d+$")
 
 
 def innermost(ranges: HostWork, process: Int64, thread: Int64, moment_ns: Int64) -> Int32:
-    """For each moment on a thread, the row of the innermost range around it; `NO_ID` where there is none.
-
-    The innermost is the one that began last among those that have not ended.
-    """
+    """For each moment on a thread, the row of the innermost range around it; `NO_ID` where there is none."""
     result = np.full(len(moment_ns), NO_ID, np.int32)
     for place in set(zip(process.tolist(), thread.tolist(), strict=True)):
         rows = np.flatnonzero((ranges.process == place[0]) & (ranges.thread == place[1]))
         if not len(rows):
             continue
         mine = np.flatnonzero((process == place[0]) & (thread == place[1]))
-        found = _stabbed(ranges.start_ns[rows], ranges.end_ns[rows], moment_ns[mine])
+        found = _containing(ranges.start_ns[rows], ranges.end_ns[rows], moment_ns[mine])
         result[mine] = np.where(found == NO_ID, NO_ID, rows[np.maximum(found, 0)])
     return result
 
 
 class OnThreads(Protocol):
-    """What host threads did, on each by its start."""
+    """A table of host events, sorted by start."""
 
     @property
     def process(self) -> Int64:
-        """Whose each is."""
+        """Process of each event."""
 
     @property
     def thread(self) -> Int64:
-        """On which of its threads."""
+        """Thread of each event."""
 
     @property
     def start_ns(self) -> Int64:
-        """When it began."""
+        """Start of each event."""
 
 
 def following(table: OnThreads, process: Int64, thread: Int64, moment_ns: Int64) -> Int64:
-    """For each moment on a thread the first row that starts no sooner there; `NO_ID` where there is none."""
+    """For each moment on a thread, the first row that starts at or after it; `NO_ID` where there is none."""
     result = np.full(len(moment_ns), NO_ID, np.int64)
     for owner in set(zip(process.tolist(), thread.tolist(), strict=True)):
         rows = np.flatnonzero((table.process == owner[0]) & (table.thread == owner[1]))
@@ -57,7 +54,7 @@ def following(table: OnThreads, process: Int64, thread: Int64, moment_ns: Int64)
 
 
 def enclosing(ranges: HostWork) -> Int32:
-    """For each range the row of the one around it on its thread; `NO_ID` for outermost ones."""
+    """For each range, the row of the innermost range around it on its thread; `NO_ID` for outermost ranges."""
     result = np.full(len(ranges), NO_ID, np.int32)
     for place in set(zip(ranges.process.tolist(), ranges.thread.tolist(), strict=True)):
         rows = np.flatnonzero((ranges.process == place[0]) & (ranges.thread == place[1]))
@@ -67,18 +64,18 @@ def enclosing(ranges: HostWork) -> Int32:
     return result
 
 
-def _stabbed(start_ns: Int64, end_ns: Int64, moment_ns: Int64) -> Int64:
+def _containing(start_ns: Int64, end_ns: Int64, moment_ns: Int64) -> Int64:
     around = _around(start_ns, end_ns)
     found = np.searchsorted(start_ns, moment_ns, "right") - 1
     while True:
-        over = (found >= 0) & (end_ns[np.maximum(found, 0)] <= moment_ns)
-        if not over.any():
+        ended = (found >= 0) & (end_ns[np.maximum(found, 0)] <= moment_ns)
+        if not ended.any():
             return found
-        found[over] = around[found[over]]
+        found[ended] = around[found[ended]]
 
 
 def _around(start_ns: Int64, end_ns: Int64) -> Int64:
-    """For each range, the one to look at next when it has ended: the last one open when it began."""
+    """For each range, the innermost range that was open when it began; `NO_ID` where there was none."""
     around = np.full(len(start_ns), NO_ID, np.int64)
     open_rows: list[int] = []
     for row, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
@@ -104,7 +101,7 @@ def is_step(trace: Trace) -> Bool:
 
 
 def step_of(trace: Trace, process: Int64, moment_ns: Int64) -> Int32:
-    """For each moment of a process, the row of the profiler step it lies in, on whatever thread that was."""
+    """For each moment of a process, the row of the profiler step around it, on any thread."""
     rows = np.flatnonzero(is_step(trace))
     table = trace.ranges.take(rows)
     anywhere = np.zeros(len(moment_ns), np.int64)

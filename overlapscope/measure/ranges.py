@@ -1,4 +1,4 @@
-"""What the devices did during each named range."""
+"""Measure device activity during each named range."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from overlapscope.model.trace import Trace
 
 @dataclass(frozen=True)
 class RangeFigures:
-    """All ranges of one name, each to the end of its device work.
+    """Figures of all ranges of one name, each up to the end of its device work.
 
-    ``wall_ns`` is the union of the occurrences; busy times are summed over the devices of their process.
+    ``wall_ns`` is the union of the occurrences; busy times are sums over the devices of their process.
     """
 
     name: str
@@ -36,8 +36,8 @@ def figures_by_range(trace: Trace, ranges: Ranges | None = None, most: int | Non
 
     Args:
         trace: the trace.
-        ranges: only these of its ranges.
-        most: only so many names, those with the longest occurrences in sum.
+        ranges: only these ranges of the trace.
+        most: at most so many names, those with the longest total time.
     """
     ranges = trace.ranges if ranges is None else ranges
     ends = ends_with_work(trace, ranges)

@@ -1,7 +1,7 @@
 """Interval algebra on half-open integer intervals.
 
-`Spans` are sorted and disjoint, so set operations are merges. Everything is a sort, a prefix sum and a
-binary search; nothing loops over intervals.
+`Spans` are sorted and disjoint. Every operation is a sort, a prefix sum or a binary search, without a loop over
+intervals.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Spans:
 
     @property
     def total_ns(self) -> int:
-        """Their summed length."""
+        """Their total length."""
         return int((self.end_ns - self.start_ns).sum())
 
 
@@ -67,7 +67,7 @@ def at_depth(start_ns: Int64, end_ns: Int64, depth: int) -> Spans:
 
 
 def profile(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
-    """How many intervals cover each moment, as steps: the count holds from its time to the next time."""
+    """The number of intervals over time, as a step function: each count holds until the next time."""
     positive = end_ns > start_ns
     times = np.concatenate([start_ns[positive], end_ns[positive]])
     change = np.ones(len(times), np.int64)
@@ -94,7 +94,7 @@ def meeting(begin_ns: Int64, until_ns: Int64, start_ns: Int64, end_ns: Int64) ->
 
 
 def each_of(first: Int64, last: Int64) -> tuple[Int64, Int64]:
-    """Every number from ``first`` to ``last``, exclusive, of every pair of them: the pair's index, and the number."""
+    """All numbers from ``first`` to ``last``, exclusive, for each pair of these: index of the pair, and the number."""
     count = np.maximum(last - first, 0)
     pair = np.repeat(np.arange(len(first)), count)
     within = np.arange(len(pair)) - np.repeat(np.cumsum(count) - count, count)
@@ -112,7 +112,7 @@ def subtract(one: Spans, other: Spans) -> Spans:
 
 
 def covered(start_ns: Int64, end_ns: Int64, spans: Spans) -> Int64:
-    """For each interval, how many of its nanoseconds lie in ``spans``.
+    """For each interval, the length of its part within ``spans``.
 
     >>> covered(np.array([0, 4]), np.array([3, 9]), union(np.array([2, 6]), np.array([5, 7]))).tolist()
     [1, 2]
@@ -124,7 +124,7 @@ def covered(start_ns: Int64, end_ns: Int64, spans: Spans) -> Int64:
 
 
 def _before(moment_ns: Int64, spans: Spans) -> Int64:
-    """Covered time before each moment."""
+    """Time within ``spans`` before each moment."""
     lengths = spans.end_ns - spans.start_ns
     done = np.concatenate([[0], np.cumsum(lengths)])
     index = np.searchsorted(spans.start_ns, moment_ns, "right") - 1
@@ -134,7 +134,7 @@ def _before(moment_ns: Int64, spans: Spans) -> Int64:
 
 
 def contains(spans: Spans, start_ns: Int64, end_ns: Int64) -> Bool:
-    """Which intervals touch ``spans``: share time with it, or, when empty, begin inside it."""
+    """Which intervals overlap ``spans``; an empty interval does where it begins within ``spans``."""
     index = np.searchsorted(spans.end_ns, start_ns, "right")
     inside = index < len(spans)
     begin = spans.start_ns[np.minimum(index, len(spans) - 1)] if len(spans) else start_ns

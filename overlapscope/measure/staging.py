@@ -1,4 +1,4 @@
-"""What pageable memory cost in device time, against pinned copies of the same size in the same trace."""
+"""Measure the extra device time of pageable copies, against pinned copies of the same size in the same trace."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from overlapscope.model.trace import Trace
 
 @dataclass(frozen=True)
 class StagingConfig:
-    """When two copies are of the same size.
+    """When two copies count as equally large.
 
-    ``size_factor``: a pinned copy is of the same size when it has at most this many times the bytes, or as
-    many times fewer; the effective bandwidth of small copies grows with their size.
+    ``size_factor``: largest ratio between their sizes; the effective bandwidth of small copies grows with their size.
     """
 
     size_factor: float = 2.0
@@ -27,11 +26,10 @@ class StagingConfig:
 
 @dataclass(frozen=True)
 class Staging:
-    """Pageable copies of one device and direction.
+    """The pageable copies of one device and direction, and what staging cost in device time.
 
-    ``cost_ns`` is their device time beyond what pinned copies of the same size take in this trace, over
-    the ``compared`` copies for which it has such copies; None when it has none (then the trace cannot
-    tell).
+    ``staging_cost_ns`` is their device time beyond that of pinned copies of the same size in this trace. It covers the
+    ``compared_count`` copies for which there are such pinned copies; it is None where there are none.
     """
 
     key: DeviceKey
@@ -39,12 +37,12 @@ class Staging:
     count: int
     size_bytes: int
     total_ns: int
-    compared: int
-    cost_ns: int | None
+    compared_count: int
+    staging_cost_ns: int | None
 
 
 def staging(trace: Trace, facts: CopyFacts, key: DeviceKey, window: Window, config: StagingConfig) -> list[Staging]:
-    """Pageable copies of a device within the window, by direction."""
+    """The pageable copies of a device within the window, by direction."""
     copies = trace.copies
     here = key.rows(copies) & window.touches(copies.process, copies.start_ns, copies.end_ns)
     timed = key.rows(copies) & (copies.size_bytes > 0) & (copies.duration_ns > 0)
@@ -57,8 +55,8 @@ def staging(trace: Trace, facts: CopyFacts, key: DeviceKey, window: Window, conf
         pinned = timed & way & (facts.host_kind == MemoryKind.PINNED)
         costly = pageable & timed
         cost = _costs(copies.size_bytes, copies.duration_ns, costly, pinned, config.size_factor)
-        cost *= facts.total_ns[costly] / copies.duration_ns[costly]  # as much of it as lies in the window
-        compared = np.isfinite(cost)
+        cost *= facts.total_ns[costly] / copies.duration_ns[costly]  # the part of it within the window
+        compared_count = np.isfinite(cost)
         sizes = copies.size_bytes[pageable]
         result.append(
             Staging(
@@ -67,15 +65,15 @@ def staging(trace: Trace, facts: CopyFacts, key: DeviceKey, window: Window, conf
                 count=int(pageable.sum()),
                 size_bytes=int(sizes[sizes != NO_ID].sum()),
                 total_ns=int(facts.total_ns[pageable].sum()),
-                compared=int(compared.sum()),
-                cost_ns=int(cost[compared].sum()) if compared.any() else None,
+                compared_count=int(compared_count.sum()),
+                staging_cost_ns=int(cost[compared_count].sum()) if compared_count.any() else None,
             )
         )
     return result
 
 
 def _costs(size: Int64, duration: Int64, pageable: Bool, pinned: Bool, factor: float) -> Float64:
-    """Device time beyond that of the pinned copy nearest in size, scaled to the same bytes; NaN without one."""
+    """Device time beyond that of the pinned copy closest in size, scaled to the same size; NaN without one."""
     if not pinned.any():
         return np.full(int(pageable.sum()), np.nan)
     sizes, position = np.unique(size[pinned], return_inverse=True)

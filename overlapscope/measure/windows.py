@@ -1,4 +1,4 @@
-"""The stretch of a trace that figures are taken over: all of it, or every occurrence of a named range."""
+"""The part of a trace that is analysed: the whole trace, a time interval, or every occurrence of a named range."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from overlapscope.model.trace import Trace
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Where figures are taken: every occurrence, each for the process it belongs to.
+    """The analysed part of a trace: one interval, or all occurrences of a range, each for its process.
 
-    ``start_ns``, ``end_ns`` and ``process`` hold one entry per occurrence; occurrences may overlap where
-    one's device work runs into the next. ``name`` is None for a stretch of time that no range names; it
-    then covers every process.
+    ``start_ns``, ``end_ns`` and ``process`` have one entry per occurrence. Occurrences may overlap where the device
+    work of one runs into the next. ``name`` is None for a time interval without a range; it covers every process.
     """
 
     name: str | None
@@ -29,13 +28,19 @@ class Window:
     end_ns: Int64
     process: Int64
 
+    @classmethod
+    def between(cls, start_ns: int, end_ns: int) -> Window:
+        """The time interval [start_ns, end_ns) on the trace's clock, for every process."""
+        start, end = np.array([start_ns], np.int64), np.array([end_ns], np.int64)
+        return cls(None, start, end, np.array([NO_ID], np.int64))
+
     @property
     def spans(self) -> Spans:
-        """The time of all occurrences together."""
+        """The union of all occurrences."""
         return union(self.start_ns, self.end_ns)
 
     def of(self, process: int) -> Spans:
-        """The time that counts for ``process``; nothing when the range is not its own."""
+        """The time that counts for ``process``; empty where it has no such range."""
         mine = self.counts_for(process)
         return union(self.start_ns[mine], self.end_ns[mine]) if mine.any() else EMPTY
 
@@ -47,7 +52,7 @@ class Window:
         return own
 
     def touches(self, process: Int64, start_ns: Int64, end_ns: Int64) -> Bool:
-        """Which intervals of processes touch the time that counts for them."""
+        """Which intervals, each of a process, overlap the time that counts for that process."""
         result = np.zeros(len(process), np.bool_)
         for owner in np.unique(process).tolist():
             mine = process == owner
@@ -55,7 +60,7 @@ class Window:
         return result
 
     def covers(self, process: Int64, start_ns: Int64, end_ns: Int64) -> Int64:
-        """How much of each interval of a process counts for it, in ns."""
+        """For each interval of a process, the ns of it within the time that counts for that process."""
         result = np.zeros(len(process), np.int64)
         for owner in np.unique(process).tolist():
             mine = process == owner
@@ -78,22 +83,37 @@ class Window:
         return self.spans.total_ns
 
 
+def window_of(trace: Trace, within: str | Window | None) -> Window:
+    """The window that a public function's ``within`` means: a range by its name, a window, or None for all.
+
+    Raises:
+        RangeNotFound: the trace has no range of that name.
+    """
+    if within is None:
+        return whole(trace)
+    return within if isinstance(within, Window) else of_range(trace, within)
+
+
 def whole(trace: Trace) -> Window:
     """The window of the whole trace: from the first begin to the last end of anything recorded."""
-    return between(trace.start_ns, trace.end_ns)
+    return Window.between(trace.start_ns, trace.end_ns)
 
 
 def between(start_ns: int, end_ns: int) -> Window:
-    """The window [start_ns, end_ns)."""
-    start, end = np.array([start_ns], np.int64), np.array([end_ns], np.int64)
-    return Window(None, start, end, np.array([NO_ID], np.int64))
+    """The window of a time interval; see `Window.between`."""
+    return Window.between(start_ns, end_ns)
+
+
+def is_whole(trace: Trace, window: Window) -> bool:
+    """Whether a window is all of the trace, and not a range or a part of it."""
+    return window.name is None and window.first_ns <= trace.start_ns and window.last_ns >= trace.end_ns
 
 
 def of_range(trace: Trace, name: str) -> Window:
-    """The window of every host range called ``name`` (or matching it, when it has ``*`` or ``?``).
+    """The window of every host range named ``name`` (or matching it, when it has ``*`` or ``?``).
 
     An occurrence lasts from its host start to its host end, or to the end of the last device work that its
-    process issued meanwhile, whichever is later. Work issued by any thread of the process counts: a
+    process issued in that time, whichever is later. Work issued by any thread of the process counts, since a
     backward pass launches from a thread of its own.
 
     Raises:
@@ -104,7 +124,7 @@ def of_range(trace: Trace, name: str) -> Window:
 
 
 def ends_with_work(trace: Trace, ranges: Ranges) -> Int64:
-    """When each range is over on the device too: its host end, or that of the last work issued inside it."""
+    """The end of each range on the device: its host end, or the end of the last work issued inside it."""
     ends = ranges.end_ns.copy()
     issued, done, process = _issued_work(trace)
     for owner in np.unique(ranges.process).tolist():
@@ -121,7 +141,7 @@ def ends_with_work(trace: Trace, ranges: Ranges) -> Int64:
 
 
 def rows_called(trace: Trace, name: str) -> Int64:
-    """Rows of the ranges called ``name``, or matching it, where none is and it has ``*`` or ``?``."""
+    """Rows of the ranges named ``name``; where there is none, of those that match it as a pattern (``*``, ``?``)."""
     numbers = trace.names.find(name)
     known = np.unique(trace.ranges.name_id)
     if not np.isin(known, numbers).any() and any(sign in name for sign in "*?"):
@@ -144,7 +164,7 @@ def _existing_rows(trace: Trace, name: str) -> Int64:
 
 
 def _issued_work(trace: Trace) -> tuple[Int64, Int64, Int64]:
-    """When each joined device op was issued and done, and by which process, in the order of issue."""
+    """Issue time, end and process of all device work with a known call, in the order of issue."""
     joined = [table.take(table.call != NO_ID) for table in trace.device_work]
     issued = np.concatenate([trace.api_calls.start_ns[table.call] for table in joined])
     done = np.concatenate([table.end_ns for table in joined])

@@ -1,1 +1,1 @@
-"""The trace as immutable typed tables; knows of no file format and computes nothing."""
+"""The trace as immutable typed tables, independent of file formats; nothing is computed here."""

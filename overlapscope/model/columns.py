@@ -1,8 +1,7 @@
-"""Columns, declared once: the declaration validates, converts, and documents.
+"""Base class of all tables, with columns that are declared once.
 
-A table is a frozen dataclass whose array fields are made with `column`. Everything that needs to know
-what a column holds (the checks, the Arrow and pandas conversions, the reference in the docs) reads it
-from there.
+A table is a frozen dataclass whose array fields are made with `column`. The checks, the Arrow and pandas conversions
+and the column reference of the docs all use that declaration.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ Bool = npt.NDArray[np.bool_]
 Float64 = npt.NDArray[np.float64]
 
 NO_TIME = np.iinfo(np.int64).min
-"""Stands in a time or duration column where the trace does not say; never a possible time."""
+"""The value of a time or duration column where the time is not recorded; never a possible time."""
 NO_ID = -1
-"""Stands in an id, row or size column where the trace does not say."""
+"""The value of an id, row or size column where the value is not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What one column of a table holds."""
+    """The declaration of one column of a table."""
 
     name: str
     dtype: np.dtype[Any]
@@ -59,8 +58,8 @@ def column(
         dtype: numpy dtype of the stored array.
         meaning: one line for the column reference.
         unit: ``ns``, ``bytes`` and the like; empty for plain numbers and ids.
-        null: the stored value that means "the trace does not say".
-        enum: the enum whose values the column holds.
+        null: the stored value that means "not recorded".
+        enum: the enum of the column's values.
         text: whether the values are indices into the trace's `Names`.
     """
     spec = {"dtype": np.dtype(dtype), "unit": unit, "meaning": meaning, "null": null, "enum": enum, "text": text}
@@ -69,7 +68,7 @@ def column(
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """The trace's strings, each once; text columns hold indices into it."""
+    """The strings of a trace, each once; text columns are indices into it."""
 
     values: tuple[str, ...] = ()
 
@@ -92,7 +91,7 @@ class Names:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table:
-    """Base of all tables: equally long, read-only numpy arrays, one per declared column."""
+    """Base class of all tables: read-only numpy arrays of equal length, one per declared column."""
 
     names: Names
     row_meaning: ClassVar[str] = ""
@@ -116,10 +115,10 @@ class Table:
 
     @classmethod
     def build(cls, names: Names, rows: int, arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Make a table from ``arrays`` by column name, filling columns that are left out with "not known".
+        """Make a table from ``arrays`` by column name; columns that are left out are filled with "not recorded".
 
         Raises:
-            KeyError: a column is left out that has no value for "not known".
+            KeyError: a column is left out that has no value for "not recorded".
         """
         filled = {}
         for spec in cls.columns():
@@ -128,7 +127,7 @@ class Table:
             elif spec.null is not None or spec.enum is not None:
                 filled[spec.name] = np.full(rows, spec.null if spec.null is not None else 0, spec.dtype)
             else:
-                raise KeyError(f"{cls.__name__}.{spec.name} has no value for 'not known'")
+                raise KeyError(f"{cls.__name__}.{spec.name} has no value for 'not recorded'")
         return cls(names=names, **filled)
 
     @classmethod
@@ -143,8 +142,20 @@ class Table:
         return f"<{type(self).__name__}: {len(self)} rows>"
 
     def take(self, rows: Int64 | Bool | slice) -> Self:
-        """The table of some rows only. Row numbers held in columns still mean the whole table's rows."""
+        """A table of some of the rows. Row numbers in its columns still refer to the rows of the whole table."""
         return type(self)(names=self.names, **{spec.name: getattr(self, spec.name)[rows] for spec in self.columns()})
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """The table as JSON-ready columns: labels for enums and text, None for values that are not recorded."""
+        result = {}
+        for spec in self.columns():
+            codes, labels = self._labels(spec)
+            values = getattr(self, spec.name).tolist() if labels is None else [labels[code] for code in codes.tolist()]
+            missing = self._missing(spec)
+            if missing is not None:
+                values = [None if unknown else value for value, unknown in zip(values, missing.tolist(), strict=True)]
+            result[_public_name(spec)] = [None if value != value else value for value in values]  # noqa: PLR0124 - NaN
+        return result
 
     def to_arrow(self) -> pyarrow.Table:
         """The table as Arrow: text and enums as dictionaries, unknown values as nulls, units as field metadata."""
@@ -152,12 +163,12 @@ class Table:
 
         arrays, schema = [], []
         for spec in self.columns():
-            codes, words = self._words(spec)
+            codes, labels = self._labels(spec)
             missing = self._missing(spec)
-            if words is None:
+            if labels is None:
                 array: Any = pa.array(getattr(self, spec.name), mask=missing)
             else:
-                array = pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), pa.array(words, pa.string()))
+                array = pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), pa.array(labels, pa.string()))
             arrays.append(array)
             notes = {"unit": spec.unit, "meaning": spec.meaning}
             schema.append(pa.field(_public_name(spec), array.type, metadata=notes))
@@ -169,11 +180,11 @@ class Table:
 
         series: dict[str, Any] = {}
         for spec in self.columns():
-            codes, words = self._words(spec)
+            codes, labels = self._labels(spec)
             missing = self._missing(spec)
-            if words is not None:
+            if labels is not None:
                 shown = codes if missing is None else np.where(missing, -1, codes)
-                series[_public_name(spec)] = pd.Categorical.from_codes(shown, categories=pd.Index(words))
+                series[_public_name(spec)] = pd.Categorical.from_codes(shown, categories=pd.Index(labels))
             elif missing is not None:
                 series[_public_name(spec)] = pd.arrays.IntegerArray(getattr(self, spec.name).copy(), missing)
             else:
@@ -181,24 +192,24 @@ class Table:
         return pd.DataFrame(series)
 
     def _missing(self, spec: Column) -> Bool | None:
-        """Where the column is not known; None when it is known everywhere."""
+        """Which values of the column are not recorded; None when all are."""
         if spec.null is None:
             return None
         mask: Bool = getattr(self, spec.name) == spec.null
         return mask if mask.any() else None
 
-    def _words(self, spec: Column) -> tuple[Int32, list[str] | None]:
-        """Codes into a list of words for text and enum columns; (empty, None) for numbers."""
+    def _labels(self, spec: Column) -> tuple[Int32, list[str] | None]:
+        """Codes into a list of labels for text and enum columns; (empty, None) for numbers."""
         values = getattr(self, spec.name)
         if not spec.text and spec.enum is None:
             return np.empty(0, np.int32), None
         used, codes = np.unique(values, return_inverse=True)
-        words = [spec.enum(value).label for value in used.tolist()] if spec.enum else self.names.decode(used)
-        return codes.astype(np.int32), words
+        labels = [spec.enum(value).label for value in used.tolist()] if spec.enum else self.names.decode(used)
+        return codes.astype(np.int32), labels
 
 
 def _narrowed(values: npt.NDArray[Any], spec: Column) -> npt.NDArray[Any]:
-    """The values in the declared dtype; those that it cannot hold are not known."""
+    """The values in the declared dtype; values outside its range become "not recorded"."""
     if values.dtype.kind == "i" and spec.dtype.kind == "i" and values.dtype.itemsize > spec.dtype.itemsize:
         limits = np.iinfo(spec.dtype)
         beyond = (values < limits.min) | (values > limits.max)

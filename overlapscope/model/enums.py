@@ -1,8 +1,7 @@
-"""What a copy, a call, a synchronisation or a stream is, in our own words.
+"""The kinds of copies, memory, calls, synchronisations, ranges and streams.
 
-Profilers number these kinds differently, and renumber them between versions, so readers translate by
-label into the enums here; nothing past the readers sees a profiler's number. ``UNKNOWN`` means that the
-trace does not say, never that we guessed.
+Profilers number these kinds differently, and renumber them between versions. Readers translate their labels into the
+enums here; no other code uses a profiler's number. ``UNKNOWN`` means that the trace does not record it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from enum import IntEnum
 
 
 class Labelled(IntEnum):
-    """An integer enum whose members carry the word that people read."""
+    """An integer enum whose members have a readable ``label``."""
 
     label: str
 
@@ -24,7 +23,7 @@ class Labelled(IntEnum):
 
 
 class Direction(Labelled):
-    """Where a copy goes. Unified-memory page migrations (``U...``) are no copies that a program asked for."""
+    """Direction of a copy. Unified-memory page migrations (``U...``) are not issued by the program."""
 
     UNKNOWN = 0, "unknown"
     HTOD = 1, "HtoD"
@@ -42,7 +41,7 @@ LINK = (Direction.HTOD, Direction.DTOH, Direction.PTOP)
 
 
 class MemoryKind(Labelled):
-    """What memory one end of a copy lies in."""
+    """Kind of memory at one end of a copy."""
 
     UNKNOWN = 0, "unknown"
     PAGEABLE = 1, "pageable"
@@ -55,7 +54,7 @@ class MemoryKind(Labelled):
 
 
 class ApiKind(Labelled):
-    """What a runtime or driver call does."""
+    """Kind of a CUDA runtime or driver call."""
 
     OTHER = 0, "other"
     LAUNCH = 1, "launch"
@@ -70,12 +69,12 @@ class ApiKind(Labelled):
     QUERY = 10, "query"
     DEVICE_ALLOC = 11, "device allocation"
     DEVICE_FREE = 12, "device free"
-    HOST_ALLOC = 13, "page-locked allocation"
-    HOST_FREE = 14, "page-locked free"
+    HOST_ALLOC = 13, "pinned allocation"
+    HOST_FREE = 14, "pinned free"
 
 
 SYNC_CALLS = (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, ApiKind.DEVICE_SYNC)
-"""Calls in which a thread waits for the device."""
+"""Calls that block the thread until the device has finished some work."""
 ALLOCATIONS = (ApiKind.DEVICE_ALLOC, ApiKind.DEVICE_FREE, ApiKind.HOST_ALLOC, ApiKind.HOST_FREE)
 """Calls that get or give back memory; most of them wait for the device."""
 LAUNCHES = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)
@@ -83,7 +82,7 @@ LAUNCHES = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)
 
 
 class SyncKind(Labelled):
-    """What a synchronisation record stands for. A query asks and does not wait."""
+    """Kind of a synchronisation record. A query does not wait."""
 
     UNKNOWN = 0, "unknown"
     STREAM = 1, "stream"
@@ -94,14 +93,14 @@ class SyncKind(Labelled):
 
 
 class RangeKind(Labelled):
-    """Which instrument a named host range came from."""
+    """Where a named host range comes from."""
 
     ANNOTATION = 0, "annotation"
     NVTX = 1, "NVTX"
 
 
 class StreamKind(Labelled):
-    """How a stream behaves towards the legacy default stream."""
+    """Kind of a stream: whether it synchronises with the legacy default stream."""
 
     UNKNOWN = 0, "unknown"
     LEGACY_DEFAULT = 1, "legacy default"

@@ -1,4 +1,4 @@
-"""What was lost, dropped or is doubtful in a trace, counted."""
+"""The health of a trace: counted warnings about lost, dropped and doubtful data."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Severity(StrEnum):
-    """How far a warning reaches: a fact of the recording, doubt about figures, or lost data."""
+class HealthSeverity(StrEnum):
+    """Severity of a warning: a fact about the recording, doubtful figures, or lost data."""
 
     INFO = "info"
     WARNING = "warning"
@@ -17,14 +17,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class HealthWarning:
-    """One thing to know before trusting a figure.
+    """One warning about a trace.
 
-    ``share`` is ``count`` over the rows it could have concerned, from 0 to 1; None where that has no
-    meaning (a file that was cut has no share).
+    ``share`` is ``count`` over the number of rows that it could concern, from 0 to 1; None where that has no meaning,
+    as for a truncated file.
     """
 
     code: str
-    severity: Severity
+    severity: HealthSeverity
     count: int
     share: float | None
     message: str
@@ -32,10 +32,10 @@ class HealthWarning:
 
 @dataclass(frozen=True)
 class Health:
-    """All warnings of a trace, and how many of the file's events were read and kept.
+    """All warnings of a trace, and how many events of the file were read and kept.
 
-    Events that are kept out by design (flow arrows, counters, the device's copies of host annotations)
-    are read but not kept, without a warning.
+    Events that the model leaves out by design (flow arrows, counters, device-side copies of host annotations) are read
+    but not kept, without a warning.
     """
 
     warnings: tuple[HealthWarning, ...] = ()
@@ -51,8 +51,8 @@ class Health:
     @property
     def damaged(self) -> bool:
         """Whether data was lost."""
-        return any(warning.severity is Severity.DAMAGE for warning in self.warnings)
+        return any(warning.severity is HealthSeverity.DAMAGE for warning in self.warnings)
 
     def has(self, code: str) -> bool:
-        """Whether a warning of this code is there."""
+        """Whether there is a warning with this code."""
         return any(warning.code == code for warning in self.warnings)

@@ -1,4 +1,4 @@
-"""Where a trace comes from. Environment dumps, host and user names are never kept."""
+"""Metadata of a trace: format, tool, devices, versions. Environment, host and user names are never kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _no_threads() -> Mapping[tuple[int, int], str]:
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU that the trace lists; None where it does not say."""
+    """A GPU that the trace lists; None where a value is not recorded."""
 
     number: int
     name: str
@@ -34,11 +34,10 @@ class Device:
 
 @dataclass(frozen=True)
 class Metadata:
-    """Source, versions and devices of a trace.
+    """Format, path, versions and devices of a trace.
 
-    ``base_time_ns`` is the Unix time of the trace's clock zero where the file gives one.
-    ``thread_names`` maps (process, thread) to a name. ``recording`` is the calibration, which is there when
-    `overlapscope.record` made the trace.
+    ``base_time_ns`` is the Unix time at zero of the trace's clock, where the file has it. ``thread_names`` maps
+    (process, thread) to a name. ``recording`` is the calibration of a trace that `overlapscope.record` made.
     """
 
     format: Literal["kineto", "nsys"]

@@ -1,7 +1,7 @@
-"""The tables of a trace. Every row has a meaning that one sentence can say; every column is declared once.
+"""The tables of a trace, with every column declared once.
 
-All times are integer nanoseconds on the trace's own clock, intervals are half-open [start, end), and
-tables are sorted by start. A row number (``call``, ``parent``) indexes the whole table it speaks of.
+All times are integer nanoseconds on the trace's own clock, intervals are half-open [start, end), and tables are sorted
+by start. A row number (``call``, ``parent``) is an index into the whole table that it refers to.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from overlapscope.model.enums import ApiKind, Direction, MemoryKind, RangeKind, 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Timed(Table):
-    """Rows that take time in a process."""
+    """Base of tables whose rows have a start and an end in a process."""
 
     start_ns: Int64 = column("i8", "begin, on the trace's clock", unit="ns")
     end_ns: Int64 = column("i8", "end, exclusive", unit="ns")
@@ -29,22 +29,22 @@ class Timed(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class DeviceWork(Timed):
-    """What kernels, copies and memsets share: the place on a device, and the call that issued it."""
+    """Base of kernels, copies and memsets: device, stream, and the call that issued the work."""
 
     device: Int32 = column("i4", "device number as its process sees it", null=NO_ID)
     context: Int64 = column("i8", "CUDA context id", null=NO_ID)
     stream: Int64 = column("i8", "stream id, unique within process and device", null=NO_ID)
-    correlation: Int64 = column("i8", "the profiler's id that ties device work to its call", null=NO_ID)
-    call: Int32 = column("i4", "row of the launching call in api_calls", null=NO_ID)
+    correlation: Int64 = column("i8", "the profiler's correlation id, shared with the call", null=NO_ID)
+    call: Int32 = column("i4", "row in api_calls of the call that issued it", null=NO_ID)
     graph_node: Int64 = column("i8", "node id when a CUDA graph launch issued it", null=NO_ID)
     name_id: Int32 = column("i4", "name as recorded", text=True, null=NO_ID)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Kernels(DeviceWork):
-    """One kernel run on a device."""
+    """One execution of a kernel on a device."""
 
-    row_meaning: ClassVar[str] = "One kernel run on a device."
+    row_meaning: ClassVar[str] = "One execution of a kernel on a device."
 
     blocks: Int64 = column("i8", "thread blocks in the grid", null=NO_ID)
     threads_per_block: Int32 = column("i4", "threads in a block", null=NO_ID)
@@ -52,61 +52,61 @@ class Kernels(DeviceWork):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Copies(DeviceWork):
-    """One copy carried out by a device, or one unified-memory page migration."""
+    """One copy on a device, or one unified-memory page migration."""
 
-    row_meaning: ClassVar[str] = "One copy carried out by a device, or one unified-memory page migration."
+    row_meaning: ClassVar[str] = "One copy on a device, or one unified-memory page migration."
 
     size_bytes: Int64 = column("i8", "bytes copied", unit="bytes", null=NO_ID)
-    direction: Int8 = column("i1", "where it goes", enum=Direction)
-    source_kind: Int8 = column("i1", "memory that is read", enum=MemoryKind)
-    target_kind: Int8 = column("i1", "memory that is written", enum=MemoryKind)
-    source_device: Int32 = column("i4", "device read from, for peer copies", null=NO_ID)
-    target_device: Int32 = column("i4", "device written to, for peer copies", null=NO_ID)
+    direction: Int8 = column("i1", "direction", enum=Direction)
+    source_kind: Int8 = column("i1", "memory kind of the source", enum=MemoryKind)
+    target_kind: Int8 = column("i1", "memory kind of the target", enum=MemoryKind)
+    source_device: Int32 = column("i4", "source device of a peer copy", null=NO_ID)
+    target_device: Int32 = column("i4", "target device of a peer copy", null=NO_ID)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Memsets(DeviceWork):
-    """One device-side memory fill."""
+    """One memset on a device."""
 
-    row_meaning: ClassVar[str] = "One device-side memory fill."
+    row_meaning: ClassVar[str] = "One memset on a device."
 
     size_bytes: Int64 = column("i8", "bytes written", unit="bytes", null=NO_ID)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class HostWork(Timed):
-    """What everything on a host thread shares."""
+    """Base of everything that runs on a host thread."""
 
     thread: Int64 = column("i8", "operating-system thread id", null=NO_ID)
     name_id: Int32 = column("i4", "name as recorded", text=True, null=NO_ID)
 
     @property
     def threads(self) -> list[tuple[int, int]]:
-        """Process and thread of every thread with rows, in order."""
+        """Process and thread of every thread with rows, sorted."""
         return sorted(set(zip(self.process.tolist(), self.thread.tolist(), strict=True)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ApiCalls(HostWork):
-    """One runtime or driver call: the host span for which the thread was inside it."""
+    """One CUDA or HIP runtime or driver call on a host thread."""
 
-    row_meaning: ClassVar[str] = "One CUDA or HIP call, as the span for which its thread was inside it."
+    row_meaning: ClassVar[str] = "One CUDA or HIP runtime or driver call on a host thread."
 
-    kind: Int8 = column("i1", "what the call does, by its name", enum=ApiKind)
-    correlation: Int64 = column("i8", "the profiler's id that ties the call to device work", null=NO_ID)
+    kind: Int8 = column("i1", "kind of call, by its name", enum=ApiKind)
+    correlation: Int64 = column("i8", "the profiler's correlation id, shared with device work", null=NO_ID)
     parent: Int32 = column("i4", "row of the call that encloses it on its thread", null=NO_ID)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Syncs(Timed):
-    """One synchronisation as the profiler records it; not device work."""
+    """One synchronisation event of the profiler; not device work."""
 
-    row_meaning: ClassVar[str] = "One synchronisation as the profiler records it; it is no device work."
+    row_meaning: ClassVar[str] = "One synchronisation event of the profiler; not device work."
 
     device: Int32 = column("i4", "device concerned", null=NO_ID)
     stream: Int64 = column("i8", "stream waited for, or the stream that waits for an event", null=NO_ID)
-    kind: Int8 = column("i1", "what is waited for, by the call's name where it is known", enum=SyncKind)
-    correlation: Int64 = column("i8", "the profiler's id that ties it to its call", null=NO_ID)
+    kind: Int8 = column("i1", "kind of synchronisation, by its call where that is known", enum=SyncKind)
+    correlation: Int64 = column("i8", "the profiler's correlation id, shared with the call", null=NO_ID)
     call: Int32 = column("i4", "row of its call in api_calls", null=NO_ID)
     event: Int64 = column("i8", "CUDA event id", null=NO_ID)
     source_stream: Int64 = column("i8", "stream that recorded the event waited for", null=NO_ID)
@@ -118,14 +118,14 @@ class Syncs(Timed):
 class EventRecords(Table):
     """One CUDA event recorded on a stream."""
 
-    row_meaning: ClassVar[str] = "One CUDA event recorded on a stream (where the profiler writes that down)."
+    row_meaning: ClassVar[str] = "One CUDA event recorded on a stream, where the profiler notes it."
 
     time_ns: Int64 = column("i8", "when the device reached it", unit="ns", null=NO_TIME)
     process: Int64 = column("i8", "operating-system process id", null=NO_ID)
     device: Int32 = column("i4", "device number", null=NO_ID)
     stream: Int64 = column("i8", "stream it was recorded on", null=NO_ID)
     event: Int64 = column("i8", "CUDA event id", null=NO_ID)
-    correlation: Int64 = column("i8", "the profiler's id that ties it to its call", null=NO_ID)
+    correlation: Int64 = column("i8", "the profiler's correlation id, shared with the call", null=NO_ID)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -150,19 +150,19 @@ class EventWaits(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Ranges(HostWork):
-    """One named host range, pushed by NVTX or by the profiler's annotations."""
+    """One named host range, from NVTX or from the profiler's annotations."""
 
     row_meaning: ClassVar[str] = "One named host range, from NVTX or from the profiler's annotations."
 
-    kind: Int8 = column("i1", "the instrument it came from", enum=RangeKind)
+    kind: Int8 = column("i1", "NVTX range or profiler annotation", enum=RangeKind)
     domain_id: Int32 = column("i4", "NVTX domain", text=True, null=NO_ID)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CpuOps(HostWork):
-    """One operator of the framework on the host."""
+    """One PyTorch operator on the host."""
 
-    row_meaning: ClassVar[str] = "One framework operator on the host."
+    row_meaning: ClassVar[str] = "One PyTorch operator on the host."
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -177,9 +177,9 @@ class Frames(HostWork):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Overheads(HostWork):
-    """One stretch of the profiler's own time."""
+    """One interval of profiler overhead on a host thread."""
 
-    row_meaning: ClassVar[str] = "One stretch of the profiler's own time; calls near it are inflated."
+    row_meaning: ClassVar[str] = "One interval of profiler overhead on a host thread; calls near it are longer."
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -192,5 +192,5 @@ class Streams(Table):
     device: Int32 = column("i4", "device number", null=NO_ID)
     context: Int64 = column("i8", "CUDA context id", null=NO_ID)
     stream: Int64 = column("i8", "stream id", null=NO_ID)
-    kind: Int8 = column("i1", "behaviour towards the legacy default stream", enum=StreamKind)
+    kind: Int8 = column("i1", "whether it synchronises with the legacy default stream", enum=StreamKind)
     priority: Int32 = column("i4", "CUDA stream priority, lower is more urgent")

@@ -1,4 +1,4 @@
-"""A trace: immutable tables, where they came from, and what is wrong with them."""
+"""`Trace`: the immutable tables of one profile, with metadata and health."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from overlapscope.model.tables import (
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Trace:
-    """Everything read from one profile. Nothing in it changes; measures are functions over it."""
+    """Everything read from one profile, immutable; measures are functions of it."""
 
     kernels: Kernels
     copies: Copies
@@ -48,13 +48,13 @@ class Trace:
     health: Health
 
     def tables(self) -> Iterator[tuple[str, Table]]:
-        """Each table with the name of its attribute."""
+        """Every table with the name of its attribute."""
         for name in TABLES:
             yield name, getattr(self, name)
 
     @property
     def device_work(self) -> tuple[DeviceWork, ...]:
-        """The tables of what ran on devices: kernels, copies and memsets."""
+        """The tables of device work: kernels, copies and memsets."""
         return self.kernels, self.copies, self.memsets
 
     @property
@@ -79,7 +79,7 @@ class Trace:
 
 
 def _one(table: str) -> str:
-    """What a row of a table is called."""
+    """The singular of a table's name."""
     return "copy" if table == "copies" else table.removesuffix("s")
 
 
@@ -97,7 +97,7 @@ TABLES: dict[str, type[Table]] = {
     "overheads": Overheads,
     "streams": Streams,
 }
-"""Attribute name and class of every table of a `Trace`, in the order in which they are listed."""
+"""Attribute name and class of every table of a `Trace`, in order."""
 
 DEVICE_WORK = tuple(name for name, kind in TABLES.items() if issubclass(kind, DeviceWork))
-"""Those of them that hold work of a device."""
+"""Names of the tables of device work."""

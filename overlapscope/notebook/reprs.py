@@ -16,9 +16,9 @@ from overlapscope.plot.before_after import before_after
 from overlapscope.plot.lanes import work_window
 from overlapscope.plot.style import Appearance
 from overlapscope.plot.timeline import figure_of
-from overlapscope.whatif.prediction import Prediction
 from overlapscope.report.data import Audit
 from overlapscope.report.tables import plan_rows
+from overlapscope.whatif.prediction import Prediction
 
 _DOTS_PER_IN = 110
 _LOOK = Appearance(width="page")

@@ -18,8 +18,8 @@ from overlapscope.page.bars import View, packed
 from overlapscope.page.colours import colour_rules
 from overlapscope.page.markup import Html, tag, text
 from overlapscope.plot.lanes import work_window
-from overlapscope.whatif.what_if import what_if
 from overlapscope.report.data import Audit
+from overlapscope.whatif.what_if import what_if
 
 _SCRIPTS = ("uplot.js", "timeline.js")
 _STYLES = ("uplot.css", "page.css")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
 from overlapscope.diagnosis.finding import Diagnosis, Finding, Number
-from overlapscope.diagnosis.stretches import longest, stretches
+from overlapscope.diagnosis.intervals import finding_intervals, longest
 from overlapscope.formatting import size, time
 from overlapscope.page.colours import colour_of
 from overlapscope.page.markup import Html, tag, together
@@ -90,7 +90,7 @@ def findings(diagnosis: Diagnosis, zero_ns: int) -> Html:
 
 
 def _finding(finding: Finding, diagnosis: Diagnosis, zero_ns: int) -> Html:
-    start, end = stretches(diagnosis, finding)
+    start, end = finding_intervals(diagnosis, finding)
     count, shown = len(start), longest(start, end, _MOST_PLACES)
     places = [[first - zero_ns, last - zero_ns] for first, last in shown]
     cut = f", the {len(places)} longest first" if count > len(places) else ""
@@ -98,9 +98,9 @@ def _finding(finding: Finding, diagnosis: Diagnosis, zero_ns: int) -> Html:
     return tag(
         "section",
         tag("h3", f"{finding.rank}. {finding.code} {finding.name}"),
-        tag("p", "; ".join(facts(finding, diagnosis.window.wall_ns, held=True)), class_="about"),
+        tag("p", "; ".join(facts(finding, diagnosis.window.wall_ns, blocked=True)), class_="about"),
         tag("p", finding.message),
-        tag("p", f"To be surer: {finding.doubt}", class_="about") if finding.doubt else "",
+        tag("p", f"To confirm: {finding.confirm_with}", class_="about") if finding.confirm_with else "",
         tag("button", show, type="button", data_places=json.dumps(places)),
         tag("dl", *_evidence(finding)),
         tag("pre", tag("code", finding.fix)),

@@ -8,7 +8,7 @@ from math import isnan
 import numpy as np
 
 from overlapscope.diagnosis.finding import Diagnosis, Finding
-from overlapscope.diagnosis.stretches import longest, stretches
+from overlapscope.diagnosis.intervals import finding_intervals, longest
 from overlapscope.errors import RangeNotFound, WindowEmpty
 from overlapscope.formatting import safe
 from overlapscope.measure.windows import of_range
@@ -67,7 +67,7 @@ def of_step(trace: Trace, number: int) -> tuple[int, int]:
 
 def of_finding(found: Diagnosis, finding: Finding) -> tuple[int, int]:
     """The longest stretch that a finding is about, and some time around it."""
-    ((first, last),) = longest(*stretches(found, finding))
+    ((first, last),) = longest(*finding_intervals(found, finding))
     around = round(_AROUND * (last - first))
     return max(first - around, found.trace.start_ns), min(last + around, found.trace.end_ns)
 

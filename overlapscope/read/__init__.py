@@ -1,1 +1,1 @@
-"""Readers: one file in, one immutable `Trace` out. Knows formats; computes no measure."""
+"""Readers: one file in, one immutable `Trace` out. They know file formats and compute no measures."""

@@ -1,4 +1,4 @@
-"""From a draft to a trace: sort, join, resolve, check, and make it immutable."""
+"""Assemble a trace from a draft: sort, join with calls, resolve waits, check, and make it immutable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EPOCH_NS = 10**17  # 1973: a clock past this counts from the Unix epoch
 
 
 def assemble(draft: Draft) -> Trace:
-    """Turn what a reader collected into a `Trace`."""
+    """Make a `Trace` of the tables that a reader collected."""
     _complete(draft)
     _drop_zero_times(draft)
     assign_processes(draft)
@@ -52,7 +52,7 @@ def _complete(draft: Draft) -> None:
 
 
 def _drop_zero_times(draft: Draft) -> None:
-    """On an epoch clock a time of zero or less is no time: drop the row and count it."""
+    """Drop rows without a time, and count them: on an epoch clock, zero or less is no time."""
     starts = [draft.column(name, "start_ns") for name, kind in TABLES.items() if issubclass(kind, Timed)]
     everything = np.concatenate(starts)
     if not len(everything) or np.median(everything) < _EPOCH_NS:
@@ -69,7 +69,7 @@ def _drop_zero_times(draft: Draft) -> None:
 
 
 def _sort(draft: Draft) -> None:
-    """Sort timed tables by start, the longer first where two start together (it encloses the other)."""
+    """Sort timed tables by start; of rows that start together, the longer first, since it encloses the other."""
     for name, kind in TABLES.items():
         if issubclass(kind, Timed) and draft.rows(name):
             columns = draft.tables[name]
@@ -82,7 +82,7 @@ def _sort(draft: Draft) -> None:
 
 
 def _finish_calls(draft: Draft) -> None:
-    """Say what each call does, find the calls inside others, and drop those recorded twice."""
+    """Classify calls by name, find calls inside others, and drop calls that were recorded twice."""
     columns = draft.tables["api_calls"]
     if not draft.process_known:
         columns["kind"] = _api_kinds(draft, columns["name_id"])
@@ -90,7 +90,7 @@ def _finish_calls(draft: Draft) -> None:
     twice = doubled(_calls(columns), columns["name_id"])
     if twice.any():
         count = int(twice.sum())
-        draft.log.note("doubled-calls", count, "calls recorded twice (wrapper and runtime); counted once", len(twice))
+        draft.log.note("duplicate-calls", count, "calls recorded twice (wrapper and runtime); counted once", len(twice))
         draft.log.events_kept -= count
         for column in list(columns):
             columns[column] = columns[column][~twice]
@@ -122,13 +122,13 @@ def _join(draft: Draft, table: str) -> None:
     draft.log.warn(
         "ambiguous-correlation",
         joined.ambiguous,
-        "device ops whose correlation id is shared by several calls; paired by time",
+        "kernels, copies or memsets whose correlation id several calls share; matched by time",
         total,
     )
     draft.log.warn(
         "shared-correlation",
         joined.shared,
-        "device ops that claim a launch which another op owns; left without a call",
+        "kernels whose launch call belongs to another kernel already; left without a call",
         total,
     )
 

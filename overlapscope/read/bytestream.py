@@ -1,4 +1,4 @@
-"""A file as blocks of unpacked bytes, whatever its suffix says; damage is logged, not raised."""
+"""Read a file as blocks of uncompressed bytes, whatever its suffix; damage is logged, not raised."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from overlapscope.errors import TraceNotFound
 from overlapscope.read.log import HealthLog
 
 inflate_library: ModuleType = zlib
-with suppress(ImportError):  # igzip unpacks about three times as fast; there is not a wheel for every machine
+with suppress(ImportError):  # igzip is about three times as fast; it has no wheel for some platforms
     from isal import isal_zlib
 
     inflate_library = isal_zlib
@@ -35,18 +35,30 @@ def read_blocks(path: Path, log: HealthLog, progress: Progress | None = None) ->
     Raises:
         TraceNotFound: the path names no regular file, or one that cannot be opened.
     """
-    try:
-        if path.is_dir():
-            raise TraceNotFound(f"{path}: is a directory; name the trace file inside it")
-        if not path.is_file():
-            raise TraceNotFound(f"{path}: {'is no regular file' if path.exists() else 'no such file'}")
-        with path.open("rb") as file:
-            head = file.read(len(GZIP_MAGIC))
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        raise TraceNotFound(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if head != GZIP_MAGIC:
+    if _head(path) != GZIP_MAGIC:
         return _raw_blocks(path, BLOCK_BYTES, progress)
     return _gunzip_all(path, log, progress)
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of the file, by which gzip is recognised."""
+    try:
+        problem = _problem(path)
+        if problem is None:
+            with path.open("rb") as file:
+                return file.read(len(GZIP_MAGIC))
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        raise TraceNotFound(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    raise TraceNotFound(f"{path}: {problem}")
+
+
+def _problem(path: Path) -> str | None:
+    """Why the path is no file that can be read; None where it is one."""
+    if path.is_dir():
+        return "is a directory; name the trace file inside it"
+    if not path.is_file():
+        return "is no regular file" if path.exists() else "no such file"
+    return None
 
 
 def _raw_blocks(path: Path, size: int, progress: Progress | None) -> Generator[bytes]:
@@ -64,14 +76,16 @@ class _Damaged(Exception):
 
 
 def _gunzip_all(path: Path, log: HealthLog, progress: Progress | None) -> Generator[bytes]:
-    """Unpack a file; where it is damaged, go over it again in small steps to get at all that precedes that."""
+    """Decompress a file; where it is damaged, read it again in small steps to get everything before the damage."""
     given = 0
     try:
         for data in _gunzip(_raw_blocks(path, _PACKED_BLOCK_BYTES, progress), log, _UNPACKED_BLOCK_BYTES):
             given += len(data)
             yield data
     except _Damaged as damage:
-        log.damage("corrupt-gzip", 1, f"the compressed data is damaged ({damage}); what came before that was read")
+        log.damage(
+            "corrupt-gzip", 1, f"the compressed data is damaged ({damage}); everything before the damage was read"
+        )
         with suppress(_Damaged):
             for data in _gunzip(_raw_blocks(path, _PACKED_BLOCK_BYTES, None), HealthLog(), _SMALL_STEP_BYTES):
                 given, fresh = max(0, given - len(data)), data[given:]
@@ -103,4 +117,4 @@ def _gunzip(blocks: Iterator[bytes], log: HealthLog, step: int) -> Generator[byt
             pending = member.unused_data if member.eof else member.unconsumed_tail
             member = None if member.eof else member
     if member is not None:
-        log.damage("truncated", 1, "the compressed file ends early; what came before its end was read")
+        log.damage("truncated", 1, "the compressed file is truncated; everything up to its end was read")

@@ -1,4 +1,4 @@
-"""Is the assembled trace plausible? Everything doubtful is counted and said; nothing is changed here."""
+"""Check the assembled trace for plausibility: count everything doubtful in its health, change nothing."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _ASKED_FOR = (Direction.HTOD, Direction.DTOH, Direction.HTOH)
 
 @dataclass(frozen=True)
 class Limits:
-    """Beyond what a trace cannot be right.
+    """Limits of a plausible trace.
 
-    ``clock_distance_ns``: device work this far from every host event has another clock; profiles are
-    seconds to minutes long, so an hour is far beyond any of them.
+    ``clock_distance_ns``: device work this far from every host event has a wrong clock; profiles are seconds to minutes
+    long, so an hour is far beyond any of them.
     """
 
     clock_distance_ns: int = 3_600_000_000_000
 
 
 def check(draft: Draft, tables: Mapping[str, Table], limits: Limits | None = None) -> None:
-    """Log what is doubtful about the finished tables."""
+    """Log everything doubtful about the finished tables."""
     limits = limits or Limits()
     log = draft.log
     work = [cast(DeviceWork, tables[name]) for name in DEVICE_WORK]
@@ -48,7 +48,7 @@ def check(draft: Draft, tables: Mapping[str, Table], limits: Limits | None = Non
 
 
 def _asked_for(table: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Work that a program asked for; page migrations have no call."""
+    """Which work was issued by a program; page migrations are not, and have no call."""
     if isinstance(table, Copies):
         return cast("np.ndarray[tuple[int], np.dtype[np.bool_]]", table.direction < Direction.UVM_HTOD)
     return np.ones(len(table), np.bool_)
@@ -58,9 +58,9 @@ def _check_presence(log: HealthLog, calls: ApiCalls, total: int) -> None:
     issuing = int(np.isin(calls.kind, _ISSUING).sum())
     if total == 0 and issuing and log.has_prefix(UNKNOWN_CATEGORY):
         log.damage(
-            "device-work-not-understood",
+            "unknown-device-work",
             issuing,
-            "calls that launch or copy are there, but their device work is of a kind that is not understood "
+            "calls that launch or copy were recorded, but their device work has an unknown format "
             "(see the unknown categories): this accelerator is not supported",
             issuing,
         )
@@ -68,7 +68,7 @@ def _check_presence(log: HealthLog, calls: ApiCalls, total: int) -> None:
         log.damage(
             "device-work-lost",
             issuing,
-            "calls that launch or copy are there, but no device work at all: the profiler lost the GPU's records",
+            "calls that launch or copy were recorded, but no device work: the profiler lost the GPU's records",
             issuing,
         )
     elif total == 0:
@@ -78,9 +78,9 @@ def _check_presence(log: HealthLog, calls: ApiCalls, total: int) -> None:
 def _check_joins(log: HealthLog, work: list[DeviceWork], calls: ApiCalls, total: int) -> None:
     unjoined = sum(int(((table.call == NO_ID) & _asked_for(table)).sum()) for table in work)
     log.warn(
-        "unjoined-device-ops",
+        "device-work-without-call",
         unjoined,
-        "device ops without the call that issued them: no launch delay, host span or range is known for them",
+        "kernels, copies or memsets without the call that issued them: their launch delay and range are unknown",
         total,
     )
     owned = np.zeros(len(calls), np.bool_)
@@ -89,9 +89,9 @@ def _check_joins(log: HealthLog, work: list[DeviceWork], calls: ApiCalls, total:
     issuing = np.isin(calls.kind, _ISSUING) & (calls.parent == NO_ID)
     if total:
         log.note(
-            "calls-without-work",
+            "calls-without-device-work",
             int((issuing & ~owned).sum()),
-            "calls that launch or copy, with no device work in the trace: at its end, captured into a graph, or lost",
+            "calls that launch or copy without device work in the trace: at its end, captured into a graph, or lost",
             int(issuing.sum()),
         )
 
@@ -102,13 +102,13 @@ def _check_clocks(
     early, worst = 0, 0
     for table in work:
         joined = table.call != NO_ID
-        lead = calls.start_ns[table.call[joined]] - table.start_ns[joined]
-        early += int((lead > 0).sum())
-        worst = max(worst, int(lead.max(initial=0)))
+        before = calls.start_ns[table.call[joined]] - table.start_ns[joined]
+        early += int((before > 0).sum())
+        worst = max(worst, int(before.max(initial=0)))
     log.warn(
         "starts-before-launch",
         early,
-        f"device ops start before the call that issued them, by up to {worst / 1000:.1f} us: "
+        f"kernels, copies or memsets start up to {worst / 1000:.1f} us before the call that issued them: "
         "host and device clocks disagree, so launch delays are doubtful",
         total,
     )
@@ -119,9 +119,10 @@ def _check_clocks(
     last = max(int(table.end_ns.max()) for table in host)  # type: ignore[attr-defined]
     far = sum(_outside(table.start_ns, first, last, limits.clock_distance_ns) for table in work)
     log.damage(
-        "far-from-host",
+        "wrong-device-clock",
         far,
-        "device ops lie over an hour from every host event: their clock is wrong, so wall and idle times are too",
+        "kernels, copies or memsets more than an hour from every host event: their clock is wrong, and so are wall and "
+        "idle times",
         total,
     )
 
@@ -132,9 +133,9 @@ def _outside(start_ns: Int64, first: int, last: int, distance: int) -> int:
 
 def _check_places(log: HealthLog, work: list[DeviceWork], total: int) -> None:
     for column, code, text in (
-        ("device", "no-device", "device ops that do not say which device they ran on"),
-        ("stream", "no-stream", "device ops that do not say which stream they ran on"),
-        ("process", "no-process", "device ops whose process is not known"),
+        ("device", "no-device", "kernels, copies or memsets without a device number"),
+        ("stream", "no-stream", "kernels, copies or memsets without a stream"),
+        ("process", "no-process", "kernels, copies or memsets without a process"),
     ):
         # Page migrations belong to no stream.
         missing = sum(int(((getattr(table, column) == NO_ID) & _asked_for(table)).sum()) for table in work)
@@ -146,13 +147,13 @@ def _check_copies(log: HealthLog, copies: Copies) -> None:
     log.warn(
         "unknown-direction",
         int((copies.direction == Direction.UNKNOWN).sum()),
-        "copies that do not say where they go",
+        "copies without a direction",
         len(copies),
     )
     log.warn(
         "no-size",
         int(((copies.size_bytes == NO_ID) & asked).sum()),
-        "copies that do not say how many bytes",
+        "copies without a size",
         len(copies),
     )
     host_side = np.where(copies.direction == Direction.DTOH, copies.target_kind, copies.source_kind)
@@ -160,7 +161,7 @@ def _check_copies(log: HealthLog, copies: Copies) -> None:
     log.note(
         "unknown-memory-kind",
         int(unknown.sum()),
-        "copies that do not say whether host memory was pageable or pinned (ROCm does not record it)",
+        "copies without a memory kind, so they may be pageable or pinned (ROCm does not record it)",
         len(copies),
     )
 
@@ -184,7 +185,10 @@ def _check_doubles(log: HealthLog, work: list[DeviceWork], total: int) -> None:
                 same &= np.diff(key[order]) == 0
             count += int((same & (table.duration_ns[order][1:] > 0) & (table.correlation[order][1:] > 0)).sum())
     log.warn(
-        "doubled-device-ops", count, "device ops that occur twice, alike in everything; counted as they stand", total
+        "duplicate-device-work",
+        count,
+        "kernels, copies or memsets recorded twice, identical in everything; both count",
+        total,
     )
 
 
@@ -194,18 +198,18 @@ def _check_syncs(draft: Draft, syncs: Syncs, calls: ApiCalls) -> None:
         draft.log.note(
             "syncs-not-recorded",
             int(waiting.sum()),
-            "synchronising calls are there, but not what they waited for; record with enable_cuda_sync_events=True",
+            "synchronising calls without synchronisation events; record with enable_cuda_sync_events=True",
         )
     event_waits = syncs.kind == SyncKind.STREAM_WAIT_EVENT
     draft.log.note(
         "inferred-waits",
         int((event_waits & syncs.inferred).sum()),
-        "stream waits whose event the trace leaves open; the stream waited for is inferred",
+        "stream waits without a recorded event; the stream that they wait for is inferred",
         int(event_waits.sum()),
     )
     draft.log.note(
         "unknown-wait-source",
         int((event_waits & (syncs.source_stream == NO_ID)).sum()),
-        "stream waits whose source can be neither read nor inferred",
+        "stream waits for a stream that is neither recorded nor inferred",
         int(event_waits.sum()),
     )

@@ -1,8 +1,8 @@
 """Cut the text of a Kineto trace into a header and chunks of whole events.
 
-A chunk ends where an event ends: at a ``},`` that is followed by ``{"`` and one of the keys that start
-an event. Inside a JSON string a quote is escaped, so that sequence cannot occur in a name; it can occur
-in a list of objects among an event's arguments, which the salvage then puts together again.
+A chunk ends at the end of an event: at a ``},`` that is followed by ``{"`` and one of the keys that start an event.
+Inside a JSON string quotes are escaped, so this sequence cannot occur in a name. It can occur in a list of objects
+among an event's arguments, which `salvage` then joins again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHUNK_BYTES = 1 << 19
 _HEADER_LIMIT = 1 << 29
 _HEADER_PATIENCE = 1 << 24  # after a key that did not end a header, for one that does
 EVENT_KEYS = b"ph|cat|name|pid|tid|ts|dur|id|args|s|bp"
-"""Keys with which an event starts in some profiler's files, as a pattern."""
+"""Keys with which events start in files of known profilers, as a pattern."""
 BOUNDARY = re.compile(rb'\}\s*(,)\s*(?=\{\s*"(?:' + EVENT_KEYS + rb')"\s*:)')
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _ANY_BOUNDARY = re.compile(rb'\}\s*(,)\s*(?=\{\s*"[^"\\]{1,64}"\s*:)')  # for events that start with another key
@@ -29,7 +29,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class Opening:
-    """The start of a trace: what stands before its events, and the first bytes of those."""
+    """The start of a trace: its header, and the first bytes of its events."""
 
     header: dict[str, Any]
     rest: bytes
@@ -62,7 +62,7 @@ def find_events(blocks: Iterator[bytes]) -> Opening | None:
 
 
 def _header(text: bytes) -> dict[str, Any] | None:
-    """Parse ``{... "traceEvents": [`` when closed; None when the key stood inside something else."""
+    """Parse ``{... "traceEvents": [`` as a complete object; None when the key is nested in something else."""
     try:
         header = json.loads(text.removeprefix(_BOM) + b"]}", strict=False)
     except (ValueError, RecursionError):
@@ -73,7 +73,7 @@ def _header(text: bytes) -> dict[str, Any] | None:
 
 
 def cut(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield chunks of whole events, each as the text of a JSON list; the last one holds the trailer too."""
+    """Yield chunks of whole events, each as the text of a JSON list; the last one includes the trailer."""
     carry = bytearray(first)
     searched = 0  # up to where the carried bytes are known to hold no boundary
     for block in chain((b"",), blocks):

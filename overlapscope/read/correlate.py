@@ -1,4 +1,4 @@
-"""Tie device work to the call that issued it, by (process, correlation)."""
+"""Match device work with the call that issued it, by process and correlation id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Keys = Int64
 
 @dataclass(frozen=True)
 class Calls:
-    """The columns of the API calls that joining needs, sorted by start; ``outer`` as `outermost` gives it."""
+    """The columns of API calls that the matching needs, sorted by start; ``outer`` comes from `outermost`."""
 
     start_ns: Int64
     process: Int64
@@ -25,7 +25,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Joined:
-    """Row of the call for each op (`NO_ID` where there is none), and how many joins were doubtful."""
+    """Row of the call for each op (`NO_ID` where there is none), and the number of doubtful matches."""
 
     call: Int32
     ambiguous: int
@@ -33,19 +33,19 @@ class Joined:
 
 
 def join(calls: Calls, process: Int64, correlation: Int64, start_ns: Int64) -> Joined:
-    """Find each op's call: the outermost one, where a runtime call makes a driver call that the op is tied to.
+    """Find the call of each op; where a runtime call makes a driver call, the runtime call.
 
-    One call may own many ops (a graph launch does). Where several calls share an op's key, which only a
-    damaged trace or merged ranks show, ops and calls are paired in time order when they are equally
-    many; else the last call that starts before the op is taken. Both count as ambiguous. A plain kernel
-    launch issues one kernel: of several that claim it, the first to start keeps it.
+    One call may have many ops, as a graph launch does. Where several calls share the key of an op, as in damaged traces
+    and merged ranks, ops and calls are matched in time order if there are equally many; else an op gets the last call
+    before it. Both count as ambiguous. A plain kernel launch issues one kernel: of several with that call, the first
+    keeps it.
     """
     call = np.full(len(process), NO_ID, np.int32)
     known = (correlation > 0) & (process != NO_ID)
     callers = np.flatnonzero((calls.correlation > 0) & (calls.process != NO_ID))
     if not known.any() or not len(callers):
         return Joined(call, 0, 0)
-    # Of a call and those inside it that share its key, the outer one stands for all.
+    # Of nested calls with one key, only the outer one counts.
     inner = calls.outer[callers] != NO_ID
     inner &= calls.correlation[calls.outer[callers]] == calls.correlation[callers]
     callers = callers[~inner]
@@ -94,7 +94,7 @@ def _pair(calls: Calls, candidates: Int64, start_ns: Int64) -> Int64:
 
 
 def _release_shared(calls: Calls, call: Int32, start_ns: Int64) -> int:
-    """Where a plain launch would own several ops, leave it the first; returns how many were let go."""
+    """Keep only the first op of a plain launch; returns how many others lost their call."""
     joined = np.flatnonzero(call != NO_ID)
     plain = joined[calls.kind[call[joined]] == ApiKind.LAUNCH]
     order = plain[np.lexsort((start_ns[plain], call[plain]))]
@@ -104,7 +104,7 @@ def _release_shared(calls: Calls, call: Int32, start_ns: Int64) -> int:
 
 
 def outermost(process: Int64, thread: Int64, start_ns: Int64, end_ns: Int64) -> Int32:
-    """For each call, the row of the outermost other call around it on its thread; `NO_ID` where there is none."""
+    """For each call, the row of the outermost call around it on its thread; `NO_ID` where there is none."""
     outer = np.full(len(start_ns), NO_ID, np.int32)
     order = np.lexsort((-end_ns, start_ns, thread, process))
     if not len(order):
@@ -115,13 +115,13 @@ def outermost(process: Int64, thread: Int64, start_ns: Int64, end_ns: Int64) -> 
         reached = np.maximum.accumulate(ends)
         inside = np.zeros(len(rows), np.bool_)
         inside[1:] = ends[1:] <= reached[:-1]
-        holder = np.maximum.accumulate(np.where(inside, 0, np.arange(len(rows))))
-        outer[rows[inside]] = rows[holder[inside]]
+        around = np.maximum.accumulate(np.where(inside, 0, np.arange(len(rows))))
+        outer[rows[inside]] = rows[around[inside]]
     return outer
 
 
 def doubled(calls: Calls, name_id: Int32) -> Bool:
-    """Calls recorded twice: inside a call of the same name and correlation on the same thread."""
+    """Which calls are recorded twice: they lie inside a call with the same name and correlation id."""
     outer = calls.outer
     inner = np.flatnonzero(outer != NO_ID)
     around = outer[inner]

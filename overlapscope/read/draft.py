@@ -1,4 +1,4 @@
-"""What a reader hands over: plain columns by table, before rows are sorted, joined and made immutable."""
+"""The result of a reader: plain columns by table, before they are sorted, joined and made immutable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class NamePool(dict[str, int]):
-    """Gives every string a number, in the order of first appearance; ``pool[text]`` makes new ones."""
+    """Numbers strings in the order of first appearance; ``pool[text]`` adds a new one."""
 
     def __missing__(self, text: str) -> int:
         number = len(self)
@@ -29,7 +29,7 @@ class NamePool(dict[str, int]):
 
 @dataclass
 class Draft:
-    """Columns as read. Device work whose process the file does not name has none yet."""
+    """Columns as read from the file. Device work has no process yet where the file does not name it."""
 
     metadata: Metadata
     log: HealthLog

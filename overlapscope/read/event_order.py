@@ -1,9 +1,9 @@
-"""Which record does a wait mean, where the profiler numbers the events that are waited for, but not those recorded?
+"""Infer which ``cudaEventRecord`` a stream wait refers to, where the profiler gives event ids for waits only.
 
-Events are numbered as they are made, and PyTorch makes an event when it is first recorded. Where a thread's waits are
-all of different events, numbered as densely as its records are, the one series lies on the other: what is left open is
-where it begins. An event stands for the work before it, so it lies where every record follows work; of several such
-places, the latest.
+Event ids grow in the order of creation, and PyTorch creates an event when it is first recorded. If every wait of a
+thread is for another event, the series of waits matches a part of the thread's series of records. Only its beginning
+is unknown: it must be a place where every record follows some work, since an event stands for the work before it. Of
+several such places the latest counts.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from overlapscope.model.enums import ApiKind
 from overlapscope.read.draft import Arrays
 
 _WORK = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.MEMSET)
-_LEAST = 3  # waits that tell something
+_LEAST = 3  # fewest waits to infer anything from
 
 
 def by_creation(syncs: Arrays, calls: Arrays, waits: Int64) -> Int64:
-    """Give waits the records that their events' numbers mean; returns the waits that stay open.
+    """Fill in the records of waits by their event ids; returns the waits that stay unresolved.
 
-    An event that was recorded before the trace began has no record, and is not open.
+    An event that was recorded before the trace began has no record, and counts as resolved.
     """
     numbered = waits[(syncs["call"][waits] != NO_ID) & (syncs["event"][waits] != NO_ID)]
     call = syncs["call"][numbered]
@@ -36,7 +36,7 @@ def by_creation(syncs: Arrays, calls: Arrays, waits: Int64) -> Int64:
 
 
 def _records_of(calls: Arrays, process: int, thread: int, wait_ns: Int64, event: Int64) -> Int64 | None:
-    """The record of each wait of a thread, `NO_ID` for those before the trace; None where the numbers do not tell."""
+    """The record of each wait of a thread, `NO_ID` for records before the trace; None where it cannot be inferred."""
     if len(event) < _LEAST or len(np.unique(event)) < len(event):
         return None
     number = event - event.min()
@@ -56,9 +56,9 @@ def _records_of(calls: Arrays, process: int, thread: int, wait_ns: Int64, event:
 
 
 def _place(record_ns: Int64, follows_work: Bool, wait_ns: Int64, number: Int64) -> Int64 | None:
-    """For each wait its place in the series of records, negative before the first; None where no begin fits."""
+    """For each wait its index in the series of records, negative before the first; None where no beginning fits."""
     latest = np.searchsorted(record_ns, wait_ns) - 1
-    if len(np.unique(latest - number)) == 1:  # each means the latest record before it
+    if len(np.unique(latest - number)) == 1:  # each wait is for the latest record before it
         return latest if int(latest.min()) >= 0 else None
     for begin in range(int((latest - number).min()), -len(number), -1):
         place = begin + number

@@ -1,7 +1,7 @@
-"""Decode chunks of Kineto events: only the keys that are needed, everything else skipped unparsed.
+"""Decode chunks of Kineto events: only the needed keys are parsed, everything else is skipped.
 
-Arguments are kept as text until it is known which table an event goes to, then decoded for that table's
-rows in one go. The one module that knows msgspec.
+Arguments stay text until the table of an event is known, and are then decoded for all rows of that table at once. This
+is the only module that uses msgspec.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def decode(chunk: bytes, *, exact: bool) -> list[AnyEvent]:
 
 
 def arguments(kind: type[ArgsT], rows: list[AnyEvent]) -> list[ArgsT]:
-    """The arguments of each row; those that are missing or no object are all unknown."""
+    """The arguments of each row; missing ones, and ones that are no object, become all None."""
     texts = b",".join([row.args or b"{}" for row in rows])
     try:
         return msgspec.json.decode(b"[" + texts + b"]", type=list[kind])  # type: ignore[valid-type]
@@ -133,7 +133,7 @@ def _one(kind: type[ArgsT], text: Raw) -> ArgsT:
 
 
 def convert(loose: dict[str, Any], *, exact: bool) -> AnyEvent:
-    """Make an event of a dict that a forgiving parser produced; what does not fit becomes unknown."""
+    """Make an event of a loosely parsed dict; values of the wrong type become None."""
     event: dict[str, Any] = {key: _text(loose.get(key)) for key in ("ph", "cat", "name")}
     event |= {key: loose.get(key) for key in ("pid", "tid", "ts", "dur")}
     made = ExactEvent(**event) if exact else Event(**event)

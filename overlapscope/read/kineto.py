@@ -1,7 +1,7 @@
 """Read a Kineto (torch.profiler) trace as a stream of chunks into a draft of tables.
 
-Nothing of the file is held longer than a chunk: events become columns at once. Which table an event goes
-to is decided by its category; a category that nobody here has heard of is counted and left out.
+Only one chunk of the file is in memory at a time: events become columns at once. The category of an event decides its
+table; events of unknown categories are counted and left out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TABLE_OF_CATEGORY = {
 # Read and left out by design: whole-trace spans, and the device's projections of host annotations.
 _LEFT_OUT = {"trace", "gpu_user_annotation"}
 _TRAILER_LIMIT = 1 << 24
-_CUT_TRAILER = "what follows the events is cut or malformed; versions and devices named there are not known"
+_CUT_TRAILER = "the part after the events is truncated or malformed; versions and devices given there are not known"
 _CARRY_LIMIT = 1 << 23  # no event is this long
 
 
@@ -74,7 +74,7 @@ class _Reader:
     dropped: _Dropped = field(default_factory=_Dropped)
 
     def read(self, chunk: bytes) -> None:
-        """Take in one chunk of the event list, as `cut` gives it."""
+        """Read one chunk of the event list, as `cut` returns it."""
         if self.trailer is not None:
             if len(self.trailer) < _TRAILER_LIMIT:
                 self.trailer += b"," + chunk[1:-1]
@@ -84,7 +84,7 @@ class _Reader:
         self._take(chunk, final=False)
 
     def finish(self) -> None:
-        """Read what the last chunk left over."""
+        """Read the remainder of the last chunk."""
         if self.carried:
             chunk, self.carried = b"[" + self.carried + b"]", b""
             self._take(chunk, final=True)
@@ -114,7 +114,7 @@ class _Reader:
     def _note(self, rescued: Rescue) -> None:
         self.trailer = rescued.trailer
         self.carried = rescued.cut_off
-        self.log.damage("lost-events", rescued.lost, "events that could not be read, even with repairs; left out")
+        self.log.damage("lost-events", rescued.lost, "events that could not be read or repaired; left out")
         self.log.warn("repaired-events", rescued.repaired, "malformed events were repaired and read")
         self.log.events_read += rescued.lost
 
@@ -153,7 +153,7 @@ class _Reader:
 
 
 class _Routes(dict[str | None, list[AnyEvent]]):
-    """Category to the list of its table's events; made as categories turn up."""
+    """The events of each category's table by category, created as categories appear."""
 
     def __init__(self, buckets: dict[str, list[AnyEvent]]) -> None:
         super().__init__()
@@ -184,19 +184,19 @@ def read_kineto(path: Path, open_blocks: Callable[[], Iterator[bytes]], log: Hea
     opening = find_events(blocks)
     if opening is None:
         raise UnknownTraceFormat(
-            f"{path}: JSON without trace events; expected a torch.profiler trace "
-            "(an execution trace or another tool's file is no substitute)"
+            f"{path}: JSON without trace events; expected a torch.profiler trace, not an execution trace or another "
+            "tool's file"
         )
     reader = _Reader(log)
     for chunk in cut(opening.rest, blocks):
         reader.read(chunk)
     _finish(reader, opening)
     if log.events_read == 0 or (reader.batches == {} and log.health().damaged):
-        raise UnusableTrace(f"{path}: a Kineto trace with no readable event in it; record it again")
+        raise UnusableTrace(f"{path}: a Kineto trace without a readable event; record it again")
     header = opening.header | _trailer_keys(reader.trailer, opening, log)
     lost = header.get(LOST_KEY)
     if isinstance(lost, int):
-        log.damage("lost-before-scrubbing", lost, "parts that could not be read when this trace was scrubbed")
+        log.damage("lost-before-scrubbing", lost, "parts of the trace could not be read when it was scrubbed")
     tables = {table: _joined(batches) for table, batches in reader.batches.items()}
     log.events_kept += sum(len(columns["start_ns"]) for columns in tables.values())
     metadata = metadata_of(header, path, reader.thread_names, is_list=opening.is_list)
@@ -207,25 +207,25 @@ def _finish(reader: _Reader, opening: Opening) -> None:
     log = reader.log
     reader.finish()
     if reader.trailer is None:
-        log.damage("truncated", 1, "the file ends inside its list of events; what came before its end was read")
+        log.damage("truncated", 1, "the file is truncated within its list of events; all events before were read")
     if not opening.header_ok:
-        log.warn("bad-header", 1, "what stands before the events is no valid JSON; versions and devices are not known")
+        log.warn("bad-header", 1, "the part before the events is not valid JSON; versions and devices are not known")
     for code, count, text in (
-        ("no-phase", reader.dropped.no_phase, "events of a known category that are no complete events; left out"),
+        ("no-phase", reader.dropped.no_phase, "events of a known category without a duration phase; left out"),
         ("no-time", reader.dropped.no_time, "events without a readable time; left out"),
         ("negative-duration", reader.dropped.backwards, "events that end before they start; left out"),
     ):
         log.damage(code, count, text, log.events_read)
     for category, count in sorted(reader.unknown.items()):
         code = UNKNOWN_CATEGORY + category
-        log.note(code, count, f"events of a category that is not understood ({category}); left out", log.events_read)
+        log.note(code, count, f"events of an unknown category ({category}); left out", log.events_read)
 
 
 def _trailer_keys(trailer: bytes | None, opening: Opening, log: HealthLog) -> dict[str, Any]:
-    """The object keys that follow the event list."""
+    """The top-level keys after the event list."""
     text = (trailer or b"").strip()
     if b'"traceEvents"' in text:
-        log.damage("second-trace", 1, "the file holds a second list of events, which was not read")
+        log.damage("second-trace", 1, "the file has a second list of events, which was not read")
     if not text or trailer is None:
         log.damage("truncated", int(trailer is not None and not opening.is_list), _CUT_TRAILER)
         return {}
@@ -238,5 +238,5 @@ def _trailer_keys(trailer: bytes | None, opening: Opening, log: HealthLog) -> di
 
 
 def _joined(batches: list[Arrays]) -> Arrays:
-    """One array per column; batches are let go as their columns are joined, to keep the peak low."""
+    """One array per column; batches are freed while their columns are joined, to keep peak memory low."""
     return {name: np.concatenate([batch.pop(name) for batch in batches]) for name in list(batches[0])}

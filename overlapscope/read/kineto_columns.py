@@ -1,4 +1,4 @@
-"""Kineto events of one category as columns of its table."""
+"""Turn Kineto events of one category into the columns of its table."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _copies(rows: Rows, pool: NamePool) -> Arrays:
 
 
 def _copy_kinds(name: str, args: CopyArgs) -> tuple[Labelled, Labelled, Labelled]:
-    """Direction and memory kinds: from the name, and where it is silent from the arguments."""
+    """Direction and memory kinds of a copy: from its name, else from its arguments."""
     way, source, target = copy_name(name)
     if not way:
         way = direction(str(args.copy_kind or args.kind or ""))

@@ -1,4 +1,4 @@
-"""The top-level keys of a Kineto trace as metadata; only technical keys are looked at."""
+"""Read metadata from the top-level keys of a Kineto trace; only technical keys are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from overlapscope.model.metadata import Device, Metadata
 from overlapscope.read.devices import with_calibration
 
 LOST_KEY = "overlapscopeLost"
-"""How much of a scrubbed trace could not be read when it was scrubbed."""
+"""The key for the number of parts that could not be read when a trace was scrubbed."""
 
 VERSION_KEYS = (
     "cuda_driver_version",

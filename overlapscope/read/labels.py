@@ -1,4 +1,4 @@
-"""Names and labels of profilers, translated into our enums. What is not recognised is unknown, not guessed."""
+"""Translate names and labels of profilers into the enums of the model; unrecognised ones become UNKNOWN."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def api_name(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def api_kind(name: str) -> ApiKind:
-    """What a call does, by its name.
+    """The `ApiKind` of a call, by its name.
 
     >>> api_kind("cudaStreamSynchronize_v3020").label
     'stream synchronise'
@@ -114,7 +114,7 @@ def copy_name(name: str) -> tuple[Direction, MemoryKind, MemoryKind]:
 
 @lru_cache(maxsize=1024)
 def direction(label: str) -> Direction:
-    """A copy direction from ``HtoD``, ``Host-to-Device``, ``Unified Host-to-Device`` and the like."""
+    """The `Direction` for a label such as ``HtoD``, ``Host-to-Device`` or ``Unified Host-to-Device``."""
     words = _plain(label).removeprefix("cudamemcpykind")
     for long, short in (("unified", "uvm"), ("host", "h"), ("device", "d"), ("array", "a"), ("peer", "p")):
         words = words.replace(long, short)
@@ -123,14 +123,14 @@ def direction(label: str) -> Direction:
 
 @lru_cache(maxsize=1024)
 def memory_kind(label: str) -> MemoryKind:
-    """A memory kind from ``Pageable``, ``Device Static`` and the like; ``Host`` alone says neither kind."""
+    """The `MemoryKind` for a label such as ``Pageable`` or ``Device Static``; ``Host`` alone is UNKNOWN."""
     return _MEMORY.get(_plain(label), MemoryKind.UNKNOWN)
 
 
 def sync_kind(label: str, api: ApiKind | None = None) -> SyncKind:
-    """A synchronisation kind: by the call that made it, else by the profiler's label.
+    """The `SyncKind` of a synchronisation: by its call, else by the profiler's label.
 
-    CUPTI records a ``cudaEventQuery`` as an event synchronisation, so the call's name goes first.
+    CUPTI records a ``cudaEventQuery`` as an event synchronisation, so the call has precedence.
 
     >>> sync_kind("Event Sync", ApiKind.QUERY).label
     'event query'
@@ -141,7 +141,7 @@ def sync_kind(label: str, api: ApiKind | None = None) -> SyncKind:
 
 
 def stream_kind(label: str) -> StreamKind:
-    """A stream kind from the profiler's label (``Default stream``, ``Non-blocking stream``, ``Null stream``)."""
+    """The `StreamKind` for a label: ``Default stream``, ``Non-blocking stream`` or ``Null stream``."""
     return _STREAMS.get(_plain(label).removesuffix("stream"), StreamKind.UNKNOWN)
 
 

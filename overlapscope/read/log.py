@@ -1,12 +1,12 @@
-"""Collects what goes wrong while reading; becomes the trace's `Health`."""
+"""Collect warnings while a trace is read; they become its `Health`."""
 
 from __future__ import annotations
 
-from overlapscope.model.health import Health, HealthWarning, Severity
+from overlapscope.model.health import Health, HealthSeverity, HealthWarning
 
 UNKNOWN_CATEGORY = "unknown-category:"
-"""Starts the code of a warning about events of a category that is not understood."""
-_ORDER = {Severity.DAMAGE: 0, Severity.WARNING: 1, Severity.INFO: 2}
+"""Prefix of the codes of warnings about events of unknown categories."""
+_ORDER = {HealthSeverity.DAMAGE: 0, HealthSeverity.WARNING: 1, HealthSeverity.INFO: 2}
 
 
 class HealthLog:
@@ -14,12 +14,12 @@ class HealthLog:
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-        self._texts: dict[str, tuple[Severity, str, int | None]] = {}
+        self._texts: dict[str, tuple[HealthSeverity, str, int | None]] = {}
         self.events_read = 0
         self.events_kept = 0
 
-    def add(self, code: str, severity: Severity, count: int, message: str, of: int | None = None) -> None:
-        """Count ``count`` cases of ``code``; does nothing for 0. ``of`` is how many rows it could concern."""
+    def add(self, code: str, severity: HealthSeverity, count: int, message: str, of: int | None = None) -> None:
+        """Add ``count`` to the warning ``code``, of at most ``of`` rows that it could concern; 0 does nothing."""
         if count <= 0:
             return
         self._counts[code] = self._counts.get(code, 0) + count
@@ -30,19 +30,19 @@ class HealthLog:
         return any(code.startswith(prefix) for code in self._counts)
 
     def damage(self, code: str, count: int, message: str, of: int | None = None) -> None:
-        """Data was lost."""
-        self.add(code, Severity.DAMAGE, count, message, of)
+        """Add a warning that data was lost."""
+        self.add(code, HealthSeverity.DAMAGE, count, message, of)
 
     def warn(self, code: str, count: int, message: str, of: int | None = None) -> None:
-        """Some figures are doubtful."""
-        self.add(code, Severity.WARNING, count, message, of)
+        """Add a warning that some figures are doubtful."""
+        self.add(code, HealthSeverity.WARNING, count, message, of)
 
     def note(self, code: str, count: int, message: str, of: int | None = None) -> None:
-        """A fact of the recording."""
-        self.add(code, Severity.INFO, count, message, of)
+        """Add a fact about the recording."""
+        self.add(code, HealthSeverity.INFO, count, message, of)
 
     def health(self) -> Health:
-        """The finished record, worst first."""
+        """All warnings, the worst first."""
         warnings = [
             HealthWarning(code, severity, count, min(1.0, count / of) if of else None, message)
             for (code, count), (severity, message, of) in zip(self._counts.items(), self._texts.values(), strict=True)

@@ -1,8 +1,8 @@
 """Read an Nsight Systems SQLite export into a draft of tables.
 
-The file is opened read-only and immutable, and only what exists is selected: tables are absent when
-nothing was recorded, and columns come and go with versions. There are no indexes, so nothing is joined in
-SQL. The one module that knows sqlite3.
+The file is opened read-only and immutable. Only existing tables and columns are selected: tables are absent when
+nothing was recorded, and columns change between versions. There are no indexes, so nothing is joined in SQL. This is
+the only reader that uses sqlite3.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CUDA_TABLES = {
 
 
 class Export:
-    """The tables of one file, read whole columns at a time; what cannot be read of a table is logged."""
+    """The tables of one export file, read by whole columns; unreadable parts are logged."""
 
     def __init__(self, connection: sqlite3.Connection, log: HealthLog) -> None:
         self._connection = connection
@@ -89,17 +89,17 @@ class Export:
                 read.append(row)  # noqa: PERF402 - what was read before an error is kept
         except _SQLITE_ERRORS as error:
             self._log.damage(
-                f"damaged-table:{table}", 1, f"the table {table} cannot be read whole ({error}); {len(read)} rows were"
+                f"damaged-table:{table}", 1, f"the table {table} is damaged ({error}); {len(read)} rows were read"
             )
         return read
 
 
 def read_nsys(database: Path, path: Path, log: HealthLog, progress: Progress | None = None) -> Draft:
-    """Read ``database`` (unpacked) into a draft; ``path`` is what the user named.
+    """Read the uncompressed ``database`` into a draft; ``path`` is the file that the user named.
 
     Raises:
         UnknownTraceFormat: a SQLite file that is no Nsight Systems export.
-        UnusableTrace: the file is damaged beyond its tables.
+        UnusableTrace: the file is damaged so that its tables cannot be read.
     """
     connection = sqlite3.connect(f"file:{quote(str(database.resolve()))}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -133,12 +133,12 @@ def _draft(export: Export, path: Path, log: HealthLog, progress: Progress | None
             draft.tables[table] = built
             log.events_kept += len(next(iter(built.values())))
     _fill_devices(draft, export)
-    _note_absences(export, draft, log)
+    _log_missing_work(export, draft, log)
     return draft
 
 
 def _fill_devices(draft: Draft, export: Export) -> None:
-    """The list of contexts says which device each is on. Streams have none else, and synchronisations all have 0."""
+    """Fill in the devices of streams and synchronisations from the list of contexts, since their rows lack them."""
     contexts = export.rows("TARGET_INFO_CUDA_CONTEXT_INFO")
     if not {"processId", "contextId", "deviceId"} <= set(contexts):
         return
@@ -151,19 +151,19 @@ def _fill_devices(draft: Draft, export: Export) -> None:
             columns["device"] = np.where(found == NO_ID, columns.get("device", found), found)
 
 
-def _note_absences(export: Export, draft: Draft, log: HealthLog) -> None:
+def _log_missing_work(export: Export, draft: Draft, log: HealthLog) -> None:
     graphs = len(next(iter(export.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE").values()), []))
     log.warn(
         "whole-graph-trace",
         graphs,
-        "CUDA graph launches were traced as a whole: the kernels and copies inside are not in the file; "
+        "CUDA graph launches were traced as a whole: the kernels and copies inside are not in the trace; "
         "record with --cuda-graph-trace=node",
     )
     copies_called = draft.rows("api_calls") and not draft.rows("copies") and _calls_copy(draft)
     log.damage(
         "copies-not-recorded",
         int(copies_called),
-        "copy calls are in the file but not the copies they made; nothing can be said about their device time",
+        "copy calls were recorded, but not their copies; device times of copies are unknown",
     )
 
 

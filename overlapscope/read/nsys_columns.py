@@ -1,4 +1,4 @@
-"""Rows of one Nsight Systems table as columns of ours. Times there are nanoseconds already."""
+"""Turn the rows of one Nsight Systems table into the columns of a table of the model; times are in ns already."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Strings = dict[int, str]
 
 @dataclass(frozen=True)
 class Source:
-    """What translating a file's rows needs: its strings and labels, and where names and doubts go."""
+    """What the translation of a file's rows needs: its strings and labels, the name pool and the log."""
 
     strings: Strings
     labels: Labels
@@ -33,7 +33,7 @@ class Source:
 _NO_UINT32 = 2**32 - 1
 _PUSH_POP, _START_END, _DOMAIN = 59, 60, 75
 MARK_EVENT = 34
-"""The type of NVTX events that are marks."""
+"""The event type of NVTX marks."""
 
 
 def strings_of(pairs: Mapping[Any, Any]) -> Strings:

@@ -1,7 +1,7 @@
-"""Nsight Systems' numbers as our enums: by the labels in the file, else by its documented numbers.
+"""Translate the enum numbers of Nsight Systems: by the labels in the file, else by its documented numbers.
 
-Its memory kinds are not CUPTI's: 0 is pageable here and unknown there. Its synchronisation kinds were
-renumbered between versions, so where the file has no labels a number alone says nothing.
+Its memory kinds differ from CUPTI's: 0 is pageable here and unknown there. Its synchronisation kinds were renumbered
+between versions, so without labels in the file they are unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _STREAMS = {1: StreamKind.BLOCKING, 2: StreamKind.NON_BLOCKING, 3: StreamKind.LE
 
 @dataclass(frozen=True)
 class Labels:
-    """Translations for one file, by its own numbers."""
+    """The enums of one file, by its own numbers."""
 
     directions: dict[int, Direction]
     memory: dict[int, MemoryKind]
@@ -51,7 +51,7 @@ class Labels:
 
 
 def enum_labels(pairs: Callable[[str, str, str], dict[Any, Any]]) -> Labels:
-    """Read the file's own enum tables; ``pairs(table, key, value)`` gives one as a dict, empty if missing."""
+    """Read the file's own enum tables; ``pairs(table, key, value)`` returns one as a dict, empty if missing."""
 
     def table(name: str) -> dict[int, str]:
         return {int(key): str(label) for key, label in pairs(name, "id", "label").items() if isinstance(key, int)}

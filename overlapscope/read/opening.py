@@ -1,4 +1,4 @@
-"""`open_trace`: what is this file, and who reads it? Decided by content, never by suffix."""
+"""`open_trace`: detect the format of a file by its content, and read it."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def open_trace(path: str | Path, *, progress: Progress | None = None) -> Trace:
         progress: called with (done, all) while reading: bytes of the file, or tables of a plain database.
 
     Returns:
-        The trace. What was lost or is doubtful is in its ``health``.
+        The trace. Its ``health`` lists lost and doubtful data.
 
     Raises:
         TraceNotFound: no such file, or not readable.
-        UnknownTraceFormat: the file is no trace of a kind that is understood.
-        UnusableTrace: it is one, but nothing in it can be read.
+        UnknownTraceFormat: the file has no known trace format.
+        UnusableTrace: the format is known, but no event can be read.
     """
     path = Path(path)
     log = HealthLog()
@@ -66,7 +66,7 @@ def is_database(path: str | Path) -> bool:
 
 
 def _first_bytes(path: Path) -> bytes:
-    """The first block of the content; its damage is logged when the file is read for good."""
+    """The first block of the content; damage is logged later, when the whole file is read."""
     with closing(read_blocks(path, HealthLog())) as blocks:
         return next(blocks, b"")
 
@@ -87,6 +87,6 @@ def _what_else(path: Path, head: bytes) -> str:
     for magic, meaning in _KNOWN_OTHERS:
         if head.lstrip()[: len(magic)].lower() == magic.lower():
             return meaning
-    if path.suffix in _NSYS_REPORTS:  # what else it is has just been ruled out by its content
+    if path.suffix in _NSYS_REPORTS:  # only after the content ruled out everything else
         return "an Nsight Systems report: export it with `nsys export --type sqlite`"
     return "not a trace: expected torch.profiler JSON or an Nsight Systems SQLite export"

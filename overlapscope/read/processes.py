@@ -1,4 +1,4 @@
-"""Whose device work is it? Kineto names the process of host events only."""
+"""Find the process of device work: Kineto names it for host events only."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FAR = np.iinfo(np.int64).max
 def assign_processes(draft: Draft) -> None:
     """Fill the process of device rows.
 
-    With one process in the file it is all theirs. With several (merged ranks), a row goes to the process
-    with a call of its correlation that starts before it. Where several have one, ranks whose ids collide,
-    the process that explains the most work of that device gets it; where the device is shared, the
-    process whose call came last before it. Such rows are counted as guessed.
+    With one process in the file, all rows belong to it. With several (merged ranks), a row belongs to the process with
+    a call of the same correlation id that starts before it. Where several processes have one, because the ids of ranks
+    collide, the row goes to the process that explains the most work of that device; where the device is shared, to the
+    process with the latest such call. These rows are counted as guessed.
     """
     if draft.process_known:
         return
@@ -36,7 +36,7 @@ def assign_processes(draft: Draft) -> None:
 
 
 def _calling_processes(draft: Draft) -> list[int]:
-    """Processes that make calls; where none does, processes with any host event."""
+    """The processes with CUDA calls; where there are none, the processes with any host event."""
     for tables in (_HOST_TABLES[:1], _HOST_TABLES[1:]):
         found = np.unique(np.concatenate([draft.column(table, "process") for table in tables]))
         found = found[found != NO_ID]
@@ -61,13 +61,13 @@ def _assign_rows(draft: Draft, processes: Int64) -> None:
     draft.log.note(
         "guessed-process",
         guessed,
-        "device ops whose correlation id several processes of the file use; given to the likeliest",
+        "kernels, copies or memsets whose correlation id several processes use; assigned to the most likely one",
         sum(draft.rows(table) for table in DEVICE_WORK),
     )
 
 
 def _device_owners(draft: Draft, delays: dict[str, Int64]) -> dict[int, int]:
-    """The index of the process that explains all of a device's work, and most promptly, where there is one."""
+    """For each device, the index of the process that explains all its work, with the shortest delays."""
     work = [table for table in DEVICE_WORK if table in delays]
     device = np.concatenate([draft.column(table, "device") for table in work] or [np.empty(0, np.int64)])
     delay = np.concatenate([delays[table] for table in work], axis=1) if work else np.empty((0, 0), np.int64)
@@ -82,7 +82,7 @@ def _device_owners(draft: Draft, delays: dict[str, Int64]) -> dict[int, int]:
 
 
 def _delays(draft: Draft, table: str, process: int) -> Int64:
-    """From the last call of ``process`` with a row's correlation to the row; `_FAR` where none is before it."""
+    """Time from the last call of ``process`` with the row's correlation id to the row; `_FAR` where there is none."""
     mine = draft.column("api_calls", "process") == process
     correlation = np.concatenate([draft.column("api_calls", "correlation")[mine], draft.column(table, "correlation")])
     moment = np.concatenate([draft.column("api_calls", "start_ns")[mine], draft.column(table, _time_column(table))])

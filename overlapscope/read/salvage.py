@@ -1,8 +1,8 @@
-"""Read what can be read of a chunk that does not decode: event by event, with a forgiving parser.
+"""Read a chunk of malformed JSON event by event, repairing what can be repaired.
 
-Seen in the wild: runs killed while writing, names with unescaped quotes, backslashes or control
-characters, bad UTF-8, ``nan`` and ``inf``, numbers such as ``0.-660``. What cannot be mended costs one
-event: reading goes on where the next one starts.
+Such files exist: from programs killed while writing, with unescaped quotes, backslashes or control characters in
+names, bad UTF-8, ``nan`` and ``inf``, or numbers such as ``0.-660``. An event that cannot be repaired is lost; reading
+continues with the next one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from overlapscope.read.chunks import EVENT_KEYS
 from overlapscope.read.events import AnyEvent, DecodeError, convert, decode
 
-_MEND_LIMIT = 1 << 16  # no event worth mending is longer
+_REPAIR_LIMIT = 1 << 16  # no event worth repairing is longer
 _SPACE = ord(" ")
 _NEXT_EVENT = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:')
 _PIECE_END = re.compile(r'\}(?=\s*,\s*\{\s*"(?:' + EVENT_KEYS.decode() + r')"\s*:|\s*,?\s*\]\s*(?:\Z|\}|,\s*"))')
@@ -44,10 +44,10 @@ _PARSER = json.JSONDecoder(strict=False, parse_float=_decimal, parse_constant=la
 
 @dataclass
 class Rescue:
-    """What came out of a damaged chunk.
+    """The events read from a malformed chunk.
 
-    ``trailer`` is the text after the end of the event list, None while the list goes on; ``cut_off`` is
-    the text of a last event that may continue in the next chunk.
+    ``trailer`` is the text after the end of the event list, None while the list continues; ``cut_off`` is the text of a
+    last event that may continue in the next chunk.
     """
 
     events: list[AnyEvent] = field(default_factory=list)
@@ -74,7 +74,7 @@ def split_end(chunk: bytes, *, exact: bool) -> Rescue | None:
 def rescue(chunk: bytes, *, exact: bool, final: bool = False) -> Rescue:
     """Read a chunk one event at a time, repairing what can be repaired.
 
-    Unless it is the ``final`` one, an event that its end may have cut is given back instead of given up.
+    Unless the chunk is the ``final`` one, an event that is cut at its end is returned as ``cut_off``.
     """
     whole = split_end(chunk, exact=exact)
     if whole is not None:
@@ -95,7 +95,7 @@ def rescue(chunk: bytes, *, exact: bool, final: bool = False) -> Rescue:
 
 
 def _more_events(text: str, position: int) -> bool:
-    """Whether events of the same list follow a closing bracket, which then was none of the list's own."""
+    """Whether more events of the same list follow a closing bracket, which then does not end the list."""
     found = _PHASE.search(text, position)
     return found is not None and '"traceEvents"' not in text[position : found.start()]
 
@@ -106,7 +106,7 @@ def _after_separator(text: str, position: int) -> int:
 
 
 def _take(text: str, position: int, result: Rescue, *, exact: bool, final: bool) -> int | None:
-    """Read the event at ``position``; returns where to go on, or None when it may go on in the next chunk."""
+    """Read the event at ``position``; returns where to continue, or None when the event may be cut off."""
     try:
         loose, end = _PARSER.raw_decode(text, position)
     except (ValueError, RecursionError) as error:
@@ -117,12 +117,12 @@ def _take(text: str, position: int, result: Rescue, *, exact: bool, final: bool)
         _keep(loose, text[position:end], result, exact=exact)
         return end
     stop = _piece_end(text, position)
-    mended = _mended(text[position:stop]) if stop - position <= _MEND_LIMIT else None
-    if mended is not None:
-        result.events.append(convert(mended, exact=exact))
+    repaired = _repaired(text[position:stop]) if stop - position <= _REPAIR_LIMIT else None
+    if repaired is not None:
+        result.events.append(convert(repaired, exact=exact))
         result.repaired += 1
         return stop
-    if isinstance(loose, dict) and "ph" in loose:  # whole, but something else than a comma follows
+    if isinstance(loose, dict) and "ph" in loose:  # complete, but not followed by a comma
         _keep(loose, text[position:end], result, exact=exact)
         return _next_start(text, end, result)
     result.lost += 1
@@ -130,7 +130,7 @@ def _take(text: str, position: int, result: Rescue, *, exact: bool, final: bool)
 
 
 def _ran_out(error: ValueError | RecursionError, text: str) -> bool:
-    """Whether the parser came to the end of the text."""
+    """Whether the parser reached the end of the text."""
     if not isinstance(error, json.JSONDecodeError):
         return False
     return error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
@@ -146,13 +146,13 @@ def _ends_well(text: str, end: int) -> bool:
 
 
 def _piece_end(text: str, position: int) -> int:
-    """Where the event at ``position`` ends if its last brace is right: before the next one, or the list's end."""
-    found = _PIECE_END.search(text, position, position + _MEND_LIMIT)
+    """Where the event at ``position`` ends if its last brace is right: before the next event, or the list's end."""
+    found = _PIECE_END.search(text, position, position + _REPAIR_LIMIT)
     return found.end() if found else len(text)
 
 
 def _next_start(text: str, position: int, result: Rescue | None) -> int:
-    """Where the next event starts; the junk before it counts as an event that was lost."""
+    """Where the next event starts; other text before it counts as a lost event."""
     found = _NEXT_EVENT.search(text, position)
     start = found.start() if found else len(text)
     if result is not None and text[position:start].strip(" \t\r\n,"):
@@ -160,9 +160,9 @@ def _next_start(text: str, position: int, result: Rescue | None) -> int:
     return start
 
 
-def _mended(piece: str) -> dict[str, Any] | None:
+def _repaired(piece: str) -> dict[str, Any] | None:
     values = _BAD_NUMBER.sub("null", _BAD_ESCAPE.sub(r"\\\\", piece))
-    for variant in (values, _mend_quotes(values)):
+    for variant in (values, _with_escaped_quotes(values)):
         try:
             loose, end = _PARSER.raw_decode(variant)
         except (ValueError, RecursionError):
@@ -172,13 +172,13 @@ def _mended(piece: str) -> dict[str, Any] | None:
     return None
 
 
-def _mend_quotes(text: str) -> str:
-    """Escape quotes inside a name: it ends at the quote that the next key or the end of the event follows."""
+def _with_escaped_quotes(text: str) -> str:
+    """Escape quotes inside a name; the name ends at a quote before the next key or the end of the event."""
 
-    def mend(found: re.Match[str]) -> str:
+    def escape(found: re.Match[str]) -> str:
         return found[1] + _LONE_QUOTE.sub(r"\"", found[2]) + found[3]
 
-    return _LOOSE_STRING.sub(mend, text, count=_MOST_STRINGS)
+    return _LOOSE_STRING.sub(escape, text, count=_MOST_STRINGS)
 
 
 def _keep(loose: dict[str, Any], source: str, result: Rescue, *, exact: bool) -> None:

@@ -1,7 +1,7 @@
-"""Lists of loosely typed JSON values as exact integer arrays.
+"""Convert lists of loosely typed JSON values to exact integer arrays.
 
-Profilers write ids as numbers, as strings (``"stream 7"``), or not at all, and times in microseconds
-with up to three decimals; a file can mix them. The fast paths hold where a list is uniform.
+Profilers write ids as numbers, as strings (``"stream 7"``), or not at all, and times in microseconds with up to three
+decimals. A file can mix them. Uniform lists take a fast path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HEX = re.compile(r"\s*0x([0-9a-fA-F]+)\s*$")
 
 
 class NeedsExact(Exception):
-    """Times this large were decoded as floats: decode the chunk again from its decimal text."""
+    """Raised for times that are too large for floats: the chunk has to be decoded again from its decimal text."""
 
 
 def integers(values: list[Any], null: int = NO_ID) -> Int64:
@@ -59,12 +59,12 @@ def _integer(value: Any, null: int) -> int:
 
 
 def _wrap(value: int) -> int:
-    """Ids beyond int64 keep their identity as the same 64 bits, signed."""
+    """Map an id beyond int64 to the signed integer with the same 64 bits."""
     return value if -_INT64 <= value < _INT64 else (value + _INT64) % _MODULUS - _INT64
 
 
 def whole_numbers(values: list[Any], null: int) -> Int64:
-    """Integers that a database holds, as numbers or as their whole text; anything else is ``null``."""
+    """Integers of a database column, stored as numbers or as text; anything else becomes ``null``."""
     if all(type(value) is int for value in values):
         return integers(values, null)
     strict = [value if isinstance(value, int) or _is_number(value) else None for value in values]

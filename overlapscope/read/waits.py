@@ -1,11 +1,11 @@
-"""What does a stream that waits for an event wait for?
+"""Resolve which stream a ``cudaStreamWaitEvent`` waits for.
 
-Some profilers say so: by the recording call's correlation, or by event ids that lead to a record of that event. Kineto
-on CUDA 12.9 and later leaves the source open. Then it is inferred, and marked: by the numbers of the events (see
-`event_order`); else a ``cudaStreamWaitEvent`` waits for the latest ``cudaEventRecord`` that its thread issued before
-(PyTorch records, then waits). The stream of that record is the one whose completion lets the waiting stream go on, on
-whichever device it is. Where the timing does not tell (the event was over before, or several waits precede one op) and
-more than one stream is possible, the stream stays unknown.
+Some profilers record it: by the correlation id of the ``cudaEventRecord`` call, or by event ids. Kineto on CUDA 12.9
+and later does not. Then it is inferred, and marked as inferred: by the order of event ids (see `event_order`), else as
+the latest ``cudaEventRecord`` of the same thread before the wait (PyTorch records, then waits). The stream of that
+record is the one whose work ends just before the waiting stream continues, on any device. Where the timing does not
+show it (the event had completed before, or several waits precede one op) and several streams are possible, it stays
+unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class DeviceOps:
-    """All device work of the trace that has a call, in the order in which it was issued."""
+    """All device work with a known call, in the order of issue."""
 
     issued_ns: Int64
     start_ns: Int64
@@ -40,7 +40,7 @@ class DeviceOps:
 def resolve(syncs: Arrays, records: Arrays, calls: Arrays, ops: DeviceOps) -> None:
     """Fill ``source_stream``, ``record_call`` and ``inferred`` of ``syncs`` in place.
 
-    ``syncs["record_call"]`` comes in joined where the trace recorded the correlation of the record.
+    ``syncs["record_call"]`` is filled already where the trace has the correlation id of the record.
     """
     waits = np.flatnonzero(syncs["kind"] == SyncKind.STREAM_WAIT_EVENT)
     open_waits = waits[(syncs["source_stream"][waits] == NO_ID) & (syncs["record_call"][waits] == NO_ID)]
@@ -51,10 +51,10 @@ def resolve(syncs: Arrays, records: Arrays, calls: Arrays, ops: DeviceOps) -> No
 
 
 def _by_event_id(syncs: Arrays, records: Arrays, calls: Arrays, waits: Int64) -> Int64:
-    """Match waits to records of the same event; returns the waits that stay open.
+    """Match waits with records of the same event; returns the waits that stay unresolved.
 
-    The profiler's own pairing of a wait with a record goes first, else the last record before the wait. An event of
-    which the trace has none was recorded before it began.
+    The profiler's own pairing has precedence; else the last record before the wait counts. An event without a record
+    was recorded before the trace began.
     """
     if not len(waits) or not len(records["event"]):
         return waits
@@ -80,7 +80,7 @@ def _by_event_id(syncs: Arrays, records: Arrays, calls: Arrays, waits: Int64) ->
 def _records_by_event(
     records: Arrays, issued: Int64
 ) -> tuple[dict[tuple[int, int, int], int], dict[tuple[int, int], list[int]]]:
-    """Rows by (process, event, pairing), and by (process, event) in the order of issue."""
+    """Rows of records by (process, event, pairing), and by (process, event) in the order of issue."""
     paired, rows_of = {}, defaultdict(list)
     for row in np.argsort(issued, kind="stable").tolist():
         event = (int(records["process"][row]), int(records["event"][row]))
@@ -91,7 +91,7 @@ def _records_by_event(
 
 
 def _by_latest_record(syncs: Arrays, calls: Arrays, waits: Int64) -> None:
-    """Give each wait the latest event-record call of its thread."""
+    """Match each wait with the latest event-record call of its thread."""
     waits = waits[syncs["call"][waits] != NO_ID]
     recorded = np.flatnonzero(calls["kind"] == ApiKind.EVENT_RECORD)
     if not len(waits) or not len(recorded):
@@ -107,7 +107,7 @@ def _by_latest_record(syncs: Arrays, calls: Arrays, waits: Int64) -> None:
 
 
 def _source_streams(syncs: Arrays, records: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64) -> None:
-    """Fill the streams of records that are known by their call only."""
+    """Fill in the streams of records of which only the call is known."""
     waits = waits[(syncs["source_stream"][waits] == NO_ID) & (syncs["record_call"][waits] != NO_ID)]
     if not len(waits):
         return
@@ -120,7 +120,7 @@ def _source_streams(syncs: Arrays, records: Arrays, calls: Arrays, ops: DeviceOp
 
 
 def _released_by(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64) -> Int64:
-    """The stream whose last work before the record ends just before the waiting stream goes on."""
+    """The stream whose last work before the record ends just before the waiting stream continues."""
     result = np.full(len(waits), NO_ID, np.int64)
     places = {
         (int(process), int(device))
@@ -128,7 +128,7 @@ def _released_by(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64) -> 
     }
     for process, device in places:
         here = (ops.process == process) & ((ops.device == device) | (device == NO_ID))
-        here |= (ops.process == process) & ~np.isin(ops.stream, ops.stream[here])  # those of other devices, told apart
+        here |= (ops.process == process) & ~np.isin(ops.stream, ops.stream[here])  # other devices' streams too
         streams = {int(stream): np.flatnonzero(here & (ops.stream == stream)) for stream in np.unique(ops.stream[here])}
         mine = np.flatnonzero((syncs["process"][waits] == process) & (syncs["device"][waits] == device))
         if len(mine) and streams:
@@ -145,8 +145,8 @@ def _most_likely(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64, str
     ends = np.stack([_last_end(ops, rows, record_ns) for rows in streams.values()])
     names = np.array(list(streams), np.int64)
     possible = (ends != _NEVER) & (names[:, None] != waiting)
-    # A stream releases the wait when its work ends before the waiting stream goes on, and no sooner than
-    # that stream would have been ready anyway.
+    # A stream releases the wait when its work ends before the waiting stream continues, and not before that stream
+    # was ready without the wait.
     releases = possible & (ends <= resumed) & (ends >= ready) & alone
     best = names[np.argmax(np.where(releases, ends, _NEVER), axis=0)]
     only = names[np.argmax(possible, axis=0)]
@@ -154,9 +154,9 @@ def _most_likely(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64, str
 
 
 def _resumption(ops: DeviceOps, waiting: Int64, wait_ns: Int64, streams: dict[int, Int64]) -> tuple[Int64, Int64, Bool]:
-    """When each waiting stream's next op starts, when it could have without the wait, and whether it has no other.
+    """For each wait: start of the stream's next op, when it was ready without the wait, and whether no other wait is.
 
-    Of several waits before one op, its start tells only of the last to be released.
+    With several waits before one op, the start of the op only shows the last one to be released.
     """
     resumed = np.full(len(waiting), _NEVER, np.int64)
     ready = np.full(len(waiting), _LATEST, np.int64)
@@ -175,6 +175,6 @@ def _resumption(ops: DeviceOps, waiting: Int64, wait_ns: Int64, streams: dict[in
 
 
 def _last_end(ops: DeviceOps, rows: Int64, moment_ns: Int64) -> Int64:
-    """End of the last op of ``rows`` issued before each moment."""
+    """End of the last of the ops ``rows`` that was issued before each moment."""
     position = np.searchsorted(ops.issued_ns[rows], moment_ns) - 1
     return np.where(position >= 0, ops.end_ns[rows[np.maximum(position, 0)]], _NEVER)

@@ -1,1 +1,1 @@
-"""What people are told: `content.audit` collects plain data, the other modules render it."""
+"""Reports for people: `content.audit` collects plain data, the other modules render it."""

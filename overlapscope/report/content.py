@@ -1,4 +1,4 @@
-"""Make the audit of one trace: everything that any rendering of it says."""
+"""`audit`: collect everything that the reports about a trace show."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from overlapscope.measure.launches import launch_figures
 from overlapscope.measure.ranges import figures_by_range
 from overlapscope.measure.spans import Spans, covered, intersect, union
 from overlapscope.measure.staging import StagingConfig, staging
-from overlapscope.measure.windows import Window, of_range, whole
+from overlapscope.measure.windows import Window, is_whole, window_of
 from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Ranges, Timed
@@ -32,10 +32,10 @@ from overlapscope.report.verdict import verdict
 
 @dataclass(frozen=True)
 class AuditConfig:
-    """How much is listed, and the thresholds of what is measured.
+    """How much an audit lists, and the thresholds of its measurements.
 
-    ``costly_copies``: how many of the most expensive copies are listed; a screen holds about ten.
-    ``longest_ranges``: how many range names are listed; programs that name every operator have thousands.
+    ``costly_copies``: number of most expensive copies listed; a screen holds about ten.
+    ``longest_ranges``: number of range names listed; programs that annotate every operator have thousands.
     """
 
     costly_copies: int = 10
@@ -45,24 +45,24 @@ class AuditConfig:
     diagnosis: DiagnosisConfig = DIAGNOSIS
 
 
-def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditConfig()) -> Audit:  # noqa: A002
-    """Measure what the copies of ``trace`` cost.
+def audit(trace: Trace, within: str | Window | None = None, config: AuditConfig = AuditConfig()) -> Audit:
+    """Measure the overlap and the cost of the copies of ``trace``, and diagnose why they were not hidden.
 
     Args:
         trace: an opened trace.
-        range: restrict every figure to the host ranges of this name (``*`` and ``?`` match); each
-            occurrence counts up to the end of the device work issued inside it.
+        within: restrict every figure to the host ranges of this name (``*`` and ``?`` match; each occurrence counts up
+            to the end of the device work issued inside it), or to a `Window`; None for the whole trace.
         config: thresholds, with their reasons.
 
     Raises:
         RangeNotFound: the trace has no such range.
     """
-    window = whole(trace) if range is None else of_range(trace, range)
+    window = window_of(trace, within)
     facts = copy_facts(trace, window, config.host)
     dependencies = config.diagnosis.dependencies
     attribution = Attribution(build_graph(trace, dependencies), dependencies)
     devices = tuple(_device(attribution, key, facts, window, config) for key in device_keys(trace))
-    devices = tuple(device for device in devices if len(device.activity.busy) or range is None)
+    devices = tuple(device for device in devices if len(device.activity.busy) or within is None)
     blocking = host_blocking(trace, window, config.host)
     counts = _counts(trace, window)
     return Audit(
@@ -79,7 +79,7 @@ def audit(trace: Trace, range: str | None = None, config: AuditConfig = AuditCon
             trace,
             window,
             [(device.activity, device.directions, device.kernel_gaps) for device in devices],
-            blocked_by_calls(trace, facts, np.flatnonzero(_inside(trace.copies, window))),
+            blocked_by_calls(trace, facts, np.flatnonzero(_inside(trace, trace.copies, window))),
         ),
     )
 
@@ -124,7 +124,7 @@ def _device(
 
 def _streams(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window) -> tuple[StreamFigures, ...]:
     here = {
-        name: key.rows(table) & _inside(table, window)
+        name: key.rows(table) & _inside(trace, table, window)
         for name, table in zip(DEVICE_WORK, trace.device_work, strict=True)
     }
     used = np.unique(np.concatenate([getattr(trace, name).stream[rows] for name, rows in here.items()]))
@@ -147,7 +147,7 @@ def _stream(trace: Trace, stream: int, here: dict[str, Bool], facts: CopyFacts, 
 
 
 def _costly(trace: Trace, facts: CopyFacts, window: Window, count: int) -> tuple[CostlyCopy, ...]:
-    here = np.flatnonzero(_inside(trace.copies, window))
+    here = np.flatnonzero(_inside(trace, trace.copies, window))
     cost = np.maximum(facts.exposed_ns, facts.blocked_ns)[here]
     if cost.max(initial=0) <= 0:
         return ()
@@ -173,7 +173,7 @@ def _costly_copy(trace: Trace, facts: CopyFacts, row: int) -> CostlyCopy:
         total_ns=int(facts.total_ns[row]),
         hidden_ns=int(facts.hidden_ns[row]),
         exposed_ns=int(facts.exposed_ns[row]),
-        potential_ns=known(facts.potential_ns[row]),
+        hideable_ns=known(facts.hideable_ns[row]),
         blocked_ns=known(facts.blocked_ns[row]),
         call=trace.names[int(trace.api_calls.name_id[call])] if call != NO_ID else None,
         range=trace.names[int(trace.ranges.name_id[place])] if place != NO_ID else None,
@@ -181,20 +181,20 @@ def _costly_copy(trace: Trace, facts: CopyFacts, row: int) -> CostlyCopy:
 
 
 def _counts(trace: Trace, window: Window) -> dict[str, int]:
-    """Rows that touch the window of their process."""
+    """Number of rows of each table within the window, and of device work without a known call."""
     work = dict(zip(DEVICE_WORK, trace.device_work, strict=True))
     others: dict[str, Timed] = {name: getattr(trace, name) for name in ("api_calls", "syncs", "ranges")}
-    inside = {name: _inside(table, window) for name, table in (work | others).items()}
-    unjoined = sum(int((inside[name] & (table.call == NO_ID)).sum()) for name, table in work.items())
-    return {name: int(rows.sum()) for name, rows in inside.items()} | {"unjoined_device_ops": unjoined}
+    inside = {name: _inside(trace, table, window) for name, table in (work | others).items()}
+    without_call = sum(int((inside[name] & (table.call == NO_ID)).sum()) for name, table in work.items())
+    return {name: int(rows.sum()) for name, rows in inside.items()} | {"device_work_without_call": without_call}
 
 
 def _ranges_within(ranges: Ranges, window: Window) -> Ranges:
-    """The ranges that lie wholly in the window."""
+    """The ranges that lie completely within the window."""
     return ranges.take(window.covers(ranges.process, ranges.start_ns, ranges.end_ns) == ranges.duration_ns)
 
 
-def _inside(table: Timed, window: Window) -> Bool:
-    if window.name is None:
+def _inside(trace: Trace, table: Timed, window: Window) -> Bool:
+    if is_whole(trace, window):
         return np.ones(len(table), np.bool_)
     return window.touches(table.process, table.start_ns, table.end_ns)

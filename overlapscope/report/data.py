@@ -1,16 +1,16 @@
-"""What an audit is: plain data, and its JSON form (schema ``overlapscope.audit/2``).
+"""`Audit` and its parts as plain data, with their JSON form (schema ``overlapscope.audit/2``) and pandas form.
 
-In JSON, unknown is null, and nothing is rounded.
+In JSON, unknown values are null, and nothing is rounded.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from overlapscope.calibration.schema import Calibration, TimedSteps
+from overlapscope.calibration.schema import Calibration
 from overlapscope.diagnosis.causes import IdleByCause
-from overlapscope.diagnosis.finding import Diagnosis, Plan
+from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.measure.devices import Activity, DeviceKey, device_keys
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
@@ -19,14 +19,18 @@ from overlapscope.measure.ranges import RangeFigures
 from overlapscope.measure.staging import Staging
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID
+from overlapscope.model.frames import frame
 from overlapscope.model.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas
 
 SCHEMA = "overlapscope.audit/2"
 
 
 @dataclass(frozen=True)
 class StreamFigures:
-    """How many rows of each kind ran on a stream, and what its kernels and copies amounted to."""
+    """What ran on one stream: the number of kernels, copies and memsets, and the time of kernels and copies."""
 
     stream: int
     kernels: int
@@ -40,7 +44,7 @@ class StreamFigures:
 
 @dataclass(frozen=True, eq=False)
 class DeviceAudit:
-    """One device of one process within the window."""
+    """All figures of one device of one process within the window."""
 
     key: DeviceKey
     name: str
@@ -81,10 +85,10 @@ class DeviceAudit:
                 {
                     "direction": row.direction,
                     "count": row.count,
-                    "bytes": row.size_bytes,
+                    "size_bytes": row.size_bytes,
                     "total_ns": row.total_ns,
-                    "compared": row.compared,
-                    "cost_ns": row.cost_ns,
+                    "compared_count": row.compared_count,
+                    "staging_cost_ns": row.staging_cost_ns,
                 }
                 for row in self.staging
             ],
@@ -92,10 +96,14 @@ class DeviceAudit:
             "streams": [asdict(row) | {"stream": _known(row.stream)} for row in self.streams],
         }
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """The copies of the device by direction and host memory, one group per row."""
+        return frame(group.key | _group(group) for group in self.memory)
+
 
 @dataclass(frozen=True)
 class CostlyCopy:
-    """A copy that was exposed or held the host, with where it came from; None where the trace does not say."""
+    """A copy that was exposed or blocked the host, and where it was issued; None where that is not recorded."""
 
     row: int
     process: int | None
@@ -108,7 +116,7 @@ class CostlyCopy:
     total_ns: int
     hidden_ns: int
     exposed_ns: int
-    potential_ns: int | None
+    hideable_ns: int | None
     blocked_ns: int | None
     call: str | None
     range: str | None
@@ -116,7 +124,7 @@ class CostlyCopy:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One occurrence of the range; busy times are summed over the devices of its process."""
+    """One occurrence of the range; busy times are sums over the devices of its process."""
 
     start_ns: int
     end_ns: int
@@ -126,13 +134,13 @@ class Occurrence:
 
     @property
     def wall_ns(self) -> int:
-        """Its length."""
+        """Length of the occurrence."""
         return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """What the copies of a trace cost, over a window."""
+    """The overlap and the cost of the copies of a trace within a window, and the diagnosis."""
 
     trace: Trace
     window: Window
@@ -150,6 +158,8 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """The audit as JSON-ready data: an entry of ``traces`` in ``audit --format json``."""
+        diagnosis = self.diagnosis.to_dict()
+        steps = {key: diagnosis.pop(key) for key in ("simulation", "plan", "findings")}
         return {
             "source": _source(self.trace),
             "health": [asdict(warning) for warning in self.trace.health],
@@ -164,32 +174,15 @@ class Audit:
             "ranges": [asdict(entry) for entry in self.ranges],
             "costly_copies": [asdict(copy) for copy in self.costly],
             "counts": self.counts,
-            "diagnosis": {
-                "healthy": self.diagnosis.healthy,
-                "summary": self.diagnosis.summary,
-                "noise_ns": self.diagnosis.noise_ns,
-                "idle_ns": self.diagnosis.idle_ns,
-                "copy_reasons": list(self.diagnosis.copy_reasons),
-            },
-            "simulation": _simulation(self.diagnosis.plan),
-            "plan": _plan(self.diagnosis),
-            "findings": [finding.to_dict() for finding in self.diagnosis.findings],
+            "diagnosis": diagnosis,
+            **steps,
             "verdict": self.verdict,
         }
 
-
-def _simulation(plan: Plan | None) -> dict[str, Any] | None:
-    """What the plan starts from; None where nothing was replayed."""
-    if plan is None:
-        return None
-    return {"simulated_ns": plan.simulated_ns, "unprofiled_ns": plan.unprofiled_ns}
-
-
-def _plan(found: Diagnosis) -> list[dict[str, Any]] | None:
-    """The plan's steps; None where there is something to mend, and too much to replay."""
-    if found.plan is not None:
-        return [step.to_dict() for step in found.plan.steps]
-    return None if any(finding.change is not None for finding in found.findings) else []
+    def to_pandas(self) -> pandas.DataFrame:
+        """The devices, one per row, with their times in ns."""
+        rows = [device.to_dict() for device in self.devices]
+        return frame({key: value for key, value in row.items() if not isinstance(value, dict | list)} for row in rows)
 
 
 def _source(trace: Trace) -> dict[str, Any]:
@@ -211,14 +204,10 @@ def _recording(recording: Calibration | None) -> dict[str, Any] | None:
         return None
     return {
         "versions": dict(recording.versions),
-        "recorded": _steps(recording.recorded),
-        "unprofiled": _steps(recording.unprofiled),
+        "recorded": None if recording.recorded is None else asdict(recording.recorded),
+        "unprofiled": None if recording.unprofiled is None else asdict(recording.unprofiled),
         "profiler_factor": recording.profiler_factor,
     }
-
-
-def _steps(steps: TimedSteps | None) -> dict[str, Any] | None:
-    return None if steps is None else {"count": steps.count, "wall_ns": steps.wall_ns, "scatter": steps.scatter}
 
 
 def _window(window: Window, occurrences: tuple[Occurrence, ...]) -> dict[str, Any]:
@@ -241,10 +230,10 @@ def _directions(device: DeviceAudit) -> dict[str, Any]:
 def _group(group: CopyGroup) -> dict[str, int | None]:
     return {
         "count": group.count,
-        "bytes": group.size_bytes,
-        "unsized": group.unsized,
+        "size_bytes": group.size_bytes,
+        "unknown_size": group.unknown_size,
         "total_ns": group.total_ns,
-        "union_ns": group.union_ns,
+        "busy_ns": group.busy_ns,
         "hidden_ns": group.hidden_ns,
         "exposed_ns": group.exposed_ns,
         "blocked_ns": group.blocked_ns,

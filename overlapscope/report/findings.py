@@ -1,4 +1,4 @@
-"""Findings on a terminal: what, how much, where, and what to change."""
+"""Render findings and plan for a terminal."""
 
 from __future__ import annotations
 
@@ -17,42 +17,39 @@ _STYLE = {
     Severity.INFO: "bold dim",
 }
 _WIDTH = 60
-TOO_LARGE = (
-    "Too large to replay every change here: overlapscope what-if predicts one at a time, --range makes it smaller."
-)
-"""Said instead of a plan."""
+TOO_LARGE = "Too large to simulate every fix: overlapscope what-if simulates one change, --within analyses one range."
+"""Shown instead of a plan."""
 
 
 def findings(diagnosis: Diagnosis) -> list[RenderableType]:
-    """Every finding, or that there is none."""
+    """Render every finding and the plan, or that there is no finding."""
     if not diagnosis.findings:
         return [Padding(Text(safe(diagnosis.summary), style="green"), (0, 0, 1, 0))] if diagnosis.devices else []
     several = len(diagnosis.devices) > 1
     parts = [part for finding in diagnosis.findings for part in _finding(finding, diagnosis.window.wall_ns, several)]
     if diagnosis.plan is not None:
         return parts + _plan(diagnosis.plan)
-    mendable = any(finding.change is not None for finding in diagnosis.findings)
-    return parts + ([Text(TOO_LARGE, style="dim"), Text("")] if mendable else [])
+    fixable = any(finding.change is not None for finding in diagnosis.findings)
+    return parts + ([Text(TOO_LARGE, style="dim"), Text("")] if fixable else [])
 
 
 def _plan(plan: Plan) -> list[RenderableType]:
-    """What to mend in which order, with the time after each step."""
+    """The steps of a plan, each with the simulated time after it."""
     if not plan.steps:
         return []
-    lines = [Text("Mended and replayed", style="bold")]
-    as_it_is = f"  {time(plan.simulated_ns)}{_without(plan.unprofiled_ns)} as it is"
-    lines[0].append(as_it_is, style="not bold dim")
-    return [*lines, *map(_step, plan.steps), Text("")]
+    head = Text("After fixes (simulated)", style="bold")
+    head.append(f"  now {time(plan.simulated_ns)}{_without(plan.unprofiled_ns)}", style="not bold dim")
+    return [head, *map(_step, plan.steps), Text("")]
 
 
 def _step(step: Step) -> Text:
     span = f" ({time(step.low_ns)} to {time(step.high_ns)})" if step.low_ns < step.high_ns else ""
     line = Text(f"   {' + '.join(step.changes)}: {time(step.predicted_ns)}{span}{_without(step.unprofiled_ns)}")
-    return line.append(f"  for {', '.join(step.fixes)}", style="dim") if step.fixes else line
+    return line.append(f"  fixes {', '.join(step.fixes)}", style="dim") if step.fixes else line
 
 
 def _without(unprofiled_ns: int | None) -> str:
-    return "" if unprofiled_ns is None else f" (unprofiled {time(unprofiled_ns)})"
+    return "" if unprofiled_ns is None else f" ({time(unprofiled_ns)} without profiler)"
 
 
 def _finding(finding: Finding, wall_ns: int, several: bool) -> list[RenderableType]:
@@ -60,25 +57,25 @@ def _finding(finding: Finding, wall_ns: int, several: bool) -> list[RenderableTy
     head.append("  " + ", ".join(facts(finding, wall_ns)), style="not bold dim")
     where = _where(finding.where, several)
     lines = [Text(safe(finding.message)), *([Text(f"at {where}", style="dim")] if where else [])]
-    if finding.doubt:
-        lines.append(Text(f"to be surer: {safe(finding.doubt)}", style="dim"))
+    if finding.confirm_with:
+        lines.append(Text(f"to confirm: {safe(finding.confirm_with)}", style="dim"))
     lines += [Text(safe(line), style="cyan") for line in finding.fix.splitlines()]
     return [head, *(Padding(line, (0, 0, 0, 3)) for line in lines), Text("")]
 
 
-def facts(finding: Finding, wall_ns: int, *, held: bool = False) -> list[str]:
-    """How much it matters, what was lost, what mending it saves; with ``held``, for how long the host was."""
-    told = [str(finding.severity)]
+def facts(finding: Finding, wall_ns: int, *, blocked: bool = False) -> list[str]:
+    """Severity, GPU idle time, saving and confidence as short texts; with ``blocked``, the blocked host time too."""
+    texts = [str(finding.severity)]
     if finding.idle_ns:
-        told.append(f"{time(finding.idle_ns)} of device time lost ({share(finding.idle_ns, wall_ns)})")
-    if held and finding.blocked_ns:
-        told.append(f"host held for {time(finding.blocked_ns)}")
+        texts.append(f"GPU idle {time(finding.idle_ns)} ({share(finding.idle_ns, wall_ns)})")
+    if blocked and finding.blocked_ns:
+        texts.append(f"host blocked for {time(finding.blocked_ns)}")
     if finding.saving_ns is not None:
-        most = f" to {time(finding.saving_high_ns)}" if finding.saving_high_ns is not None else ""
-        told.append(f"{finding.change} saves {time(finding.saving_ns)}{most}")
+        high = f" to {time(finding.saving_high_ns)}" if finding.saving_high_ns is not None else ""
+        texts.append(f"{finding.change} saves {time(finding.saving_ns)}{high}")
     if finding.confidence is not Confidence.HIGH:
-        told.append(f"confidence {finding.confidence}")
-    return told
+        texts.append(f"{finding.confidence} confidence")
+    return texts
 
 
 def _where(place: Place, several: bool) -> str:

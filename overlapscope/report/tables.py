@@ -1,4 +1,4 @@
-"""The tables of an audit, as rows of text: for a terminal and for a page."""
+"""The tables of an audit as rows of text, for a terminal and for the HTML report."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from overlapscope.measure.host import HostBlocking
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit
 
 Cells = dict[str, str]
-"""A table's row, by column heading."""
+"""One row of a table: text by column heading."""
 
 NAME_WIDTH = 24
-"""Characters of a name of the program's own."""
-LEFT = frozenset({"API", "call", "range", "direction", "memory", "changes", "mends"})
-"""Columns of words; the others are numbers."""
+"""Most characters shown of a name from the trace."""
+LEFT = frozenset({"API", "call", "range", "direction", "memory", "changes", "fixes"})
+"""Columns of text, aligned left; the others are numbers."""
 _OCCURRENCE_ROWS = 8
 _BLOCKING_ROWS = 5
 
 
 def tables(audit: Audit, name_width: int = NAME_WIDTH) -> list[tuple[str, list[Cells]]]:
-    """Every table that has rows, with its title."""
+    """All tables that have rows, each with its title."""
     every = [
         (_occurrence_title(audit), _occurrence_cells(audit)),
         ("Devices", [_device_cells(device) for device in audit.devices]),
         ("Copies", [_copy_cells(device, group) for device in audit.devices for group in device.memory]),
         ("Most expensive copies", _costly_cells(audit.costly, audit.window.first_ns, name_width)),
-        ("Calls that held their thread", _blocking_cells(audit.host_blocking)),
+        ("Blocking CUDA calls", _blocking_cells(audit.host_blocking)),
     ]
     return [(title, rows) for title, rows in every if rows]
 
 
 def plan_rows(found: Plan) -> list[Cells]:
-    """The time of the window as it is and after each step of a plan."""
-    rows = [_plan_row(found, "as it is", "", found.simulated_ns, "", found.unprofiled_ns)]
+    """The simulated time of the window without changes, and after each step of a plan."""
+    rows = [_plan_row(found, "none", "", found.simulated_ns, "", found.unprofiled_ns)]
     for step in found.steps:
         bounds = f"{time(step.low_ns)} to {time(step.high_ns)}" if step.low_ns < step.high_ns else ""
-        changes, mends = " + ".join(step.changes), ", ".join(step.fixes)
-        rows.append(_plan_row(found, changes, mends, step.predicted_ns, bounds, step.unprofiled_ns))
+        changes, fixes = " + ".join(step.changes), ", ".join(step.fixes)
+        rows.append(_plan_row(found, changes, fixes, step.predicted_ns, bounds, step.unprofiled_ns))
     return rows
 
 
-def _plan_row(found: Plan, changes: str, mends: str, ns: int, bounds: str, unprofiled_ns: int | None) -> Cells:
+def _plan_row(found: Plan, changes: str, fixes: str, ns: int, bounds: str, unprofiled_ns: int | None) -> Cells:
     part = share(ns, found.simulated_ns)
-    row = {"changes": changes, "mends": mends, "time": time(ns), "of it": part, "bounds": bounds}
-    return row | ({} if found.unprofiled_ns is None else {"without the profiler": time(unprofiled_ns)})
+    row = {"changes": changes, "fixes": fixes, "time": time(ns), "relative": part, "bounds": bounds}
+    return row | ({} if found.unprofiled_ns is None else {"without profiler": time(unprofiled_ns)})
 
 
 def _occurrence_title(audit: Audit) -> str:
@@ -54,16 +54,16 @@ def _occurrence_title(audit: Audit) -> str:
 
 
 def _occurrence_cells(audit: Audit) -> list[Cells]:
-    if len(audit.occurrences) < 2:  # noqa: PLR2004 - one is the whole
+    if len(audit.occurrences) < 2:  # noqa: PLR2004 - a single occurrence is the whole window
         return []
     longest = sorted(audit.occurrences, key=lambda entry: -entry.wall_ns)[:_OCCURRENCE_ROWS]
     return [
         {
-            "at": time(entry.start_ns - audit.window.first_ns),
+            "start": time(entry.start_ns - audit.window.first_ns),
             "wall": time(entry.wall_ns),
             "kernels": time(entry.kernel_busy_ns),
             "copies": time(entry.copy_busy_ns),
-            "both": time(entry.overlap_ns),
+            "overlap": time(entry.overlap_ns),
         }
         for entry in sorted(longest, key=lambda entry: entry.start_ns)
     ]
@@ -77,10 +77,10 @@ def _device_cells(device: DeviceAudit) -> Cells:
         "span": time(activity.span_ns),
         "kernels": time(activity.kernels.total_ns),
         "copies": time(activity.copies.total_ns),
-        "both": time(activity.overlap.total_ns),
-        "idle": time(activity.idle.total_ns),
+        "overlap": time(activity.overlap.total_ns),
+        "no work": time(activity.idle.total_ns),
         "no kernel": time(device.kernel_gaps.total_ns),
-        "held in copy": time(device.kernel_gaps.sum_ns(Cause.COPY_CALL)),
+        "in copy call": time(device.kernel_gaps.sum_ns(Cause.COPY_CALL)),
     }
 
 
@@ -96,15 +96,21 @@ def _copy_cells(device: DeviceAudit, group: CopyGroup) -> Cells:
         "time": time(group.total_ns),
         "hidden": "undefined" if undefined else share(group.hidden_ns, group.total_ns),
         "exposed": time(group.exposed_ns),
-        "rate": f"{group.size_bytes / group.whole_ns:.3g} GB/s" if group.size_bytes and group.whole_ns else "?",
-        "held host": time(group.blocked_ns),
+        "bandwidth": _bandwidth(group),
+        "host blocked": time(group.blocked_ns),
     }
+
+
+def _bandwidth(group: CopyGroup) -> str:
+    if not group.size_bytes or not group.unclipped_ns:
+        return "?"
+    return f"{group.size_bytes / group.unclipped_ns:.3g} GB/s"
 
 
 def _costly_cells(copies: tuple[CostlyCopy, ...], first_ns: int, name_width: int) -> list[Cells]:
     return [
         {
-            "at": time(copy.start_ns - first_ns),
+            "start": time(copy.start_ns - first_ns),
             "process": _id(copy.process),
             "device": _id(copy.device),
             "stream": _id(copy.stream),
@@ -112,7 +118,7 @@ def _costly_cells(copies: tuple[CostlyCopy, ...], first_ns: int, name_width: int
             "memory": _memory(copy.memory),
             "size": _size(copy.size_bytes),
             "exposed": time(copy.exposed_ns),
-            "held": time(copy.blocked_ns),
+            "host blocked": time(copy.blocked_ns),
             "call": safe(copy.call or "?", NAME_WIDTH),
             "range": safe(copy.range or "-", name_width),
         }
@@ -127,8 +133,8 @@ def _blocking_cells(blocking: tuple[HostBlocking, ...]) -> list[Cells]:
             "thread": _id(row.thread),
             "API": safe(row.api, NAME_WIDTH),
             "calls": f"{row.calls:,}",
-            "inside": time(row.span_ns),
-            "held": time(row.blocked_ns),
+            "total": time(row.total_ns),
+            "blocked": time(row.blocked_ns),
         }
         for row in blocking[:_BLOCKING_ROWS]
         if row.blocked_ns

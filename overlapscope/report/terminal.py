@@ -1,4 +1,4 @@
-"""The audit on one terminal screen."""
+"""Render an audit for a terminal."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from rich.text import Text
 
 from overlapscope.calibration.schema import Calibration
 from overlapscope.formatting import safe, time
-from overlapscope.model.health import Severity
+from overlapscope.measure.windows import is_whole
+from overlapscope.model.health import HealthSeverity
 from overlapscope.report.data import Audit
 from overlapscope.report.findings import findings
 from overlapscope.report.tables import LEFT, NAME_WIDTH, Cells, tables
 
 _HEALTH_ROWS = 8
-_WIDE = 110  # columns of a terminal from which on everything is shown
-_SEVERITY_STYLE = {Severity.DAMAGE: "bold red", Severity.WARNING: "yellow", Severity.INFO: "dim"}
-_ONLY_WIDE = {"process", "device", "span", "both", "rate", "call"}
+_WIDE = 110  # columns of a terminal that shows everything
+_SEVERITY_STYLE = {HealthSeverity.DAMAGE: "bold red", HealthSeverity.WARNING: "yellow", HealthSeverity.INFO: "dim"}
+_ONLY_WIDE = {"process", "device", "span", "overlap", "bandwidth", "call"}
 
 
 def render(audit: Audit, console: Console) -> None:
@@ -43,7 +44,8 @@ def _parts(audit: Audit, *, wide: bool) -> list[RenderableType]:
 def _heading(audit: Audit) -> Text:
     metadata, window = audit.trace.metadata, audit.window
     gpus = sorted({device.name for device in audit.devices if device.name})
-    where = "whole trace" if window.name is None else f"range {window.name!r}, {len(window.start_ns)} x"
+    where = "whole trace" if is_whole(audit.trace, window) else "a part of the trace"
+    where = where if window.name is None else f"range {window.name!r}, {len(window.start_ns)} x"
     text = Text(safe(metadata.path), style="cyan")
     about = [metadata.tool, *gpus, f"{where}, {time(window.wall_ns)}"]
     text.append("\n" + safe("  ".join(about)), style="dim")
@@ -52,11 +54,11 @@ def _heading(audit: Audit) -> Text:
 
 
 def _profiler_cost(recording: Calibration | None) -> str:
-    """What the recording knows of its own cost."""
+    """The time of a step with and without the profiler, where the recording measured it."""
     if recording is None or recording.unprofiled is None or recording.recorded is None:
         return ""
     without, under = recording.unprofiled.step_ns, recording.recorded.step_ns
-    return f"\na step took {time(round(under))} under the profiler, {time(round(without))} just before, without it"
+    return f"\ntime per step: {time(round(under))} with the profiler, {time(round(without))} without"
 
 
 def _table(title: str, rows: list[Cells], hidden: set[str]) -> Table:

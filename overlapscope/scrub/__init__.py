@@ -1,4 +1,4 @@
-"""Take out of a trace what its reader does not need and its owner may not want to publish.
+"""Remove from a trace what its owner may not want to publish and an analysis does not need.
 
-By list of what is kept, not of what is dropped: a field that nobody here has heard of does not get through.
+It works with lists of fields to keep: unknown fields are dropped.
 """

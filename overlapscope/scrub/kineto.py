@@ -78,18 +78,18 @@ _ARGUMENTS = _TEXT_KEYS | {
 }
 _NAMED = {"process_name", "process_labels", "thread_name"}
 _NUMBER = re.compile(rb'"\\ufdd0([-+.\deE]+)\\ufdd0"')
-"""A number on its way through: its own text between two code points that stand for nothing."""
+"""A number that keeps its text: while it is processed it stands between two noncharacter code points."""
 
 
 def scrub_kineto(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter[str]:
     """Write the Kineto trace ``source`` to ``target`` without host, user, folders, commands or environment.
 
-    What could not be read does not get through; the new trace carries how much that was, and is reported
-    as damaged where it is opened. Numbers keep their text.
+    Unreadable parts are left out; the new trace records how many, and counts as damaged when it is opened. Numbers keep
+    their text.
 
     Returns:
-        How much was left out, by what it was: ``header NAME``, ``argument NAME``, ``changed texts``, and
-        ``LOST:`` with a reason.
+        The number of removed parts by kind: ``header NAME``, ``argument NAME``, ``changed texts``, and ``LOST:`` with a
+        reason.
 
     Raises:
         TraceNotFound: ``source`` cannot be read.
@@ -118,7 +118,7 @@ def scrub_kineto(source: Path, target: Path, hiding: Hiding = Hiding()) -> Count
 
 
 LOST = "LOST:"
-"""Starts the names of what could not be read."""
+"""Prefix of the kinds of unreadable parts."""
 
 
 class _Scrubber:
@@ -156,7 +156,7 @@ class _Scrubber:
         return f"\n]{',' if len(text) > 2 else ''}{text[1:]}\n"  # noqa: PLR2004 - the braces
 
     def events(self, chunk: bytes) -> Iterator[dict[str, Any]]:
-        """The events of a chunk as they may be published; those that cannot be read are left out and counted."""
+        """The scrubbed events of a chunk; unreadable events are left out and counted."""
         text = chunk.decode("utf-8", "replace")
         if self._trailer is not None:
             self._trailer += "," + text[1:-1]
@@ -213,7 +213,7 @@ class _Scrubber:
         return {key: self._plain(value) for key, value in kept.items()}
 
     def _plain(self, value: Any) -> Any:
-        """Numbers, texts and lists of them; whatever else stands there says nothing to a reader."""
+        """Numbers, texts and lists of them, scrubbed; objects become None."""
         if isinstance(value, str):
             return self._hidden(value)
         if isinstance(value, list):
@@ -235,7 +235,7 @@ class _Scrubber:
         return {key: kept[key] for key in header if key in kept}  # in the order of the file
 
     def _nested(self, value: Any, *, texts: bool) -> Any:
-        """Objects and lists with their numbers and names; with their other ``texts`` too where those are known."""
+        """Objects and lists with their numbers and names; with ``texts``, with all other texts too."""
         if isinstance(value, dict):
             return {
                 key: self._nested(entry, texts=texts)

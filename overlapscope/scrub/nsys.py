@@ -1,4 +1,4 @@
-"""Scrub an Nsight Systems export."""
+"""Scrub an Nsight Systems SQLite export."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from overlapscope.atomic_files import writing
-from overlapscope.errors import OutputError, UnusableTrace
+from overlapscope.errors import OutputError, OverlapscopeError, UnusableTrace
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.log import HealthLog
 from overlapscope.scrub.texts import Hiding
@@ -35,7 +35,7 @@ _TEXTS = {
     "TARGET_INFO_CUDA_DEVICE": {"name"},
     "META_DATA_EXPORT": {"name", "value"},
 }
-"""Columns that may hold text; in ``ENUM_`` tables ``name`` and ``label`` may. Everywhere else there are numbers."""
+"""Columns that may hold text; in ``ENUM_`` tables these are ``name`` and ``label``. All others hold numbers."""
 _EXPORT_KEYS = ("EXPORT_PRODUCT_NAME", "EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION")
 _STRING_USERS = {
     "CUPTI_ACTIVITY_KIND_KERNEL": ("demangledName", "shortName", "mangledName"),
@@ -45,18 +45,18 @@ _STRING_USERS = {
     "ThreadNames": ("nameId",),
 }
 _THREADS = "pt_autograd_"
-"""How the names of threads begin that stay, with a number after it: torch's own, which tell what they do."""
+"""Prefix of the thread names that are kept, followed by a number: torch's own, which show what the thread does."""
 
 
 def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter[str]:
-    """Write the Nsight Systems export ``source`` (SQLite, plain or gzip) to ``target`` without what names its origin.
+    """Write the Nsight Systems export ``source`` (SQLite, plain or gzip) to ``target`` without host, user or commands.
 
     Returns:
-        How much was left out: rows by table, and unused or changed strings.
+        The number of removed rows by table, and of unused or changed strings.
 
     Raises:
         TraceNotFound: ``source`` cannot be read.
-        UnusableTrace: it is no SQLite database, or a damaged one.
+        UnusableTrace: it is no SQLite database, or it is damaged.
         OutputError: ``target`` cannot be written.
     """
     dropped: Counter[str] = Counter()
@@ -75,6 +75,8 @@ def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter
             if "full" in str(error):
                 raise OutputError(f"{target}: cannot be written ({error})") from error
             raise UnusableTrace(f"{source}: cannot be scrubbed, the database is damaged ({error})") from error
+        except OverlapscopeError:
+            raise
         except OSError as error:
             raise OutputError(f"{target}: cannot be written ({error.strerror or error})") from error
         with writing(target) as file, work.open("rb") as ready:
@@ -97,7 +99,7 @@ def _scrub(connection: sqlite3.Connection, hiding: Hiding, dropped: Counter[str]
 
 
 def _scrub_columns(connection: sqlite3.Connection, table: str, dropped: Counter[str]) -> None:
-    """Hide in texts what is to be hidden; take out texts where numbers belong."""
+    """Scrub the text columns of a table, and remove texts from its number columns."""
     texts = {"name", "label"} if table.startswith("ENUM_") else _TEXTS.get(table, set())
     for _, column, _, required, *_ in connection.execute(f'PRAGMA table_info("{table}")').fetchall():
         kinds, nothing = ("'blob'" if column in texts else "'text', 'blob'"), ("''" if required else "NULL")
@@ -110,7 +112,7 @@ def _scrub_columns(connection: sqlite3.Connection, table: str, dropped: Counter[
 
 
 def _drop_others(connection: sqlite3.Connection, dropped: Counter[str]) -> set[str]:
-    """Drop views, triggers and every table that is not read; the names of those that stay."""
+    """Drop views, triggers and every table that is not read; returns the names of the remaining tables."""
     tables = set()
     for kind, name in connection.execute("SELECT type, name FROM sqlite_master").fetchall():
         if kind == "table" and (name in _TABLES or name.startswith(_PREFIXES)):
@@ -128,7 +130,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
 
 
 def _drop_named_threads(connection: sqlite3.Connection, dropped: Counter[str]) -> None:
-    """Drop the names of all threads but torch's own: those of other programs on the machine are there too."""
+    """Drop all thread names but torch's own, since they include those of other programs on the machine."""
     known = "nameId" in _columns(connection, "ThreadNames") and {"id", "value"} <= _columns(connection, "StringIds")
     number = f"substr(value, {len(_THREADS) + 1})"
     own = f"value GLOB '{_THREADS}[0-9]*' AND {number} NOT GLOB '*[^0-9]*'"

@@ -1,4 +1,4 @@
-"""Names as they may be published: without the folders they come from."""
+"""Scrub texts: remove folders, accounts, secrets and given words."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ACCOUNT = re.compile(r"\b[\w.+-]+@[\w.-]+")
 
 @dataclass(frozen=True)
 class Hiding:
-    """What to take out of texts: folders of paths, accounts (``user@host``), values of secrets, and given words.
+    """What to hide in texts: folders of paths, accounts (``user@host``), values of secrets, and given words.
 
-    Inside a Python library the folders stay: they are the same everywhere, and tell what a line does.
+    Folders inside a Python library stay: they are the same everywhere, and show what a line does.
     """
 
     words: tuple[str, ...] = ()
@@ -34,11 +34,11 @@ class Hiding:
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Hiding:
-        """Hide these texts wherever they stand, in any case; empty ones hide nothing."""
+        """Hide these words anywhere, in upper or lower case; empty ones are ignored."""
         return cls(tuple(word for word in words if word))
 
     def __call__(self, text: str) -> str:
-        """The text as it may be published.
+        """The scrubbed text.
 
         >>> Hiding.of(["alice"])("/home/alice/secret/net/train.py(12): Alice_step")
         'train.py(12): ***_step'
@@ -57,7 +57,7 @@ class Hiding:
         return self.pattern.sub(HIDDEN, text) if self.pattern else text
 
     def command(self, text: str) -> str:
-        """The name of a process or thread; of what looks like a command line, the program."""
+        """The scrubbed name of a process or thread; of a command line, only the program."""
         words = text.split()
         if not any(word.startswith("-") or "=" in word for word in words):
             return self(text)

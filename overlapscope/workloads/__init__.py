@@ -1,1 +1,1 @@
-"""Programs that show one overlap problem each, with the twins in which it is fixed."""
+"""Example programs with one overlap problem each, and the variants in which it is fixed."""

@@ -1,4 +1,4 @@
-"""All workloads, listed in one place."""
+"""The list of all workloads."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A DataLoader with workers and a training loop: which of its settings make the copies run beside the kernels?
+"""A DataLoader with workers and a training loop: which settings let the host run ahead of the GPU?
 
-``pin_memory=True`` alone makes the copies fast, but blocking ``.to()`` still waits for each, and with it for the step
-before; ``non_blocking=True`` alone does nothing for pageable batches. A batch type of one's own is pinned only if it
-has a ``pin_memory()`` method; without one the loader passes it on as it is and says nothing. And ``.item()`` in every
-step makes the host wait, whatever the copies do. On one stream the copies never run beside the kernels; for that there
-is `overlapscope.workloads.prefetcher`.
+``pin_memory=True`` alone makes the copies fast, but a blocking ``.to()`` still waits for each copy, and with it for the
+step before. ``non_blocking=True`` alone changes nothing for pageable batches. A custom batch type is pinned only if it
+has a ``pin_memory()`` method; without one the loader passes it on unchanged and without a warning. ``.item()`` in every
+step makes the host wait, however the batches are copied. Copies on the stream of the kernels never overlap them; see
+`overlapscope.workloads.prefetcher` for that.
 
     python -m overlapscope.workloads.dataloader_train --variant custom-not-pinned --trace out.json.gz
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class BatchKind(StrEnum):
-    """What the loader's ``collate_fn`` returns."""
+    """The type of batch that the loader's ``collate_fn`` returns."""
 
     TUPLE = "tuple"
     CUSTOM = "custom"
@@ -35,7 +35,7 @@ class BatchKind(StrEnum):
 
 @dataclass(frozen=True)
 class Choices:
-    """The loader's settings and the loop's."""
+    """Settings of the loader and of the loop."""
 
     pin: bool = False
     blocking: bool = True
@@ -45,7 +45,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass, somewhere in a long epoch: for a data-centre GPU."""
+    """Sizes of a pass through a part of an epoch, for a data-centre GPU."""
 
     steps: int = 10
     images: int = 64  # per step
@@ -65,14 +65,12 @@ VARIANTS = (
         "no pinning, non_blocking=True: still staged",
         "pinned-non-blocking",
     ),
-    Variant(
-        "pinned-blocking", Choices(pin=True), "pin_memory=True, but every copy is waited for", "pinned-non-blocking"
-    ),
+    Variant("pinned-blocking", Choices(pin=True), "pin_memory=True, but blocking copies", "pinned-non-blocking"),
     Variant("pinned-non-blocking", Choices(pin=True, blocking=False), "pin_memory=True and non_blocking=True"),
     Variant(
         "custom-not-pinned",
         Choices(pin=True, blocking=False, batch=BatchKind.CUSTOM_WITHOUT_PIN),
-        "pin_memory=True and a batch type without pin_memory(): pageable after all",
+        "pin_memory=True and a batch type without pin_memory(): stays pageable",
         "custom-pinned",
     ),
     Variant(
@@ -91,13 +89,13 @@ VARIANTS = (
 
 @dataclass
 class LooseBatch:
-    """A batch type of one's own, as one first writes it."""
+    """A custom batch type without ``pin_memory()``."""
 
     images: torch.Tensor
     labels: torch.Tensor
 
     def to(self, device: str, *, non_blocking: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Its tensors on ``device``."""
+        """The batch with its tensors copied to ``device``."""
         return (
             self.images.to(device, non_blocking=non_blocking),
             self.labels.to(device, non_blocking=non_blocking),
@@ -105,15 +103,15 @@ class LooseBatch:
 
 
 class PinnableBatch(LooseBatch):
-    """The same with the method that the loader looks for."""
+    """The same batch type with the ``pin_memory()`` method that the loader looks for."""
 
     def pin_memory(self) -> PinnableBatch:
-        """Called by the loader's pinning thread; returns what the loop gets."""
+        """Pin the tensors; the loader's pinning thread calls this."""
         return PinnableBatch(self.images.pin_memory(), self.labels.pin_memory())
 
 
 class Images:
-    """A map-style dataset of random images that lie in memory, so that loading costs what collating does."""
+    """A map-style dataset of random images in memory, so that loading costs no more than collating."""
 
     def __init__(self, count: int, size: int) -> None:
         import torch
@@ -130,7 +128,7 @@ class Images:
 
 
 class Collate:
-    """Samples to a batch of the chosen kind; a class, because workers may have to be sent it."""
+    """Collate samples to a batch of the chosen type; a class, since worker processes must be able to unpickle it."""
 
     def __init__(self, kind: BatchKind) -> None:
         self._kind = kind
@@ -198,19 +196,19 @@ def _to(batch: Any, device: str, *, non_blocking: bool) -> tuple[torch.Tensor, t
 
 
 class StepClock:
-    """Transfer time apart from kernel time, per step."""
+    """Measure copy time and training time of each step on the GPU."""
 
     def __init__(self, device: str) -> None:
         self.transfer, self.kernels = Stopwatch(device), Stopwatch(device)
 
     def facts(self) -> dict[str, Any]:
-        """Device time between the marks around the copies, and around the training of a step."""
+        """Median device time of the copies and of the training of a step."""
         return {"transfer_ms": self.transfer.median_ms(), "kernels_ms": self.kernels.median_ms()}
 
 
 WORKLOAD = Workload(
     module="overlapscope.workloads.dataloader_train",
-    question="Which settings of a DataLoader and its loop make the copies run beside the kernels?",
+    question="Which settings of a DataLoader and its loop let the host run ahead of the GPU?",
     variants=VARIANTS,
     sizes=Sizes(),
     on_cpu=Sizes(steps=3, images=2, image=32, channels=2, workers=1),

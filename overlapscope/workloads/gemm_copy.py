@@ -1,8 +1,8 @@
-"""Matrix products on one stream, host-to-device copies on another: do they overlap, and does it help?
+"""Matrix products on one stream, H2D copies on another: do they overlap, and does it help?
 
-The small test that people write when a prefetch does not overlap. Its variants show why the answer
-misleads: a pageable copy can run under the kernels on the device and still cost the run, because the
-call that made it held the host thread and the next kernels were launched late.
+This is the small test that people write when a prefetch does not overlap. Its variants show why the answer can mislead:
+a pageable copy may overlap kernels and still cost time, because its call blocks the host thread and the next kernels
+are launched late.
 
     python -m overlapscope.workloads.gemm_copy --memory pageable --order copy-first --trace out.json.gz
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Order(StrEnum):
-    """What a round issues first."""
+    """What each round issues first."""
 
     COPY_FIRST = "copy-first"
     KERNELS_FIRST = "kernels-first"
@@ -48,7 +48,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass, for a data-centre GPU."""
 
     rounds: int = 6
     matmuls: int = 2  # per round
@@ -57,14 +57,16 @@ class Sizes:
 
 
 def _variants() -> Iterator[Variant[Choices]]:
-    """All sixteen ways to write the loop, the misleading one first."""
+    """All sixteen ways to write the loop, the most misleading one first."""
     for memory, order, blocking, stream in product(Memory, Order, (False, True), (CopyStream.SIDE, CopyStream.SAME)):
         choices = Choices(memory, order, blocking, stream)
-        says = f"{memory} source, {order.replace('-', ' ')}, "
-        says += f"{'blocking' if blocking else 'non-blocking'}, {'own' if stream is CopyStream.SIDE else 'same'} stream"
-        waits = blocking and order is Order.COPY_FIRST  # what is queued before a blocking copy runs beside it
+        summary = f"{memory} source, {order.replace('-', ' ')}, "
+        summary += (
+            f"{'blocking' if blocking else 'non-blocking'}, {'own' if stream is CopyStream.SIDE else 'same'} stream"
+        )
+        waits = blocking and order is Order.COPY_FIRST  # work queued before a blocking copy overlaps it
         sound = memory is Memory.PINNED and stream is CopyStream.SIDE and not waits
-        yield Variant(choices.name, choices, says, None if sound else Choices(Memory.PINNED, order).name)
+        yield Variant(choices.name, choices, summary, None if sound else Choices(Memory.PINNED, order).name)
 
 
 def make(choices: Choices, sizes: Sizes, device: str) -> Program:
@@ -101,7 +103,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
 
 
 def _buffers(sizes: Sizes, device: str, *, pin: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """A source, filled with its number, and a target per round. Rows of one pinned block stay plain pinned copies."""
+    """A source, filled with its number, and a target per round. The rows of one pinned block are pinned too."""
     import torch
 
     shape = (sizes.rounds, sizes.copy_mib * 2**20 // 4)

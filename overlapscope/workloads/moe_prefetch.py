@@ -1,17 +1,17 @@
-"""Experts of a Switch Transformer that live on the host and are prefetched: why does it not overlap?
+"""Prefetch the experts of a Switch Transformer from host memory: why do the copies not overlap?
 
 The sparse layers are HuggingFace's own (`transformers`, extra ``moe``), randomly initialised. The weights of the
-experts stay on the host. While a block computes, the experts that the next block will probably need are copied
-to the GPU on a side stream; the next block's router is asked with the hidden states at hand. Asking which experts
-are hit calls ``nonzero()``, which waits for the GPU, and so does HuggingFace's own loop over the experts.
+experts stay in host memory. While a block computes, the experts that the next block will probably need are copied to
+the GPU on a side stream; the router of the next block predicts them from the current hidden states. Reading which
+experts are needed calls ``nonzero()``, which synchronises with the GPU, and so does HuggingFace's loop over experts.
 
-The variants take away one obstacle after the other: pageable weights (staged, the host is held), blocking copies (the
-host waits) and routing that the host waits for. Then the host runs ahead, and new tensors for every block take as much
-memory as it runs ahead; the last variant has two sets of buffers, and events that say when each may be touched.
+The variants remove one obstacle after the other: pageable weights (their copies block the host), blocking copies, and
+routing on the host. Then the host runs ahead, and new tensors for every block take more memory the further it runs
+ahead. The last variant has two sets of buffers, and events that show when each can be reused.
 
-With the usual sizes every block hits all of its experts and no token exceeds an expert's capacity, so that all variants
-move the same bytes and compute the same. With many experts and few tokens neither is so: then fetching all of them
-costs more, and tokens beyond the capacity pass their expert by.
+With the default sizes every block needs all of its experts and no token exceeds the capacity of an expert, so all
+variants copy the same bytes and compute the same. With many experts and few tokens, fetching all experts costs more,
+and tokens beyond the capacity skip their expert.
 
     python -m overlapscope.workloads.moe_prefetch --variant pageable --trace out.json.gz
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Routing(StrEnum):
-    """Who decides which experts are fetched, and runs them."""
+    """Where the experts to fetch are chosen, and how they are run."""
 
     HOST = "host"
     DEVICE = "device"
@@ -41,7 +41,7 @@ class Routing(StrEnum):
 
 @dataclass(frozen=True)
 class Choices:
-    """Where the experts lie, how they are copied, and whether the host takes part in the routing.
+    """Memory of the experts, how they are copied, and whether the host takes part in the routing.
 
     ``ahead``: into two sets of buffers, as soon as one is free, with events; otherwise new tensors for each block.
     """
@@ -54,7 +54,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass, for a data-centre GPU."""
 
     blocks: int = 6
     experts: int = 8
@@ -67,19 +67,19 @@ class Sizes:
 VARIANTS = (
     Variant("pageable", Choices(), "pageable experts, blocking copies on a side stream", "ahead"),
     Variant("pageable-non-blocking", Choices(blocking=False), "pageable experts, non_blocking=True", "ahead"),
-    Variant("pinned", Choices(Memory.PINNED), "pinned experts, but every copy is waited for", "ahead"),
+    Variant("pinned", Choices(Memory.PINNED), "pinned experts, but blocking copies", "ahead"),
     Variant(
         "pinned-non-blocking", Choices(Memory.PINNED, blocking=False), "pinned experts, non_blocking=True", "ahead"
     ),
     Variant(
         "no-host-routing",
         Choices(Memory.PINNED, blocking=False, routing=Routing.DEVICE),
-        "and all experts fetched and run at a fixed capacity: no size that the host waits for",
+        "and all experts fetched and run at a fixed capacity: the host reads no size",
     ),
     Variant(
         "ahead",
         Choices(Memory.PINNED, blocking=False, routing=Routing.DEVICE, ahead=True),
-        "and a block ahead of the computation, into two sets of buffers, with events: bounded memory",
+        "and prefetched one block ahead into two sets of buffers, with events: bounded memory",
     ),
 )
 
@@ -88,7 +88,7 @@ Expert = list[Weights]  # of a block: the weights of each expert, by name
 
 
 def make(choices: Choices, sizes: Sizes, device: str) -> Program:
-    """Build the sparse blocks, with routers on the device and experts on the host."""
+    """Build the sparse blocks, with routers on the GPU and experts on the host."""
     import torch
 
     blocks = _blocks(sizes, device)
@@ -109,7 +109,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
 
 
 def _blocks(sizes: Sizes, device: str) -> list[Any]:
-    """HuggingFace's sparse layers; of each, the router goes to the device."""
+    """HuggingFace's sparse layers, each with its router on the GPU."""
     if find_spec("transformers") is None:
         raise CaptureError("moe_prefetch needs transformers: pip install 'overlapscope[moe]'")
     import torch
@@ -136,7 +136,7 @@ def _experts(block: Any) -> list[Any]:
 
 
 def _on_host(block: Any, *, pin: bool) -> Expert:
-    """The experts' weights, pinned if wanted; the modules themselves keep none."""
+    """The experts' weights, pinned on request; they are removed from the modules."""
     found = []
     for expert in _experts(block):
         weights = {name: weight.detach() for name, weight in expert.named_parameters()}
@@ -146,7 +146,7 @@ def _on_host(block: Any, *, pin: bool) -> Expert:
 
 
 def _route(block: Any, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ask the block's router: which expert each token goes to (one-hot), and with which weight.
+    """Run the block's router: the expert of each token (one-hot), and its weight.
 
     Releases of transformers return these in different orders; the mask is the one of integers.
     """
@@ -157,14 +157,14 @@ def _route(block: Any, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 
 
 def _hit(block: Any, hidden: torch.Tensor) -> list[int]:
-    """The experts that at least one token goes to; the host waits for the answer."""
+    """The experts with at least one token; reading them synchronises the host."""
     mask, _ = _route(block, hidden)
     with annotate("which experts", color="red"):
         return [int(number) for number in mask.sum(0).nonzero()[:, 0].tolist()]
 
 
 def _routed_by_host(blocks: list[Any], hidden: torch.Tensor, fetcher: Fetcher, sizes: Sizes) -> torch.Tensor:
-    """Each block as HuggingFace runs it, after the experts for the next one have been sent for."""
+    """Run each block as HuggingFace does, after the copies of the next block's experts have been issued."""
     import torch
 
     del sizes
@@ -186,7 +186,7 @@ def _routed_by_host(blocks: list[Any], hidden: torch.Tensor, fetcher: Fetcher, s
 
 
 def _routed_on_device(blocks: list[Any], hidden: torch.Tensor, fetcher: Fetcher, sizes: Sizes) -> torch.Tensor:
-    """Each block with all of its experts, at a fixed number of tokens for each: nothing is read back."""
+    """Run each block with all of its experts at a fixed number of tokens each: nothing is read back."""
     everyone = list(range(sizes.experts))
     fetcher.send(0, everyone)
     for number, block in enumerate(blocks):
@@ -218,7 +218,7 @@ def _at_capacity(block: Any, hidden: torch.Tensor, here: dict[int, Weights], siz
 
 
 def _places(mask: torch.Tensor, capacity: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """For each expert ``capacity`` rows, its own first, and which of them are its own."""
+    """For each expert ``capacity`` rows, those of its own tokens first, and which of them are its own."""
     import torch
 
     counts = mask.sum(0)
@@ -229,7 +229,7 @@ def _places(mask: torch.Tensor, capacity: int) -> tuple[torch.Tensor, torch.Tens
 
 
 class Fetcher:
-    """Copies experts to the device: `send` asks for them early, `take` has them, `done` needs them no more."""
+    """Copies experts to the GPU: `send` starts the copies, `take` returns the experts, `done` releases them."""
 
     def __init__(self, hosts: list[Expert], device: str, stream: torch.cuda.Stream | None, *, blocking: bool) -> None:
         self._hosts = hosts
@@ -238,19 +238,19 @@ class Fetcher:
         self._blocking = blocking
 
     def send(self, block: int, experts: list[int]) -> None:
-        """Start to copy these experts of a block."""
+        """Start copying these experts of a block."""
         raise NotImplementedError
 
     def take(self, block: int, experts: list[int]) -> dict[int, Weights]:
-        """These experts of a block, for the current stream to use."""
+        """Return these experts of a block, ready for the current stream."""
         raise NotImplementedError
 
     def done(self, block: int) -> None:
-        """The current stream has been given all work that uses the block's experts."""
+        """Release the block's experts: all work that uses them has been issued to the current stream."""
 
 
 class OnDemand(Fetcher):
-    """New tensors for every block, as the first version of a prefetch has them."""
+    """Prefetches into new tensors for every block, as a first version of a prefetch does."""
 
     def __init__(self, hosts: list[Expert], device: str, stream: torch.cuda.Stream | None, *, blocking: bool) -> None:
         super().__init__(hosts, device, stream, blocking=blocking)
@@ -262,7 +262,7 @@ class OnDemand(Fetcher):
             self._sent[block] = {number: self._copy(block, number) for number in experts}
 
     def take(self, block: int, experts: list[int]) -> dict[int, Weights]:
-        """Make the current stream wait for the side stream; fetch what was not foreseen."""
+        """Make the current stream wait for the side stream; copy experts that were not predicted."""
         import torch
 
         if self._stream is not None:
@@ -284,7 +284,7 @@ class OnDemand(Fetcher):
 
 
 class Ahead(Fetcher):
-    """Two sets of buffers: one is filled while the other is used. Events say when each may be touched."""
+    """Prefetches into two sets of buffers: one is filled while the other is used, ordered by events."""
 
     def __init__(self, hosts: list[Expert], device: str, stream: torch.cuda.Stream | None, *, blocking: bool) -> None:
         import torch
@@ -298,7 +298,7 @@ class Ahead(Fetcher):
         self._free: list[torch.cuda.Event | None] = [None, None]
 
     def send(self, block: int, experts: list[int]) -> None:
-        """Fill the buffers of this block as soon as the block that used them is through."""
+        """Fill the buffers of this block as soon as the block that used them has finished."""
         with annotate("prefetch", color="orange"), on(self._stream):
             self._wait(self._stream, self._free[block % 2])
             for number in experts:
@@ -312,7 +312,7 @@ class Ahead(Fetcher):
         return {number: self._sets[block % 2][number] for number in experts}
 
     def done(self, block: int) -> None:
-        """Let the buffers be filled again when the work queued so far is through."""
+        """Allow the buffers to be filled again when the work queued so far has finished."""
         self._free[block % 2] = self._event(self._current())
 
     def _current(self) -> torch.cuda.Stream | None:
@@ -332,7 +332,7 @@ class Ahead(Fetcher):
 
 WORKLOAD = Workload(
     module="overlapscope.workloads.moe_prefetch",
-    question="Experts of a Switch Transformer are prefetched on a side stream: why does it not overlap?",
+    question="Experts of a Switch Transformer are prefetched on a side stream: why do the copies not overlap?",
     variants=VARIANTS,
     sizes=Sizes(),
     on_cpu=Sizes(blocks=3, experts=4, width=16, inner=32, tokens=24, capacity_percent=400),

@@ -1,9 +1,9 @@
-"""Activations that go to the host after the forward pass of a layer and come back before its backward pass.
+"""Offload activations to the host after the forward pass of a layer, and fetch them before its backward pass.
 
-The memory that this can save on the GPU is paid for with two copies per layer. From pageable memory they hold
-the host; on the kernels' stream they stand between the kernels; from pinned memory on a stream of their own
-they run beside them. The backward copies are issued by autograd's own thread, as early as the host gets there: it
-runs ahead, and how much memory is saved in the end depends on a limit to that, which this program does not set.
+This can save GPU memory, at the cost of two copies per layer. With pageable memory the copies block the host; on the
+stream of the kernels they delay the kernels; with pinned memory on a side stream they overlap them. The copies of the
+backward pass are issued by autograd's thread, as early as it gets there. How much memory is saved depends on how far
+the host runs ahead, which this program does not limit.
 
     python -m overlapscope.workloads.offload --variant pageable-same --trace out.json.gz
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choices:
-    """Where the activations go, and on which stream."""
+    """Host memory of the activations, and the stream of the copies."""
 
     memory: Memory = Memory.PAGEABLE
     stream: CopyStream = CopyStream.SAME
@@ -33,7 +33,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass, for a data-centre GPU."""
 
     layers: int = 6
     tokens: int = 4096  # rows of an activation
@@ -61,13 +61,13 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
         for _ in range(sizes.layers)
     ]
     batch = torch.randn(sizes.tokens, sizes.width, generator=generator).to(device)
-    shelf = Shelf(choices, sizes, device, stays=weights)
+    offloader = Offloader(choices, sizes, device, stays=weights)
 
     def one_pass() -> None:
         for weight in weights:
             weight.grad = None
         with annotate("offload"):
-            with annotate("forward"), shelf.saving():
+            with annotate("forward"), offloader.saving():
                 hidden = batch
                 for weight in weights:
                     hidden = hidden + hidden @ weight
@@ -81,20 +81,20 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Saved where it is."""
+    """A saved tensor that stays on the GPU."""
 
     tensor: torch.Tensor
 
 
 @dataclass(frozen=True)
-class _Away:
-    """Saved on the host."""
+class _Offloaded:
+    """A saved tensor that is offloaded to the host."""
 
     place: torch.Tensor
 
 
-class Shelf:
-    """Host memory for what autograd saves for the backward pass, and the copies there and back.
+class Offloader:
+    """Offloads the tensors that autograd saves for the backward pass to host memory, and fetches them back.
 
     The tensors in ``stays`` (weights) are left on the device.
     """
@@ -112,43 +112,43 @@ class Shelf:
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """Within this, what autograd saves goes to the host."""
+        """Within this context, tensors that autograd saves are offloaded."""
         import torch
 
         self._used = 0
         with torch.autograd.graph.saved_tensors_hooks(self._put, self._get):
             yield
 
-    def _put(self, tensor: torch.Tensor) -> _Kept | _Away:
+    def _put(self, tensor: torch.Tensor) -> _Kept | _Offloaded:
         if tensor.data_ptr() in self._stays:
             return _Kept(tensor)
-        away = _Away(self._places[self._used])
+        offloaded = _Offloaded(self._places[self._used])
         self._used += 1
         with annotate("offload to host", color="orange"):
-            self._follow()
+            self._wait_for_current()
             with on(self._stream):
-                away.place.copy_(tensor, non_blocking=True)
+                offloaded.place.copy_(tensor, non_blocking=True)
             keep_for(tensor, self._stream)
-        return away
+        return offloaded
 
-    def _get(self, saved: _Kept | _Away) -> torch.Tensor:
+    def _get(self, saved: _Kept | _Offloaded) -> torch.Tensor:
         if isinstance(saved, _Kept):
             return saved.tensor
         with annotate("bring back", color="orange"):
             with on(self._stream):
                 back = saved.place.to(self._device, non_blocking=True)
-            self._lead(back)
+            self._hand_over(back)
         return back
 
-    def _follow(self) -> None:
-        """The copies' stream waits for what the current one has computed so far."""
+    def _wait_for_current(self) -> None:
+        """Make the copy stream wait for the work issued so far to the current stream."""
         import torch
 
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream())
 
-    def _lead(self, tensor: torch.Tensor) -> None:
-        """The current stream waits for the copies, and then owns ``tensor``."""
+    def _hand_over(self, tensor: torch.Tensor) -> None:
+        """Make the current stream wait for the copies, before it uses ``tensor``."""
         import torch
 
         if self._stream is not None:
@@ -159,7 +159,7 @@ class Shelf:
 
 WORKLOAD = Workload(
     module="overlapscope.workloads.offload",
-    question="Do activations that go to the host and come back run beside the layers?",
+    question="Do the copies of offloaded activations overlap the layers?",
     variants=VARIANTS,
     sizes=Sizes(),
     on_cpu=Sizes(layers=2, tokens=16, width=32),

@@ -1,10 +1,9 @@
-"""``pin_memory()`` and ``non_blocking``, as the PyTorch guide on them goes through them, on your machine.
+"""``pin_memory()`` and ``non_blocking``: the cases of PyTorch's guide on them, measured on your machine.
 
-Four ways to send tensors to the device (``to``, ``to(non_blocking=True)``, ``pin_memory().to(non_blocking=True)``
-and pinned ahead of time), for a few large tensors and for many small ones (a list, a ``TensorDict`` and one
-coalesced buffer). Then the guide's three requirements for a copy that runs beside kernels (pinned source, stream
-of its own, free copy engine), each broken in turn. Last the hazard: ``non_blocking=True`` towards the host,
-and a value read before it has arrived.
+Four ways to copy tensors to the GPU (``to``, ``to(non_blocking=True)``, ``pin_memory().to(non_blocking=True)`` and
+pinned ahead of time), for a few large tensors and for many small ones (a list, a ``TensorDict`` and one packed
+buffer). Then the guide's three requirements for a copy that overlaps kernels (pinned source, side stream, free copy
+engine), each violated in turn. Last the hazard: a D2H copy with ``non_blocking=True`` whose target is read too early.
 
 `overlapscope.workloads.pinning_sweep` times the four ways over many sizes.
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Way(StrEnum):
-    """How a tensor gets to the device."""
+    """The way to copy a tensor to the GPU."""
 
     TO = "to"
     TO_NON_BLOCKING = "to-non-blocking"
@@ -38,7 +37,7 @@ class Way(StrEnum):
 
 
 class Load(StrEnum):
-    """What is sent, or what is shown."""
+    """What is copied, or which requirement or hazard is shown."""
 
     LARGE = "large"
     LIST = "list"
@@ -53,7 +52,7 @@ class Load(StrEnum):
 
 @dataclass(frozen=True)
 class Choices:
-    """What is sent, and how."""
+    """What is copied, and how."""
 
     load: Load = Load.LARGE
     way: Way = Way.TO
@@ -61,13 +60,13 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass, for a data-centre GPU."""
 
     large: int = 6  # tensors
     large_mib: int = 64
     small: int = 600  # tensors
     small_kib: int = 64
-    width: int = 4096  # of the square float32 matrices that copies run beside
+    width: int = 4096  # of the square float32 matrices whose products the copies overlap
     matmuls: int = 4
 
 
@@ -111,10 +110,12 @@ VARIANTS = (
     Variant(
         "coalesced",
         Choices(Load.COALESCED, Way.PINNED_AHEAD),
-        "gathered in one pinned buffer, sent as one copy, used as views",
+        "packed into one pinned buffer, copied at once, used as views",
     ),
     Variant(
-        "concurrent", Choices(Load.BESIDE_KERNELS, Way.PINNED_AHEAD), "beside kernels: pinned, own stream, free engine"
+        "concurrent",
+        Choices(Load.BESIDE_KERNELS, Way.PINNED_AHEAD),
+        "copies overlap kernels: pinned, side stream, free engine",
     ),
     Variant("concurrent-pageable", Choices(Load.BESIDE_KERNELS, Way.TO_NON_BLOCKING), "but pageable", "concurrent"),
     Variant(
@@ -123,13 +124,13 @@ VARIANTS = (
     Variant(
         "concurrent-busy-engine",
         Choices(Load.BUSY_ENGINE, Way.PINNED_AHEAD),
-        "but another stream's copies have the engine of that direction",
+        "but copies of another stream use the copy engine of that direction",
         "concurrent",
     ),
     Variant(
         "read-early",
         Choices(Load.READ_EARLY, Way.PINNED_AHEAD),
-        "towards the host with non_blocking=True, read at once: wrong",
+        "D2H copies with non_blocking=True, read at once: wrong values",
         "read-after-wait",
     ),
     Variant("read-after-wait", Choices(Load.READ_AFTER_WAIT, Way.PINNED_AHEAD), "the same, read after a synchronise"),
@@ -145,11 +146,11 @@ _WAYS = {
     Load.ONE_STREAM: frozenset({Way.TO_NON_BLOCKING, Way.PINNED_AHEAD}),
     Load.BUSY_ENGINE: frozenset({Way.TO_NON_BLOCKING, Way.PINNED_AHEAD}),
 }
-"""What makes sense; other loads are pinned ahead."""
+"""Loads that exist in all four ways; the others are pinned ahead."""
 
 
 def make(choices: Choices, sizes: Sizes, device: str) -> Program:
-    """Allocate what the chosen load needs; CaptureError for a way that it does not have."""
+    """Allocate the buffers of the chosen load; CaptureError for a way that it does not support."""
     ways = _WAYS.get(choices.load, frozenset({Way.PINNED_AHEAD}))
     if choices.way not in ways:
         raise CaptureError(f"--load {choices.load} goes with --way {' or '.join(sorted(ways))}")
@@ -174,14 +175,14 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
 
 
 def host_tensors(count: int, numbers: int, *, pin: bool) -> list[torch.Tensor]:
-    """Separate host tensors of float32, each filled with its own number."""
+    """Separate float32 host tensors, each filled with its own number."""
     import torch
 
     return [torch.full((numbers,), float(index), pin_memory=pin) for index in range(count)]
 
 
 def transfer(tensor: torch.Tensor, way: Way, device: str) -> torch.Tensor:
-    """Send one tensor in one of the four ways; for `Way.PINNED_AHEAD` it has to be pinned already."""
+    """Copy one tensor in one of the four ways; for `Way.PINNED_AHEAD` it has to be pinned already."""
     if way is Way.TO:
         return tensor.to(device)
     if way is Way.PIN_THEN_TO and device != "cpu":
@@ -238,9 +239,9 @@ _SENDERS: dict[Load, Callable[[list[Any], Way, str], Sender]] = {
 
 
 def _make_concurrent(choices: Choices, sizes: Sizes, device: str) -> Program:
-    """Copies beside matrix products, with one of the three requirements broken, or none.
+    """Copies that overlap matrix products, with one of the three requirements violated, or none.
 
-    Other copies run beside both: towards the host, where they have an engine of their own, or with ours.
+    Copies of another stream run at the same time: D2H copies with a copy engine of their own, or H2D copies.
     """
     import torch
 
@@ -274,7 +275,7 @@ def _make_concurrent(choices: Choices, sizes: Sizes, device: str) -> Program:
 
 
 def _make_hazard(choices: Choices, sizes: Sizes, device: str) -> Program:
-    """A result copied to pinned memory behind queued kernels, and summed on the host."""
+    """Copy a result to pinned memory after queued kernels, and sum it on the host."""
     import torch
 
     numbers = sizes.large_mib * 2**18

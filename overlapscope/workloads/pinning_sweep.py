@@ -1,4 +1,4 @@
-"""The guide's figure from this machine's numbers: four ways to send a tensor, over many sizes.
+"""Measure four ways to copy a tensor to the GPU over many sizes, for the figure of PyTorch's guide.
 
 python -m overlapscope.workloads.pinning_sweep --out sweep.json
 overlapscope transfers sweep.json -o transfers.pdf
@@ -32,13 +32,13 @@ _MANY["coalesced"] = Choices(Load.COALESCED, Way.PINNED_AHEAD)
 
 
 def sweep(device: str = "cuda", repeats: int = 9) -> dict[str, Any]:
-    """Time every way for sizes from 1 KiB up, and many small tensors in every form.
+    """Time every way for sizes from 1 KiB up, and for many small tensors.
 
     Returns:
         ``transfers``: rows of ``way``, ``size_bytes``, ``median_us``, ``min_us`` and ``max_us``, the wall time until
-        one tensor has arrived (pinning in the loop included where it is part of the way). ``many``: the figures of
-        `measure` for many small tensors, as a list and as a TensorDict in every way and coalesced, with ``count``
-        and ``size_bytes`` of the tensors.
+        one tensor has arrived, including the time to pin it where that is part of the way. ``many``: the figures of
+        `measure` for many small tensors, as a list, as a TensorDict and as one packed buffer, with ``count`` and
+        ``size_bytes`` of the tensors.
 
     Raises:
         CaptureError: torch is missing, or there is no GPU and ``device`` is one.

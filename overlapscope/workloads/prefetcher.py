@@ -1,9 +1,9 @@
-"""Is ``model(images)`` a synchronisation point, and how does one prefetch the next batch properly?
+"""Is ``model(images)`` a synchronisation point, and how does one prefetch the next batch?
 
-It is not: a forward pass only queues kernels, and the host goes on. Facts of a run show it: the host's time
-in the call beside the device's. So a training loop may copy its batches without blocking and still not
-overlap, because a copy on the kernels' stream waits for them like any other work. `Prefetcher` puts
-the next batch on its way on a stream of its own while the step computes, and uses events, not the host, to wait.
+It is not: a forward pass only queues kernels, and the host continues. The facts of a run show the host time of the call
+next to its device time. A training loop may copy its batches without blocking and still not overlap, because a copy on
+the stream of the kernels waits for them like any other work. `Prefetcher` copies the next batch on a side stream while
+the step computes, and makes streams wait for events instead of the host.
 
     python -m overlapscope.workloads.prefetcher --variant non-blocking --trace out.json.gz
 """
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class Prefetcher:
-    """Iterates over ``batches`` with each already on ``device``, or on its way there while the one before computes.
+    """Iterates over ``batches`` and copies each to ``device`` while the batch before it is computed.
 
     A batch is anything with ``.to(device, non_blocking=...)``, such as a tensor, or tuples, lists and mappings of
-    batches; other values pass as they are. From pinned memory (a DataLoader with ``pin_memory=True``) the
-    copies run beside the kernels; from pageable memory each of them holds the host thread, and the kernels of
-    the step are launched late.
+    batches; other values stay as they are. From pinned memory (a DataLoader with ``pin_memory=True``) the copies
+    overlap the kernels; from pageable memory each of them blocks the host thread, and the kernels of the step are
+    launched late.
 
-    Make one and iterate it again for every epoch: its stream, and the memory that the allocator keeps for that
-    stream, are used again. A loop that never waits for the device runs ahead of it, and then more than one
-    batch is on its way; what bounds that is the loop (a loss that is read, say), not the prefetcher.
+    Create one and iterate it for every epoch: its stream, and the memory that the allocator caches for that stream,
+    are reused. In a loop that never synchronises, the host runs ahead and several batches are copied at once; the loop
+    has to limit that (by reading a loss, for example), not the prefetcher.
 
     >>> list(Prefetcher([(1, "a"), (2, "b")], "cpu"))
     [(1, 'a'), (2, 'b')]
@@ -61,13 +61,13 @@ class Prefetcher:
             yield self._arrive(*coming)
 
     def _send(self, batch: Any) -> tuple[Any, torch.cuda.Event | None]:
-        """Queue the copies of a batch, and an event behind them."""
+        """Queue the copies of a batch, and an event after them."""
         with annotate("prefetch", color="orange"), on(self._stream):
             moved = _move(batch, self._device)
             return moved, None if self._stream is None else self._stream.record_event()
 
     def _arrive(self, batch: Any, copied: torch.cuda.Event | None) -> Any:
-        """Let the current stream, not the host, wait for the copies; from then on the batch is its."""
+        """Make the current stream, not the host, wait for the copies, and hand the batch's memory to it."""
         import torch
 
         if copied is not None:
@@ -90,7 +90,7 @@ def _move(batch: Any, device: torch.device) -> Any:
 
 
 def _tensors(batch: Any) -> Iterator[torch.Tensor]:
-    """Every tensor in a batch, also in the attributes of a batch type of one's own."""
+    """Every tensor in a batch, including attributes of custom batch types."""
     import torch
 
     if isinstance(batch, torch.Tensor):
@@ -106,7 +106,7 @@ def _tensors(batch: Any) -> Iterator[torch.Tensor]:
 
 
 class Loop(StrEnum):
-    """How the training loop gets its batches to the device."""
+    """How the training loop copies its batches to the GPU."""
 
     BLOCKING = "blocking"
     NON_BLOCKING = "non-blocking"
@@ -115,7 +115,7 @@ class Loop(StrEnum):
 
 @dataclass(frozen=True)
 class Choices:
-    """The loop, and where its batches lie on the host."""
+    """The loop, and the host memory of its batches."""
 
     loop: Loop = Loop.NON_BLOCKING
     memory: Memory = Memory.PINNED
@@ -123,7 +123,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass, for a data-centre GPU."""
 
     steps: int = 8
     batch: int = 256
@@ -197,7 +197,7 @@ def network(channels: int, classes: int = 10) -> torch.nn.Module:
 
 
 def _batches(memory: Memory, sizes: Sizes, device: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """What a loader would deliver, without the noise of one: a few batches, in a ring."""
+    """A loader without the noise of a real one: a few batches, repeated."""
     import torch
 
     pin = pins(memory, device)
@@ -213,12 +213,12 @@ def _batches(memory: Memory, sizes: Sizes, device: str) -> list[tuple[torch.Tens
 
 
 def _delivery(batches: list[tuple[torch.Tensor, torch.Tensor]], loop: Loop, device: str) -> Iterable[Any]:
-    """The batches on the device, pass after pass, as the loop gets them there."""
+    """Yield the batches on the GPU, as the chosen loop copies them."""
     return Prefetcher(batches, device) if loop is Loop.PREFETCHER else _Copied(batches, loop, device)
 
 
 class _Copied:
-    """Copies each batch when it is asked for, on the stream of the kernels."""
+    """Copies each batch when it is needed, on the stream of the kernels."""
 
     def __init__(self, batches: list[tuple[torch.Tensor, torch.Tensor]], loop: Loop, device: str) -> None:
         self._batches, self._device = batches, device
@@ -232,7 +232,7 @@ class _Copied:
 
 
 class ForwardTimes:
-    """What the host spends in ``model(images)``, and the device with its kernels."""
+    """Measure the host time of ``model(images)``, and the device time of its kernels."""
 
     def __init__(self, device: str) -> None:
         self._host, self._device = Stopwatch("cpu"), Stopwatch(device)
@@ -246,13 +246,13 @@ class ForwardTimes:
         self._device.__exit__(*failure)
 
     def facts(self) -> dict[str, Any]:
-        """Medians over all steps so far; a call that waited for the device would take the host as long."""
+        """Medians over all steps so far; in a call that synchronises, the host time would equal the device time."""
         return {"forward_host_ms": self._host.median_ms(), "forward_device_ms": self._device.median_ms()}
 
 
 WORKLOAD = Workload(
     module="overlapscope.workloads.prefetcher",
-    question="Is model(images) a synchronisation point, and how does one prefetch the next batch properly?",
+    question="Is model(images) a synchronisation point, and how does one prefetch the next batch?",
     variants=VARIANTS,
     sizes=Sizes(),
     on_cpu=Sizes(steps=3, batch=2, image=32, channels=2),

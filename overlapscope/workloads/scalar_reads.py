@@ -1,8 +1,8 @@
-"""What does it cost to look at one number of the GPU in every step?
+"""What does it cost to read a scalar from the GPU in every step?
 
-``.item()``, ``.cpu()`` and ``nonzero()`` copy a few bytes to the host and wait for them, and with them for all
-kernels that were queued before. The copy is tiny; the wait is the whole step, and what the host does after
-it (here: `host_work_us` of Python) no longer runs beside the kernels. Pinned memory does not help.
+``.item()``, ``.cpu()`` and ``nonzero()`` copy a few bytes to the host and wait for them, and with them for all kernels
+that were queued before. The copy is tiny; the wait is the whole step. Host work after it (here: `host_work_us` of
+Python) no longer overlaps kernels. Pinned memory does not help.
 
     python -m overlapscope.workloads.scalar_reads --variant item --trace out.json.gz
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Read(StrEnum):
-    """How a step looks at its result."""
+    """How a step reads its result."""
 
     ITEM = "item"
     CPU = "cpu"
@@ -33,7 +33,7 @@ class Read(StrEnum):
 
 @dataclass(frozen=True)
 class Choices:
-    """What is read, and whether it waits for the device."""
+    """What is read, and whether the host waits for it in the step."""
 
     read: Read = Read.ITEM
     deferred: bool = False
@@ -41,12 +41,12 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass, for a data-centre GPU."""
 
     steps: int = 20
     layers: int = 12
     width: int = 2048  # of the square float32 layers, and rows of a batch
-    host_work_us: int = 500  # what the host does in each step beside launching
+    host_work_us: int = 500  # host work in each step besides launches
 
 
 VARIANTS = (
@@ -56,20 +56,20 @@ VARIANTS = (
     Variant(
         "cpu-deferred",
         Choices(Read.CPU, deferred=True),
-        "the loss copied to pinned memory without waiting, and read one step later",
+        "the loss copied to pinned memory asynchronously, and read one step later",
     ),
     Variant(
         "nonzero",
         Choices(Read.NONZERO),
-        "rows chosen with nonzero(), whose size the host waits for",
+        "rows selected with nonzero(), whose size the host reads",
         "nonzero-deferred",
     ),
-    Variant("nonzero-deferred", Choices(Read.NONZERO, deferred=True), "rows masked instead: no size to wait for"),
+    Variant("nonzero-deferred", Choices(Read.NONZERO, deferred=True), "rows masked instead: the host reads no size"),
 )
 
 
 def make(choices: Choices, sizes: Sizes, device: str) -> Program:
-    """Allocate the layers of a loop that looks at its losses in the chosen way."""
+    """Allocate the layers of a loop that reads its losses in the chosen way."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -104,7 +104,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
 
 
 class _Reader:
-    """Sums what the steps show."""
+    """Sums the losses on the host."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -124,7 +124,7 @@ class _CpuReader(_Reader):
 
 
 class _DeferredReader(_Reader):
-    """Sums on the device."""
+    """Sums the losses on the GPU."""
 
     def __init__(self, device: str) -> None:
         super().__init__(device)
@@ -142,11 +142,11 @@ class _DeferredReader(_Reader):
 
 
 class _LateReader(_Reader):
-    """Copies to pinned memory without waiting; reads a value when the step after it has been issued."""
+    """Copies losses to pinned memory asynchronously; reads each one after the next step has been issued."""
 
     def __init__(self, device: str) -> None:
         super().__init__(device)
-        self._on_the_way: deque[tuple[torch.Tensor, Any]] = deque()
+        self._in_flight: deque[tuple[torch.Tensor, Any]] = deque()
 
     def read(self, hidden: torch.Tensor) -> None:
         import torch
@@ -157,24 +157,24 @@ class _LateReader(_Reader):
         arrived = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]
         if arrived is not None:
             arrived.record()
-        self._on_the_way.append((slot, arrived))
-        if len(self._on_the_way) > 1:
+        self._in_flight.append((slot, arrived))
+        if len(self._in_flight) > 1:
             self._take()
 
     def total(self) -> float:
-        while self._on_the_way:
+        while self._in_flight:
             self._take()
         return super().total()
 
     def _take(self) -> None:
-        slot, arrived = self._on_the_way.popleft()
+        slot, arrived = self._in_flight.popleft()
         if arrived is not None:
             arrived.synchronize()
         self.sum += float(slot)
 
 
 class _RowsReader(_DeferredReader):
-    """Sums the rows that are larger than the average, chosen by index."""
+    """Sums the rows that are larger than the average, selected by index."""
 
     def read(self, hidden: torch.Tensor) -> None:
         rows = (hidden.mean(1) > hidden.mean()).nonzero()[:, 0]  # the host waits for how many there are
@@ -182,7 +182,7 @@ class _RowsReader(_DeferredReader):
 
 
 class _MaskReader(_DeferredReader):
-    """Sums the same rows, without knowing how many there are."""
+    """Sums the same rows by a mask, without reading how many there are."""
 
     def read(self, hidden: torch.Tensor) -> None:
         chosen = hidden.mean(1) > hidden.mean()
@@ -208,7 +208,7 @@ def _work(microseconds: int) -> None:
 
 WORKLOAD = Workload(
     module="overlapscope.workloads.scalar_reads",
-    question="What does it cost to look at one number of the GPU in every step?",
+    question="What does it cost to read a scalar from the GPU in every step?",
     variants=VARIANTS,
     sizes=Sizes(),
     on_cpu=Sizes(steps=3, layers=2, width=32, host_work_us=1),

@@ -1,39 +1,40 @@
-"""The trace does not say why.
+"""The trace does not record why the GPU was idle.
 
 ## What happens
-Device time was lost, and the fact that would tell why is not in the file. No reason is guessed.
+The GPU was idle, and the trace lacks the data that would show why. No reason is guessed.
 
 ## How it shows in a trace
-- The call that issued the next work is missing: its correlation id is absent or joins nothing, or the profile began
-  after the call (a clipped window).
-- Issued work waits, a copy ends just before it starts, and a stream was made to wait in between, but synchronisation
-  events were not recorded.
-- A copy call holds its thread and the file has no memory kinds (ROCm does not record them), so that pageable memory
-  is only one of the possible reasons.
-- CUDA graphs were traced as a whole: what ran inside them is not in the file.
-- Device times are of another clock than the host's.
+- The call that issued the next work is missing: its correlation id is absent or matches no call, or the call was made
+  before the profile began.
+- Work was issued and waited. A copy ends just before it starts, and a stream was made to wait in between, but
+  synchronisation events were not recorded.
+- A copy call blocks its thread and the trace has no memory kinds (ROCm does not record them). Pageable memory is then
+  only one of the possible reasons.
+- CUDA graphs were traced as a whole: the work inside them is not in the trace.
+- Device timestamps come from another clock than host timestamps.
 
 ## Fix
-Record again, with what is missing:
+Record again, with the missing data:
 
 ```python
 # before
 with torch.profiler.profile() as p:
     ...
-# after: synchronisation events, a warm-up, everything on one clock
+# after: with synchronisation events, a warm-up, and one clock
 with overlapscope.record("trace.json.gz", steps=3) as recording:
     for batch in loader:
         train(batch)
         recording.step()
 ```
 
-With Nsight Systems: `nsys profile -t cuda,nvtx --cuda-graph-trace=node`, and export with a version that is not older.
+With Nsight Systems: `nsys profile -t cuda,nvtx --cuda-graph-trace=node`, and export with the same version or a newer
+one.
 
 ## What the saving assumes
 Nothing: no saving is given.
 
 ## When this misleads
-The time is lost all the same; a reason below the noise may be hidden in it.
+The idle time is real all the same. Other rules may apply to parts of it.
 
 ## Sources
 Kineto's `_ExperimentalConfig(enable_cuda_sync_events=True)` adds synchronisation events (PyTorch, torch/profiler).
@@ -52,61 +53,59 @@ from overlapscope.formatting import time
 from overlapscope.model.columns import Bool, Int64
 
 _OWN = (Cause.UNKNOWN, Cause.WAIT_NOT_RECORDED)
-_UNTRUSTWORTHY = {
-    "whole-graph-trace": "CUDA graphs were traced whole (record with --cuda-graph-trace=node)",
-    "far-from-host": "device times are of another clock than the host's",
+_INCOMPLETE = {
+    "whole-graph-trace": "CUDA graphs were traced as a whole (record with --cuda-graph-trace=node)",
+    "wrong-device-clock": "device timestamps come from another clock than host timestamps",
     "copies-not-recorded": "copies were not recorded, only their calls",
 }
+"""Health warnings that make every idle interval doubtful, with what they mean."""
 
 
-def untrustworthy(context: DeviceContext) -> Bool:
-    """Every stretch, where what ran on the device is not in the file or not at its time."""
-    return ~context.nothing if missing_work(context) else context.nothing
+def claims(context: DeviceContext) -> Bool:
+    """Every idle interval, where device work is missing from the trace or has wrong timestamps."""
+    return ~context.none if missing_work(context) else context.none
 
 
 def missing_work(context: DeviceContext) -> list[str]:
-    """What makes gaps on the device doubtful."""
-    return [text for code, text in _UNTRUSTWORTHY.items() if context.trace.health.has(code)]
+    """What makes every idle interval doubtful."""
+    return [text for code, text in _INCOMPLETE.items() if context.trace.health.has(code)]
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """Name the missing facts, and how long nothing can be said for each."""
-    untold = context.idle.take(rows)
+    """Name the missing data, and the GPU idle time for which each is missing."""
+    idle = context.idle.take(rows)
     by_cause = {
-        "unjoined_ns": int(untold.duration_ns[untold.cause == Cause.UNKNOWN].sum()),
-        "queued_ns": int(untold.duration_ns[untold.cause == Cause.WAIT_NOT_RECORDED].sum()),
-        "unknown_memory_ns": int(untold.duration_ns[(untold.cause != Cause.UNKNOWN) & (untold.copy >= 0)].sum()),
-        "unjoined_copies_ns": int(untold.duration_ns[~np.isin(untold.cause, _OWN) & (untold.copy < 0)].sum()),
+        "work_without_call_ns": int(idle.duration_ns[idle.cause == Cause.UNKNOWN].sum()),
+        "wait_not_recorded_ns": int(idle.duration_ns[idle.cause == Cause.WAIT_NOT_RECORDED].sum()),
+        "unknown_memory_ns": int(idle.duration_ns[(idle.cause != Cause.UNKNOWN) & (idle.copy >= 0)].sum()),
+        "copies_without_call_ns": int(idle.duration_ns[~np.isin(idle.cause, _OWN) & (idle.copy < 0)].sum()),
     }
-    reasons = missing_work(context) or _reasons(context, by_cause)
-    message = (
-        f"For {time(context.idle_ns(rows))} the trace does not say what the device waited for: {'; '.join(reasons)}."
-    )
-    evidence = dict(by_cause) | {"missing": "; ".join(reasons)}
-    return Report(message, evidence, Confidence.LOW, "record again with what is missing")
+    missing = "; ".join(missing_work(context) or _missing(context, by_cause))
+    message = f"The GPU was idle for {time(context.idle_ns(rows))} and the trace does not record why: {missing}."
+    return Report(message, dict(by_cause) | {"missing": missing}, Confidence.LOW, "a new recording with this data")
 
 
-def _reasons(context: DeviceContext, by_cause: dict[str, int]) -> list[str]:
+def _missing(context: DeviceContext, by_cause: dict[str, int]) -> list[str]:
     health = context.trace.health
-    reasons = []
-    if by_cause["unjoined_ns"]:
-        reasons.append("work has no call that issued it (clipped, or its correlation is missing)")
-    if by_cause["queued_ns"] and health.has("syncs-not-recorded"):
-        reasons.append("synchronisation events were not recorded (enable_cuda_sync_events=True)")
-    elif by_cause["queued_ns"]:
-        reasons.append("work was queued behind nothing that was recorded")
+    missing = []
+    if by_cause["work_without_call_ns"]:
+        missing.append("the call that issued the next work is not in the trace (clipped, or without correlation id)")
+    if by_cause["wait_not_recorded_ns"] and health.has("syncs-not-recorded"):
+        missing.append("synchronisation events were not recorded (enable_cuda_sync_events=True)")
+    elif by_cause["wait_not_recorded_ns"]:
+        missing.append("the next work had been issued, and what it waited for was not recorded")
     if by_cause["unknown_memory_ns"] and health.has("unknown-memory-kind"):
-        reasons.append("memory kinds were not recorded, so pageable cannot be told from pinned")
-    if by_cause["unjoined_copies_ns"]:
-        reasons.append("copies and their calls cannot be joined, or where copies go is not recorded")
-    return reasons or ["no recorded fact fits"]
+        missing.append("memory kinds were not recorded, so copies may be pageable or pinned")
+    if by_cause["copies_without_call_ns"]:
+        missing.append("copies have no call or no direction")
+    return missing or ["no recorded cause fits"]
 
 
 RULE = Rule(
     code="OVL000",
     name="insufficient-data",
     page=__doc__,
-    fix='with overlapscope.record("trace.json.gz", steps=3) as recording: ...  # records what is missing',
-    claims=untrustworthy,
+    fix='with overlapscope.record("trace.json.gz", steps=3) as recording: ...  # records the missing data',
+    claims=claims,
     describe=describe,
 )

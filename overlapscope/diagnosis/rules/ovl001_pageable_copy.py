@@ -1,94 +1,94 @@
 """Copy from or to pageable memory.
 
 ## What happens
-The driver cannot hand pageable memory to the copy engine. It copies the bytes through a page-locked buffer of its
-own, chunk by chunk, and the thread that called `cudaMemcpyAsync` stays in the call until the last chunk is staged
-(towards the host: until everything has arrived). `non_blocking=True` changes nothing about that. What the thread
-would have launched comes late, also where the copy itself ran beside a kernel. The copy is several times slower than
-from pinned memory too. Other threads do not escape: while one is in such a call, launches of another wait for the
-driver's lock.
+The copy engine cannot access pageable memory. The driver stages the bytes through a pinned buffer of its own, chunk by
+chunk. The thread that called `cudaMemcpyAsync` stays in the call until the last chunk is staged; for a D2H copy, until
+all data has arrived. `non_blocking=True` does not change that. The thread's next launches are late, even where the copy
+itself overlaps a kernel. The copy is also several times slower than from pinned memory. Other threads are affected too:
+while one thread is in such a call, launches of another wait for the driver's lock.
 
 ## How it shows in a trace
 The memory kind of the copy is *Pageable*, its call lasts about as long as the copy, and the next kernel is launched
-after it. **A copy that is mostly hidden is the main case**: the kernels queued before it cover it, and the device
-runs dry after them. What counts is the time without a kernel that follows from the held thread, now or later, until
-the host has caught up.
+after it. **Most such copies look hidden**: kernels that were queued before overlap them, and the GPU is idle
+afterwards. What counts is the GPU idle time because of the blocked thread, at once or later, until the host has
+caught up.
 
 ## Fix
 ```python
 # before
-batch = batch.to(device, non_blocking=True)  # batch is pageable: the call holds the host
+batch = batch.to(device, non_blocking=True)  # batch is pageable: the call blocks the host
 # after: pinned once, ahead of time
 batch = batch.pin_memory()  # in the loader: DataLoader(..., pin_memory=True)
 batch = batch.to(device, non_blocking=True)  # returns at once
 ```
 
-A view that is not contiguous is staged through pageable memory even if its storage is pinned: copy it into a pinned
-tensor first. A result on its way to the host wants a pinned target: `place.copy_(result, non_blocking=True)`, and an
-event to wait for before it is read.
+A non-contiguous view is staged through pageable memory even if its storage is pinned: copy it into a pinned tensor
+first. A D2H copy needs a pinned target, `place.copy_(result, non_blocking=True)`, and an event to wait for before the
+host reads it.
 
 ## What the saving assumes
-The call returns like any enqueue, the copy runs at the pinned bandwidth that the trace or its calibration shows, and
-kernels that read the data still wait for it.
+The call returns at once, the copy runs at the pinned bandwidth of the trace or its calibration, and kernels that read
+the data still wait for it.
 
 ## When this misleads
-- Nothing waits behind the copy: the call holds a thread that had nothing else to launch. Then nothing is lost, and
-  nothing is reported.
-- Memory is pinned anew in every step: see OVL009. Pinned memory cannot be swapped out; pin what is copied often.
-- Systems on which the GPU reads pageable memory itself (GH200, with address translation services) need no staging;
-  what the trace shows counts.
+- The call blocks a thread that had nothing else to launch. Then the GPU is not idle because of it, and nothing is
+  reported.
+- Pinning memory in every step has a cost of its own: see OVL009. Pinned memory cannot be swapped out; pin what is
+  copied often.
+- GPUs that access pageable memory directly (GH200, with address translation services) need no staging. The trace
+  shows whether calls block.
 
 ## Sources
-CUDA Runtime API, "API synchronization behavior": transfers from pageable memory are staged before the call returns;
-towards pageable memory the call returns when the copy is complete. PyTorch tutorial "A guide on good usage of
-non_blocking and pin_memory". Held launches of other threads: measured on an H200, driver 580.
+CUDA Runtime API, "API synchronization behavior": copies from pageable memory are staged before the call returns; copies
+to pageable memory return when they are complete. PyTorch tutorial "A guide on good usage of non_blocking and
+pin_memory". Blocked launches of other threads: measured on an H200, driver 580.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.causes import BEHIND_COPY, Cause
+from overlapscope.diagnosis.causes import COPY_WAIT_CAUSES, Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.rule import DOWN, Report, Rule, median_or_none, mostly_down
+from overlapscope.diagnosis.rule import D2H_FIX, Report, Rule, median_or_none, mostly_d2h
 from overlapscope.formatting import counted, share, size, time
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
 
 
 def claims(context: DeviceContext) -> Bool:
-    """Late because a pageable copy held the host, or waiting for the copy itself."""
-    copying = (context.blocking_kind == ApiKind.COPY) | context.of_cause(*BEHIND_COPY, Cause.COPY_ONLY)
-    pageable: Bool = copying & (context.memory == MemoryKind.PAGEABLE) & ~context.read
+    """Idle because a pageable copy blocked the host, or because work waited for the copy itself."""
+    copying = (context.blocking_kind == ApiKind.COPY) | context.has_cause(*COPY_WAIT_CAUSES, Cause.COPY_ONLY)
+    pageable: Bool = copying & (context.memory == MemoryKind.PAGEABLE) & ~context.scalar_read
     return pageable
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """How long they held the host, what came late for it, and how hidden they looked all the same."""
+    """How long the copies blocked the host, the GPU idle time because of it, and how well they looked hidden."""
     copies = context.copies_of(rows)
     calls = np.unique(context.trace.copies.call[copies]).astype(np.int64)
-    held, lost = context.blocked_ns(calls[calls >= 0]), context.idle_ns(rows)
+    blocked, idle = context.blocked_ns(calls[calls >= 0]), context.idle_ns(rows)
     hidden, total = int(context.facts.hidden_ns[copies].sum()), int(context.facts.total_ns[copies].sum())
-    elsewhere = _on_other_threads(context, rows)
-    who = f"{counted(len(copies), 'pageable copy', 'pageable copies')} ({size(context.size_bytes(copies))})"
-    message = f"{who} held the host for {time(held)}; the device had no other work for {time(lost)}"
-    message += f", though {share(hidden, total)} of the copying was under kernels" if hidden > total / 2 else ""
-    message += ", which another thread could not launch meanwhile" if elsewhere > lost / 2 else ""
+    other_thread = _other_thread_blocked_ns(context, rows)
+    what = f"{counted(len(copies), 'pageable copy', 'pageable copies')} ({size(context.size_bytes(copies))})"
+    message = f"{what} blocked the host for {time(blocked)}; the GPU was idle for {time(idle)} because of it"
+    message += f", though {share(hidden, total)} of the copy time overlapped kernels" if hidden > total / 2 else ""
+    message += "; another thread's launches had to wait" if other_thread > idle / 2 else ""
     evidence = {
         "copies": len(copies),
         "size_bytes": context.size_bytes(copies),
-        "copying_ns": total,
+        "copy_ns": total,
         "hidden_ns": hidden,
-        "blocked_ns": held,
-        "late_ns": int(context.idle.duration_ns[rows][context.idle.blocking_call[rows] >= 0].sum()),
-        "held_other_thread_ns": elsewhere,
+        "blocked_ns": blocked,
+        "late_launch_ns": int(context.idle.duration_ns[rows][context.idle.blocking_call[rows] >= 0].sum()),
+        "other_thread_blocked_ns": other_thread,
         "bandwidth_gb_s": median_or_none(context.facts.bandwidth_gb_s[copies]),
     }
-    return Report(message + ".", evidence, fix=DOWN if mostly_down(context, copies) else None)
+    return Report(message + ".", evidence, fix=D2H_FIX if mostly_d2h(context, copies) else None)
 
 
-def _on_other_threads(context: DeviceContext, rows: Int64) -> int:
-    """Time in which a launching thread was held by another thread's copy."""
+def _other_thread_blocked_ns(context: DeviceContext, rows: Int64) -> int:
+    """GPU idle time in which a copy call of another thread blocked the launching thread."""
     thread = np.append(context.trace.api_calls.thread, -1)
     other = thread[context.idle.blocking_call[rows]] != thread[context.idle.launch_call[rows]]
     known = (context.idle.blocking_call[rows] >= 0) & (context.idle.launch_call[rows] >= 0)

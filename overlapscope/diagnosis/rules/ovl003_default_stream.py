@@ -1,18 +1,17 @@
-"""Legacy default stream and a blocking stream wait for each other.
+"""The legacy default stream and a blocking stream synchronise implicitly.
 
 ## What happens
-A command on the legacy default stream waits for everything before it on all *blocking* streams of its context, and
-everything after it on these waits for the command. Streams that libraries make with plain `cudaStreamCreate` are
-blocking. Copies on such a stream run one after the other with kernels on the default stream, though the two are
-different streams.
+A command on the legacy default stream waits for all earlier work on all *blocking* streams of its context, and later
+work on these streams waits for the command. Streams that libraries create with plain `cudaStreamCreate` are blocking.
+Copies on such a stream cannot overlap kernels on the default stream, although the two are different streams.
 
 ## How it shows in a trace
-The kernel had been launched, its own stream was free and was not made to wait for an event; it starts when a copy on
-another stream ends, and one of the two is the default stream. Nsight Systems records which streams are blocking.
-Kineto does not: then this is what remains, and the confidence is medium.
+The kernel had been launched, its own stream was free and did not wait for an event. It starts when a copy on another
+stream ends, and one of the two streams is the default stream. Nsight Systems records which streams are blocking.
+Kineto does not: the reason is then found by exclusion, and the confidence is medium.
 
-A copy that had been issued, was not told to wait, and begins only when a kernel of the default stream ends shows the
-same.
+The reverse shows the same: a copy that had been issued, without a wait for an event, begins only when a kernel of the
+default stream ends.
 
 ## Fix
 ```python
@@ -23,14 +22,14 @@ stream = torch.cuda.Stream()
 # or in C++: cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)
 ```
 
-Or run the kernels on a stream of their own: `with torch.cuda.stream(compute): ...`. Waits that the order of the data
-needs have to be added then (`wait_stream`, events).
+Or run the kernels on a non-blocking stream: `with torch.cuda.stream(compute): ...`. Then add the waits that data
+dependencies need (`wait_stream`, events).
 
 ## What the saving assumes
-Nothing but the implicit synchronisation orders the two streams.
+Only the implicit synchronisation orders the two streams.
 
 ## When this misleads
-PyTorch's side streams are non-blocking; if the other stream is one of these, something else held the kernel.
+PyTorch's side streams are non-blocking. If the other stream is one of these, the kernel waited for something else.
 
 ## Sources
 CUDA Runtime API, "Stream synchronization behavior" (legacy default stream, `cudaStreamNonBlocking`).
@@ -51,26 +50,26 @@ from overlapscope.model.enums import StreamKind
 
 
 def claims(context: DeviceContext) -> Bool:
-    """Queued behind a copy of another stream without an event between them, or behind one that was so kept back."""
-    behind = context.of_cause(Cause.COPY_DEFAULT_STREAM)
+    """Idle because work waited for another stream's copy without an event, or for a copy that was delayed that way."""
+    result = context.has_cause(Cause.COPY_DEFAULT_STREAM)
     graph = context.graph
     bound_by = graph.bound_by(graph.work_start(graph.work_of_copy[context.copy]))
-    by_event = context.of_cause(Cause.COPY_EVENT) & (context.copy != NO_ID)
-    return behind | (by_event & (bound_by == DependencyKind.LEGACY_DEFAULT_STREAM))
+    by_event = context.has_cause(Cause.COPY_EVENT) & (context.copy != NO_ID)
+    return result | (by_event & (bound_by == DependencyKind.LEGACY_DEFAULT_STREAM))
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """How long the streams waited for each other, and whether their kinds are known."""
+    """How long kernels waited for the other stream, and whether the kinds of streams are recorded."""
     copies = context.copies_of(rows)
     streams = np.unique(context.trace.copies.stream[copies])
     kinds = context.trace.streams.kind[np.isin(context.trace.streams.stream, streams)]
     recorded = bool(len(kinds)) and not (kinds == StreamKind.UNKNOWN).any()
     what = counted(len(copies), "copy", "copies")
     message = (
-        f"Kernels waited {time(context.idle_ns(rows))} for {what} of another stream without being "
-        "told to: the legacy default stream and a blocking stream wait for each other."
+        f"Kernels waited {time(context.idle_ns(rows))} for {what} on another stream without an event: "
+        "the legacy default stream and blocking streams synchronise implicitly."
     )
-    evidence = {"copies": len(copies), "waited_ns": context.idle_ns(rows), "stream_kinds_recorded": recorded}
+    evidence = {"copies": len(copies), "kernels_waited_ns": context.idle_ns(rows), "stream_kinds_recorded": recorded}
     if recorded:
         return Report(message, evidence)
     return Report(message, evidence, Confidence.MEDIUM, "an Nsight Systems trace, which records the kinds of streams")

@@ -1,23 +1,22 @@
-"""The host waits for a copy before it goes on.
+"""The host synchronises with the GPU after a copy.
 
 ## What happens
-`tensor.to(device)` without `non_blocking=True` calls `cudaMemcpyAsync` and then `cudaStreamSynchronize`;
-`stream.synchronize()` and `torch.cuda.synchronize()` do so by name. The thread waits until the device has done
-everything before that point, so when it launches again the device has nothing queued: what the host does then is not
-hidden behind kernels any more.
+`tensor.to(device)` without `non_blocking=True` calls `cudaMemcpyAsync` and then `cudaStreamSynchronize`.
+`stream.synchronize()` and `torch.cuda.synchronize()` synchronise explicitly. The thread waits until the GPU has
+finished all earlier work. When it launches again, nothing is queued: kernels no longer hide the host's work.
 
 ## How it shows in a trace
-A synchronising call that follows a copy call, or stands between the launches, and time without a kernel inside it or
-after it, for as long as the host has to catch up. What was waited for is told apart: time inside the call in which a
-copy ran, and the lead over queued kernels that the call took away.
+A synchronising call follows a copy call, or lies between launches. The GPU is idle during the call or after it, until
+the host has caught up. The evidence separates the two: idle time during the call while a copy ran, and idle time
+afterwards because the call used up the launch run-ahead.
 
 ## Fix
 ```python
 # before
-batch = batch.to(device)  # pinned, but waits
+batch = batch.to(device)  # pinned, but synchronises
 torch.cuda.synchronize()
 # after
-batch = batch.to(device, non_blocking=True)  # kernels of this stream wait for it, the host does not
+batch = batch.to(device, non_blocking=True)  # kernels on this stream wait for the copy, the host does not
 event = torch.cuda.Event()
 event.record()
 ...  # launch other work first
@@ -25,11 +24,11 @@ event.synchronize()  # where the host really needs it
 ```
 
 ## What the saving assumes
-Nothing on the host needs the copy to be complete at that point. A source that is overwritten afterwards does need it:
-use two buffers, or an event.
+Nothing on the host needs the completed copy at that point. If the source is overwritten afterwards, the host does need
+it: use two buffers, or an event.
 
 ## When this misleads
-Timing code synchronises on purpose. From pageable memory the copy call itself holds the host, and dropping the
+Timing code synchronises on purpose. With pageable memory the copy call itself blocks the host, and removing the
 synchronisation gains little (OVL001).
 
 ## Sources
@@ -43,21 +42,21 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.rule import DOWN, Report, Rule, mostly_down
+from overlapscope.diagnosis.rule import D2H_FIX, Report, Rule, mostly_d2h
 from overlapscope.formatting import counted, time
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
 
 
 def claims(context: DeviceContext) -> Bool:
-    """Laid to a synchronisation that reads no value, or to a copy call that is blocking by its name."""
+    """Attributed to a synchronisation that is no scalar read, or to a synchronous copy call such as cudaMemcpy."""
     names = context.trace.names
     blocking = [number for number, name in enumerate(names.values) if _copies(name) and "async" not in name.lower()]
     by_name = np.isin(np.append(context.trace.api_calls.name_id, -1)[context.idle.blocking_call], blocking)
     by_name &= (context.blocking_kind == ApiKind.COPY) & (context.memory == MemoryKind.PINNED)
-    pinned_down = context.of_cause(Cause.COPY_CALL) & (context.memory == MemoryKind.PINNED) & by_name
-    result: Bool = (context.synchronising | by_name | pinned_down) & ~context.read
-    return result & ~context.doubtful
+    pinned_down = context.has_cause(Cause.COPY_CALL) & (context.memory == MemoryKind.PINNED) & by_name
+    result: Bool = (context.from_sync | by_name | pinned_down) & ~context.scalar_read
+    return result & ~context.insufficient_data
 
 
 def _copies(name: str) -> bool:
@@ -65,35 +64,36 @@ def _copies(name: str) -> bool:
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """What was waited for inside the calls, and what came late after them."""
-    roots = context.blocking_calls_of(rows)
-    inside = context.of_cause(Cause.SYNCHRONISATION, Cause.COPY_CALL)[rows]
-    copying = int(np.where(inside, context.copying_ns[rows], 0).sum())
-    within = int(context.idle.duration_ns[rows][inside].sum())
-    after = context.idle_ns(rows) - within
-    held = context.blocked_ns(roots)
-    parts = [f"{time(copying)} while a copy ran"] if copying > after else []
-    parts += [f"{time(after)} after it, until the host had launched again"] if after >= copying else []
+    """GPU idle time during the synchronisations, and after them until the next launch."""
+    calls = context.blocking_calls_of(rows)
+    during = context.has_cause(Cause.SYNCHRONISATION, Cause.COPY_CALL)[rows]
+    copy_ns = int(np.where(during, context.link_copy_ns[rows], 0).sum())
+    during_ns = int(context.idle.duration_ns[rows][during].sum())
+    after_ns = context.idle_ns(rows) - during_ns
+    blocked = context.blocked_ns(calls)
+    mainly = f"{time(copy_ns)} of it while a copy ran"
+    if after_ns >= copy_ns:
+        mainly = f"{time(after_ns)} of it afterwards, until the next launch"
     message = (
-        f"The host synchronised {counted(len(roots), 'time')} for {time(held)}; the device had no other work for "
-        f"{time(context.idle_ns(rows))}: {' and '.join(parts)}."
+        f"The host synchronised {counted(len(calls), 'time')} and was blocked for {time(blocked)}; "
+        f"the GPU was idle for {time(context.idle_ns(rows))} because of it, {mainly}."
     )
     evidence = {
-        "synchronisations": len(roots),
-        "blocked_ns": held,
-        "waited_for_copies_ns": copying,
-        "late_afterwards_ns": after,
-        "waited_for_kernels_ns": max(held - within, 0),
+        "synchronisations": len(calls),
+        "blocked_ns": blocked,
+        "waited_for_copies_ns": copy_ns,
+        "late_launch_ns": after_ns,
+        "waited_for_kernels_ns": max(blocked - during_ns, 0),
     }
     copies = context.copies_of(rows)
-    return Report(message, evidence, fix=DOWN if len(copies) and mostly_down(context, copies) else None)
+    return Report(message, evidence, fix=D2H_FIX if len(copies) and mostly_d2h(context, copies) else None)
 
 
 RULE = Rule(
     code="OVL004",
     name="host-synchronises",
     page=__doc__,
-    fix="batch = batch.to(device, non_blocking=True)  # no wait; wait for an event where the host needs the data",
+    fix="batch = batch.to(device, non_blocking=True)  # and wait for an event where the host needs the data",
     change="non-blocking",
     claims=claims,
     describe=describe,

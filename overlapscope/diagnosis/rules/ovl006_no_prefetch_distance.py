@@ -1,11 +1,12 @@
-"""Kernels wait for a copy that was issued too late.
+"""Kernels wait for a copy that was issued too late: there is no prefetch distance.
 
 ## What happens
-The copy is pinned, asynchronous and on a stream of its own, but it is issued right before the kernels that an event
-makes wait for it. Nothing else is queued meanwhile, so the copy runs alone.
+The copy is pinned, asynchronous and on a side stream, but it is issued right before the kernels that wait for it
+through an event. No other kernels are queued, so the copy runs alone.
 
 ## How it shows in a trace
-The kernel had been launched, its stream waits for an event of the copy's stream, and it starts when the copy ends.
+The kernel had been launched, its stream waits for an event of the copy's stream, and the kernel starts when the copy
+ends.
 
 ## Fix
 ```python
@@ -15,25 +16,25 @@ for batch in loader:
         data = batch.to(device, non_blocking=True)
     torch.cuda.current_stream().wait_stream(side)
     step(data)
-# after: one step ahead
+# after: prefetch one step ahead
 following = fetch(loader)  # on the side stream
 while following is not None:
     torch.cuda.current_stream().wait_stream(side)
-    data, following = following, fetch(loader)  # the next copy runs beside this step
+    data, following = following, fetch(loader)  # the next copy overlaps this step
     data.record_stream(torch.cuda.current_stream())
     step(data)
 ```
 
-Where the side stream first waits for the compute stream (`side.wait_stream(...)` before the copy), that wait keeps
-the copy behind the kernels before it: it is needed only where their memory is reused, and two buffers make it
-unneeded. The evidence counts the copies that were kept back like that.
+Where the side stream waits for the compute stream before the copy (`side.wait_stream(...)`), the copy starts only after
+the earlier kernels. That wait is needed only where the copy overwrites memory that they use; two buffers make it
+unnecessary. The evidence counts the copies that were delayed this way.
 
 ## What the saving assumes
-The data can be fetched one step earlier, and there is memory for it. What can be hidden is at most a step's kernels.
+The data can be fetched one step earlier, and there is memory for it. At most the kernels of one step can hide the copy.
 
 ## When this misleads
-A trace does not show which kernel reads the copied tensor. If what the event guards is not read until later, moving
-the wait down is enough. The first copy of a window has nothing before it to hide behind.
+A trace does not show which kernel reads the copied tensor. If the data is used only later, it is enough to move the
+wait further down. The first copy of a window has no earlier kernels that could hide it.
 
 ## Sources
 CUDA C++ Programming Guide, "Events". `torch.cuda.Stream.wait_stream` (PyTorch). The prefetcher of NVIDIA Apex's
@@ -47,41 +48,41 @@ import numpy as np
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Report, Rule, mostly_down
+from overlapscope.diagnosis.rule import Report, Rule, mostly_d2h
 from overlapscope.formatting import counted, size, time
 from overlapscope.measure.launches import launch_latency_ns
 from overlapscope.model.columns import NO_TIME, Bool, Int64
 
 
 def claims(context: DeviceContext) -> Bool:
-    """Queued behind a copy by an event."""
-    return context.of_cause(Cause.COPY_EVENT)
+    """Idle because work waited for another stream's copy through an event."""
+    return context.has_cause(Cause.COPY_EVENT)
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """How long kernels waited, and how sure the event's stream is."""
+    """How long kernels waited, and whether the stream of the event is recorded or inferred."""
     copies = context.copies_of(rows)
     message = (
-        f"Kernels waited {time(context.idle_ns(rows))} at an event for {counted(len(copies), 'copy', 'copies')} "
-        f"({size(context.size_bytes(copies))}) issued shortly before: no prefetch distance."
+        f"Kernels waited {time(context.idle_ns(rows))} for {counted(len(copies), 'copy', 'copies')} "
+        f"({size(context.size_bytes(copies))}) through an event: the copies were issued too late, without prefetch."
     )
     inferred = bool(context.idle.inferred[rows].any()) or context.trace.health.has("inferred-waits")
     evidence = {
         "copies": len(copies),
         "size_bytes": context.size_bytes(copies),
-        "waited_ns": context.idle_ns(rows),
-        "copies_kept_back_by_kernels": _kept_back(context, copies),
-        "kernel_time_without_copies_ns": context.uncovered_kernel_ns,
+        "kernels_waited_ns": context.idle_ns(rows),
+        "copies_delayed_by_kernels": _delayed_by_kernels(context, copies),
+        "kernel_only_ns": context.kernel_only_ns,
         "event_inferred": inferred,
     }
-    doubt = "an Nsight Systems trace, which records what each event waits for" if inferred else ""
-    sure = Confidence.MEDIUM if inferred else Confidence.HIGH
-    late = "# let later kernels wait for the copy to the host only where they reuse its memory"
-    return Report(message, evidence, sure, doubt, fix=late if mostly_down(context, copies) else None)
+    confirm_with = "an Nsight Systems trace, which records what each event waits for" if inferred else ""
+    confidence = Confidence.MEDIUM if inferred else Confidence.HIGH
+    fix = "# let later kernels wait for the D2H copy only where they overwrite its source"
+    return Report(message, evidence, confidence, confirm_with, fix=fix if mostly_d2h(context, copies) else None)
 
 
-def _kept_back(context: DeviceContext, copies: Int64) -> int:
-    """How many of the copies had been issued and began only when a kernel ended: their stream waited for it."""
+def _delayed_by_kernels(context: DeviceContext, copies: Int64) -> int:
+    """How many of the copies had been issued and began only when a kernel ended, because their stream waited for it."""
     table, kernels = context.trace.copies, context.trace.kernels
     latency = (
         launch_latency_ns(context.trace, context.config.dependencies.launch)
@@ -98,7 +99,7 @@ RULE = Rule(
     code="OVL006",
     name="no-prefetch-distance",
     page=__doc__,
-    fix="data, following = following, fetch(loader)  # on the side stream, before this step computes",
+    fix="data, following = following, fetch(loader)  # on the side stream, before the kernels of this step",
     change="prefetch=1",
     claims=claims,
     describe=describe,

@@ -1,40 +1,38 @@
-"""The copy engine of that direction is busy with other copies.
+"""The copy engine is busy with other copies in the same direction.
 
 ## What happens
-Each direction of the link has one engine that copies at a time. Copies of several streams in the same direction run
-one after the other, whatever `asyncEngineCount` says; a copy that kernels wait for stands behind those that nobody
-waits for.
+Copies of several streams in the same direction share one copy engine and run one after the other, whatever
+`asyncEngineCount` is. A copy that kernels wait for is queued behind copies that nothing waits for.
 
 ## How it shows in a trace
-The copy was issued, its stream was free, and until it starts another stream's copies in the same direction are
-running.
+The copy was issued and its stream was free. Until it starts, copies of another stream in the same direction run.
 
 ## Fix
 ```python
-# before: bulk copies first, the batch behind them
+# before: bulk copies first, the batch after them
 with torch.cuda.stream(bulk):
     for tensor in checkpoint:
         tensor.to(device, non_blocking=True)
 with torch.cuda.stream(side):
     data = batch.to(device, non_blocking=True)
-# after: what is needed first goes first; bulk in pieces between the steps
+# after: copy first what is needed first; split the bulk copies over the steps
 with torch.cuda.stream(side):
     data = batch.to(device, non_blocking=True)
 with torch.cuda.stream(bulk):
     checkpoint[step].to(device, non_blocking=True)
 ```
 
-Fewer bytes help too: a smaller type, only the part that is needed.
+Copying fewer bytes helps too: a smaller data type, or only the part that is needed.
 
 ## What the saving assumes
-The other copies can be later, or fewer. More streams do not help.
+The other copies can run later, or can be fewer. More streams do not help.
 
 ## When this misleads
 If both copies are needed at the same time, the link is the limit (OVL011, OVL013).
 
 ## Sources
-Measured on an H200 with three copy engines: two streams' copies in one direction never ran at once; towards and from
-the host they did. CUDA C++ Programming Guide, "Concurrent Data Transfers".
+Measured on an H200 with three copy engines: copies of two streams in the same direction never overlapped; H2D and D2H
+copies did. CUDA C++ Programming Guide, "Concurrent Data Transfers".
 """
 
 from __future__ import annotations
@@ -50,15 +48,15 @@ from overlapscope.model.columns import NO_ID, Bool, Int64
 
 
 def claims(context: DeviceContext) -> Bool:
-    """Queued behind another stream's copies, or a copy that runs last because it had to wait for these."""
-    behind = context.of_cause(Cause.COPY_ENGINE)
-    rows = np.flatnonzero(context.of_cause(Cause.COPY_ONLY, Cause.SYNCHRONISATION) & (context.idle.copy != NO_ID))
-    behind[rows] = _waited_for_engine(context, context.copy[rows])
-    return behind
+    """Idle because a copy waited for another stream's copies, or ran alone at the end because it had waited."""
+    result = context.has_cause(Cause.COPY_ENGINE)
+    rows = np.flatnonzero(context.has_cause(Cause.COPY_ONLY, Cause.SYNCHRONISATION) & (context.idle.copy != NO_ID))
+    result[rows] = _waited_for_engine(context, context.copy[rows])
+    return result
 
 
 def _waited_for_engine(context: DeviceContext, copies: Int64) -> Bool:
-    """Whether between its issue and its start mostly copies of other streams in its direction ran."""
+    """Which copies waited, mostly while copies of other streams ran in the same direction."""
     table = context.trace.copies
     issued = np.append(context.trace.api_calls.end_ns, 0)[table.call]
     result = np.zeros(len(copies), np.bool_)
@@ -73,17 +71,16 @@ def _waited_for_engine(context: DeviceContext, copies: Int64) -> Bool:
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """What stood in the way, and for how long."""
-    others = context.copies_of(rows)
-    what = f"{counted(len(others), 'copy', 'copies')} ({size(context.size_bytes(others))})"
-    message = (
-        f"{what} of several streams shared one copy engine: {time(context.idle_ns(rows))} were spent waiting for it."
-    )
+    """Which copies shared the engine, and the GPU idle time because of it."""
+    copies = context.copies_of(rows)
+    what = f"{counted(len(copies), 'copy', 'copies')} ({size(context.size_bytes(copies))})"
+    idle = time(context.idle_ns(rows))
+    message = f"{what} of several streams queued for one copy engine; the GPU was idle for {idle} because of it."
     evidence = {
-        "copies": len(others),
-        "size_bytes": context.size_bytes(others),
-        "streams": len(np.unique(context.trace.copies.stream[others])),
-        "waited_ns": context.idle_ns(rows),
+        "copies": len(copies),
+        "size_bytes": context.size_bytes(copies),
+        "streams": len(np.unique(context.trace.copies.stream[copies])),
+        "engine_wait_ns": context.idle_ns(rows),
     }
     return Report(message, evidence)
 
@@ -92,7 +89,7 @@ RULE = Rule(
     code="OVL007",
     name="copy-engine-busy",
     page=__doc__,
-    fix="# issue what is needed first before the bulk copies; send these in pieces between the steps",
+    fix="# issue the copies that are needed first before the bulk copies; split these over the steps",
     claims=claims,
     describe=describe,
 )

@@ -1,14 +1,14 @@
 """Memory is allocated or freed in the loop.
 
 ## What happens
-`cudaMalloc`, `cudaFree`, `cudaHostAlloc` and `cudaFreeHost` go to the driver; most of them wait for the device, and
-page-locking takes time for every page. PyTorch's allocators keep what was freed, so that a loop should need none of
-them after its first rounds. `pin_memory()` in the loop also copies the data on the host each time, even when its
-block comes from the cache.
+`cudaMalloc`, `cudaFree`, `cudaHostAlloc` and `cudaFreeHost` go to the driver. Most of them synchronise with the GPU,
+and page-locking takes time for every page. PyTorch's allocators cache freed memory, so a loop should need none of these
+calls after its first iterations. `pin_memory()` in the loop also copies the data on the host each time, even when the
+memory comes from the cache.
 
 ## How it shows in a trace
-The launching thread is inside such a call while the device waits, or late because of one; or it is inside the
-operator `aten::pin_memory`. The evidence tells real allocations from time in `pin_memory` with a cached block.
+The launching thread is inside such a call while the GPU is idle, or launches late because of one; or it is inside the
+operator `aten::pin_memory`. The evidence separates real allocations from `pin_memory` with cached memory.
 
 ## Fix
 ```python
@@ -16,19 +16,19 @@ operator `aten::pin_memory`. The evidence tells real allocations from time in `p
 for batch in loader:
     data = batch.pin_memory().to(device, non_blocking=True)
     torch.cuda.empty_cache()
-# after: allocate once, pin in the loader, keep the cache
+# after: allocate once, pin in the loader, do not empty the cache
 loader = DataLoader(dataset, pin_memory=True)
 buffer = torch.empty(largest_shape, pin_memory=True)  # or one buffer, reused once its last copy is done
 ```
 
-Sizes that change from step to step make caching fail: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, or allocate
-the largest shape first.
+Sizes that change from step to step defeat the cache: set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, or
+allocate the largest shape first.
 
 ## What the saving assumes
-The same memory can be used again.
+The same memory can be reused.
 
 ## When this misleads
-The first steps of a program always allocate; leave them out (`--range`, a warm-up). Out-of-memory retries free and
+The first steps of a program always allocate; leave them out (`--within`, a warm-up). Out-of-memory retries free and
 allocate too: then the batch is too large.
 
 ## Sources
@@ -51,13 +51,13 @@ _PINNING = ("aten::pin_memory", "aten::_pin_memory")
 
 
 def claims(context: DeviceContext) -> Bool:
-    """Laid to an allocating or freeing call, or at work inside pin_memory."""
-    allocating = context.of_cause(Cause.ALLOCATION) | np.isin(context.blocking_kind, ALLOCATIONS)
-    return allocating | (context.of_cause(Cause.HOST_WORK) & _inside_pinning(context))
+    """Idle during or because of a call that allocates or frees memory, or during ``pin_memory``."""
+    allocating = context.has_cause(Cause.ALLOCATION) | np.isin(context.blocking_kind, ALLOCATIONS)
+    return allocating | (context.has_cause(Cause.HOST_WORK) & _inside_pinning(context))
 
 
 def _inside_pinning(context: DeviceContext) -> Bool:
-    """Stretches that lie, for the most part, inside an operator that pins."""
+    """Which idle intervals lie mostly inside ``aten::pin_memory``."""
     ops = context.trace.cpu_ops
     mine = np.isin(ops.name_id, context.trace.names.find(*_PINNING)) & (ops.process == context.activity.key.process)
     inside = covered(context.idle.start_ns, context.idle.end_ns, union(ops.start_ns[mine], ops.end_ns[mine]))
@@ -65,19 +65,19 @@ def _inside_pinning(context: DeviceContext) -> Bool:
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """Which calls, and how much of it was pinning with a block from the cache."""
-    roots = context.blocking_calls_of(rows)
-    roots = roots[np.isin(context.trace.api_calls.kind[roots], ALLOCATIONS)]
+    """Which calls allocate or free, and how much time went into ``pin_memory`` with cached memory."""
+    calls = context.blocking_calls_of(rows)
+    calls = calls[np.isin(context.trace.api_calls.kind[calls], ALLOCATIONS)]
     pinning = int(context.idle.duration_ns[rows][~np.isin(context.blocking_kind[rows], ALLOCATIONS)].sum())
-    names = sorted(set(context.trace.names.decode(context.trace.api_calls.name_id[roots])))
-    held = context.blocked_ns(roots)
-    calls = f"{counted(len(roots), 'call')} that allocate or free ({', '.join(names)}) held the host for {time(held)}"
-    pins = f"pin_memory() in the loop copied on the host for {time(pinning)}"
-    said = [text for text, there in ((calls, len(roots)), (pins, pinning)) if there]
-    message = f"{' and '.join(said)}; the device waited {time(context.idle_ns(rows))} for it."
+    names = ", ".join(sorted(set(context.trace.names.decode(context.trace.api_calls.name_id[calls]))))
+    blocked = context.blocked_ns(calls)
+    allocating = f"{counted(len(calls), 'memory management call')} ({names}) blocked the host for {time(blocked)}"
+    parts = [allocating] if len(calls) else []
+    parts += [f"pin_memory() in the loop copied on the host for {time(pinning)}"] if pinning else []
+    message = f"{' and '.join(parts)}; the GPU was idle for {time(context.idle_ns(rows))} because of it."
     return Report(
         message[0].upper() + message[1:],
-        {"allocations": len(roots), "apis": ", ".join(names), "blocked_ns": held, "pinning_on_host_ns": pinning},
+        {"allocations": len(calls), "apis": names, "blocked_ns": blocked, "pin_memory_ns": pinning},
     )
 
 

@@ -1,11 +1,11 @@
 """Many small copies in a row.
 
 ## What happens
-Each copy costs the host a call and some Python, 5 to 20 us together, and the device a start, however few bytes it
-moves. Hundreds of small tensors, sent one by one, take as long as their calls.
+Each copy costs a call and some Python on the host, 5 to 20 us together, however few bytes it moves. Hundreds of small
+tensors that are copied one by one take as long as their calls.
 
 ## How it shows in a trace
-A thread issues copy after copy, with no launch between; the device carries them out in a fraction of that time.
+A thread issues many copies, with no launch between. The copies themselves take a fraction of that time on the GPU.
 
 ## Fix
 ```python
@@ -23,15 +23,15 @@ sent_event = torch.cuda.current_stream().record_event()  # wait for it before th
 `TensorDict.to` and loaders that collate into one tensor do the same.
 
 ## What the saving assumes
-The tensors are of one type and can be gathered; gathering costs a copy on the host.
+The tensors have one data type and can be packed into one buffer. Packing costs a copy on the host.
 
 ## When this misleads
-If the small copies run beside long kernels nothing is lost, and nothing is reported. Where the tensors are pinned
-already, gathering them may cost as much as it saves: measure it.
+If the small copies overlap long kernels, the GPU is not idle, and nothing is reported. Where the tensors are pinned
+already, packing them may cost as much as it saves: measure it.
 
 ## Sources
 PyTorch tutorial on `pin_memory` and `non_blocking`, section on `TensorDict`. Measured on an H200: 600 tensors of 64
-KiB, pinned, took 3.7 ms one by one, their bytes alone 0.7 ms.
+KiB, pinned, took 3.7 ms one by one; one copy of all bytes takes 0.7 ms.
 """
 
 from __future__ import annotations
@@ -46,25 +46,26 @@ from overlapscope.model.columns import Bool, Int64
 
 
 def claims(context: DeviceContext) -> Bool:
-    """Within a run of small copies."""
-    return context.burst & ~context.of_cause(Cause.UNKNOWN)
+    """Idle within a burst of small copies."""
+    return context.in_burst & ~context.has_cause(Cause.UNKNOWN)
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """Their number and size, and what of the time was copying."""
+    """Number and size of the copies, and how much of the idle time they ran."""
     copies = unique(context.bursts.copies)
     calls = np.unique(context.trace.copies.call[copies]).astype(np.int64)
     sizes = context.trace.copies.size_bytes[copies]
     total = int(context.facts.total_ns[copies].sum())
     median = int(np.median(sizes)) if len(sizes) else 0
-    what = f"{counted(len(copies), 'small copy', 'small copies')} in a row ({size(median)} each at the median)"
-    message = f"{what}: the device waited {time(context.idle_ns(rows))}, of which copying took {time(total)}."
+    what = f"{counted(len(copies), 'small copy', 'small copies')} in a row (median size {size(median)})"
+    idle = time(context.idle_ns(rows))
+    message = f"{what} cost a call each: the GPU was idle for {idle}, the copies themselves took {time(total)}."
     evidence = {
         "copies": len(copies),
         "median_size_bytes": median,
         "size_bytes": context.size_bytes(copies),
-        "copying_ns": total,
-        "in_calls_ns": int(context.trace.api_calls.duration_ns[calls].sum()),
+        "copy_ns": total,
+        "call_ns": int(context.trace.api_calls.duration_ns[calls].sum()),
     }
     return Report(message, evidence, copies=copies, calls=calls)
 

@@ -1,42 +1,41 @@
 """There is no kernel time to hide the copies behind.
 
 ## What happens
-Copies run at the speed of the link, and next to no kernel time is there that could run beside them: an upload before
-the work begins, results that come down after it has ended, or a loop that moves far more than it computes. Reordering
-cannot win more than the kernels that there are.
+There is almost no kernel time that the copies could overlap: an upload before the first kernel, results copied after
+the last one, or a loop with far more copy time than kernel time. Reordering can gain at most the kernel time.
 
 ## How it shows in a trace
-Copies with no kernel beside them and none that could be: no work follows, or the kernels that follow take a small
-fraction of the copies' time.
+Copies run with no concurrent kernel, and no kernel could overlap them: no work follows, or the kernels that follow
+take a small fraction of the copy time.
 
 ## Fix
-Move fewer bytes, or less often; or find something to do meanwhile.
+Copy fewer bytes, or less often; or run other work at the same time.
 
 ```python
-# before: everything is uploaded, then the first batch begins
+# before: everything is uploaded, then the first batch starts
 for layer in layers:
     layer.to(device)
-# after: pinned once, in the type that it is used in; the first layers compute while the rest is on its way
+# after: pinned once, in the data type in which it is used; the first layers compute while the others are copied
 for layer in layers:
     with torch.cuda.stream(side):
         for tensor in layer.parameters():
-            tensor.data = tensor.data.to(device, non_blocking=True)  # pinned, converted on the host beforehand
+            tensor.data = tensor.data.to(device, non_blocking=True)  # pinned, and converted on the host beforehand
     uploaded.append(side.record_event())
 for layer, event in zip(layers, uploaded):
     torch.cuda.current_stream().wait_event(event)
     x = layer(x)
 ```
 
-Keep on the device what is needed again; recompute what is cheap; compress.
+Keep data on the GPU that is needed again; recompute what is cheap; compress.
 
 ## What the saving assumes
-Nothing: what could be hidden is given in the evidence, and it is little.
+Nothing: the evidence has the kernel time that could hide copies, and it is short.
 
 ## When this misleads
-A window that holds the upload only does not show the work that could be moved beside it.
+A window with only the upload does not show the kernels that could overlap it.
 
 ## Sources
-Follows from the times themselves: the sum of what overlaps cannot be shorter than the longer part.
+Arithmetic: copies and kernels that overlap completely still take as long as the longer of the two.
 """
 
 from __future__ import annotations
@@ -49,22 +48,23 @@ from overlapscope.model.columns import Bool, Int64
 
 
 def claims(context: DeviceContext) -> Bool:
-    """A copy runs, and no other work is to come."""
-    return context.of_cause(Cause.COPY_ONLY) & ~context.doubtful
+    """Idle except for a copy, with no other work to follow."""
+    return context.has_cause(Cause.COPY_ONLY) & ~context.insufficient_data
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """What was copied, and how much kernel time there is."""
+    """The copies, and the kernel time that could hide them."""
     copies = context.copies_of(rows)
-    kernels = context.uncovered_kernel_ns
+    kernels = context.kernel_only_ns
     what = f"{counted(len(copies), 'copy', 'copies')} ({size(context.size_bytes(copies))})"
-    left = f"{time(kernels)} of kernels had no copy beside them" if kernels else "no kernel had no copy beside it"
-    message = f"{what} took {time(context.idle_ns(rows))} with next to nothing to hide behind: {left}."
+    left = f"{time(kernels)} of kernel time" if kernels else "no kernel time"
+    idle = time(context.idle_ns(rows))
+    message = f"{what} took {idle} with almost no kernel to hide behind: {left} had no concurrent copy."
     evidence = {
         "copies": len(copies),
         "size_bytes": context.size_bytes(copies),
-        "copying_ns": int(context.copying_ns[rows].sum()),
-        "kernel_time_without_copies_ns": kernels,
+        "copy_ns": int(context.link_copy_ns[rows].sum()),
+        "kernel_only_ns": kernels,
     }
     return Report(message, evidence)
 
@@ -73,7 +73,7 @@ RULE = Rule(
     code="OVL011",
     name="nothing-to-hide-behind",
     page=__doc__,
-    fix="# fewer bytes (smaller types, keep data on the device), or other work while the link is busy",
+    fix="# copy fewer bytes (smaller data types, keep data on the GPU), or run other work at the same time",
     claims=claims,
     describe=describe,
 )

@@ -1,30 +1,30 @@
-"""Copies are slower than their link should be.
+"""Pinned copies are slower than their link allows.
 
 ## What happens
-Pinned copies reach a known share of the link's bandwidth. If they do not, something is in the way: fewer lanes or an
-older generation than the slot has, memory on the other socket, a switch shared with other devices, traffic of other
-processes, kernels that read host memory themselves.
+Pinned copies reach a known share of the link's bandwidth. If they do not, there is a reason: fewer PCIe lanes or an
+older generation than the slot has, memory on another NUMA node, a PCIe switch shared with other devices, traffic of
+other processes, or kernels that access host memory themselves.
 
 ## How it shows in a trace
-A pinned copy of more than a megabyte takes a multiple of what the trace's own faster copies, its calibration or the
-link's generation and width would lead one to expect for its size.
+A pinned copy of more than a megabyte takes a multiple of the expected time. The expectation comes from the faster
+copies of the trace, from its calibration, or from the generation and width of the link.
 
 ## Fix
 ```sh
-# before: an unbound process
+# before: the process is not bound to a NUMA node
 python train.py
-# after: look at the link under load, bind the process to the GPU's socket
+# after: check the link under load, bind the process to the NUMA node of the GPU
 nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv
 nvidia-smi topo -m
 numactl --cpunodebind=0 --membind=0 python train.py
 ```
 
 ## What the saving assumes
-The copies can reach the speed that was expected of them.
+The copies can reach the expected bandwidth.
 
 ## When this misleads
-Both directions at once slow each other a little on some links. Links save power when idle, so their generation has to
-be read under load.
+Copies in both directions at once slow each other down a little on some links. Links save power when idle, so their
+generation has to be read under load.
 
 ## Sources
 Pinned copies in public measurements: 12 GB/s on PCIe 3 x16, 24 to 26 on PCIe 4 x16, 52 to 57 on PCIe 5 x16. Raw
@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.causes import BEHIND_COPY, Cause
+from overlapscope.diagnosis.causes import COPY_WAIT_CAUSES, Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
@@ -50,10 +50,9 @@ _BEST = 0.75  # quantile
 
 
 def claims(context: DeviceContext) -> Bool:
-    """Waiting for a slow pinned copy."""
-    waiting = context.of_cause(*BEHIND_COPY, Cause.COPY_ONLY) | (
-        context.of_cause(Cause.SYNCHRONISATION) & ~context.read
-    )
+    """Idle because work or the host waited for a slow pinned copy."""
+    waiting = context.has_cause(*COPY_WAIT_CAUSES, Cause.COPY_ONLY)
+    waiting |= context.has_cause(Cause.SYNCHRONISATION) & ~context.scalar_read
     slow: Bool = np.append(_slow(context), False)[context.copy]
     waiting &= context.copy != NO_ID
     return waiting & slow
@@ -67,18 +66,18 @@ def _slow(context: DeviceContext) -> Bool:
 
 
 def expected_gb_s(context: DeviceContext) -> Float64:
-    """For each copy, the bandwidth that its link is known to reach; NaN where nothing is known."""
+    """For each copy, the bandwidth that its link should reach; NaN where nothing is known."""
     copies = context.trace.copies
     result = np.full(len(copies), np.nan)
     here = context.activity.key.rows(copies) & (context.facts.host_kind == MemoryKind.PINNED)
     for direction in (Direction.HTOD, Direction.DTOH):
-        mine = here & (copies.direction == direction) & (copies.size_bytes >= context.config.slow_least_bytes)
+        mine = here & (copies.direction == direction) & (copies.size_bytes >= context.config.slow_min_bytes)
         result[mine] = np.fmax.reduce([np.nan, *_known(context, mine, direction)])
     return result
 
 
 def _known(context: DeviceContext, mine: Bool, direction: Direction) -> list[float]:
-    """What the trace's faster copies, its calibration and the link would lead one to expect."""
+    """The expected bandwidth by the trace's faster copies, by its calibration and by the link."""
     rates = context.facts.bandwidth_gb_s[mine]
     own = [float(np.nanquantile(rates, _BEST))] if len(rates) >= _ENOUGH else []
     recording = context.trace.metadata.recording
@@ -94,35 +93,35 @@ def _known(context: DeviceContext, mine: Bool, direction: Direction) -> list[flo
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """How fast they were, how fast they should be, and what that is known from."""
+    """The bandwidth of the copies, and the expected one."""
     copies = context.copies_of(rows)
     reached = float(np.nanmedian(context.facts.bandwidth_gb_s[copies]))
     expected = float(np.nanmedian(expected_gb_s(context)[copies]))
     what = counted(len(copies), "pinned copy", "pinned copies")
     message = (
-        f"{what} reached {reached:.3g} GB/s where {expected:.3g} GB/s are to be expected: "
-        f"the device waited {time(context.idle_ns(rows))} for them."
+        f"{what} reached {reached:.3g} GB/s, {expected:.3g} GB/s are expected: "
+        f"the GPU was idle for {time(context.idle_ns(rows))} because of them."
     )
-    both = _beside_the_other_direction(context, copies)
-    if 2 * both > int(context.facts.total_ns[copies].sum()):
-        message += " Copies in the other direction ran at the same time: that may be the reason."
+    bidirectional = _bidirectional_ns(context, copies)
+    if 2 * bidirectional > int(context.facts.total_ns[copies].sum()):
+        message += " Copies in the other direction ran at the same time, which may be the reason."
     evidence = {
         "copies": len(copies),
         "reached_gb_s": round(reached, 2),
         "expected_gb_s": round(expected, 2),
-        "beside_other_direction_ns": both,
+        "bidirectional_ns": bidirectional,
     }
     return Report(
         message,
         evidence,
         Confidence.MEDIUM,
-        "the link's state under load (nvidia-smi) and the process's socket",
+        "the state of the link under load (nvidia-smi), and the NUMA node of the process",
         change=f"faster-link={expected:.3g}",
     )
 
 
-def _beside_the_other_direction(context: DeviceContext, copies: Int64) -> int:
-    """For how long copies in the other direction ran beside some copies."""
+def _bidirectional_ns(context: DeviceContext, copies: Int64) -> int:
+    """Time of some copies in which copies in the other direction ran."""
     table, total = context.trace.copies, 0
     for one, other in ((Direction.HTOD, Direction.DTOH), (Direction.DTOH, Direction.HTOD)):
         mine = copies[table.direction[copies] == one]
@@ -136,7 +135,7 @@ RULE = Rule(
     code="OVL013",
     name="slow-link",
     page=__doc__,
-    fix="numactl --cpunodebind=N --membind=N python train.py  # the GPU's socket; check the link under load",
+    fix="numactl --cpunodebind=N --membind=N python train.py  # the GPU's NUMA node; check the link under load",
     claims=claims,
     describe=describe,
 )

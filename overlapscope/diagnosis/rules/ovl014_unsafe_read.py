@@ -1,14 +1,14 @@
-"""The host goes on without waiting for a copy that is on its way to it.
+"""The host may read the target of an asynchronous D2H copy too early.
 
 ## What happens
 `tensor.to("cpu", non_blocking=True)` and `place.copy_(tensor, non_blocking=True)` into pinned memory return before
-the bytes have arrived. A program that reads them before a synchronisation reads what was there before: wrong numbers,
-without an error, and only sometimes.
+the data has arrived. A program that reads it without a synchronisation reads old data: wrong numbers, without an
+error, and only sometimes.
 
 ## How it shows in a trace
-An asynchronous copy to pinned memory; after it, while it is still on its way and before its thread issues anything
-else or any thread waits for the device, the host runs an operator that reads numbers and makes no call itself. Where
-operators are not recorded, with low confidence: the thread makes no call for some time, records no event, and then
+An asynchronous D2H copy to pinned memory runs. Before it ends, before its thread issues other work and before any
+thread synchronises, the host runs an operator that reads data and makes no CUDA call. Where operators are not recorded,
+a weaker sign counts, with low confidence: the thread makes no call for some time, records no event, and then
 synchronises. A trace does not show which memory the host reads, so this is a warning to check.
 
 ## Fix
@@ -29,11 +29,11 @@ print(place.sum())
 This is about correctness; there is no saving.
 
 ## When this misleads
-The host may be at something else than the copied data, and synchronise before it reads that. A read that comes after
-the next launch, or that no operator and no pause shows, is not seen.
+The host may read other data, and synchronise before it reads the copied data. A read after the next launch, or
+without an operator or a pause, is not found.
 
 ## Sources
-PyTorch tutorial "A guide on good usage of non_blocking and pin_memory", on copies towards the host. Shown by
+PyTorch tutorial "A guide on good usage of non_blocking and pin_memory", on D2H copies. Reproduced by
 `overlapscope.workloads.pinning_guide --variant read-early`: all of its checksums are wrong.
 """
 
@@ -62,45 +62,45 @@ _READS = (
     "aten::clone",
     "aten::resolve_conj",  # of tolist() and numpy()
 )
-"""Operators that read numbers, on tensors of the host where they make no call."""
-_PREPARING = (ApiKind.OTHER, ApiKind.EVENT_RECORD, ApiKind.WAIT_EVENT)
-"""Calls that may stand between the copy and the read: they neither issue work nor wait."""
+"""Operators that read data; where they make no CUDA call, they read host tensors."""
+_NEITHER_WORK_NOR_WAIT = (ApiKind.OTHER, ApiKind.EVENT_RECORD, ApiKind.WAIT_EVENT)
+"""Calls that may lie between the copy and the read: they neither issue work nor synchronise."""
 _WAITING = (*SYNC_CALLS, ApiKind.QUERY)
 
 
 def view(context: DeviceContext) -> Report | None:
-    """Copies to pinned memory after which the host went on: by an operator, or by its silence."""
-    rows = _on_their_way(context)
+    """Report D2H copies to pinned memory during which an operator read host data, or the host was active."""
+    rows = _in_flight(context)
     if not len(rows):
         return None
     calls, copies = context.trace.api_calls, context.trace.copies
     call = copies.call[rows].astype(np.int64)
-    following = _next_call(context, call, _PREPARING)
+    following = _next_call(context, call, _NEITHER_WORK_NOR_WAIT)
     waited = _first_wait(context, calls.end_ns[call])
     until = np.minimum(np.minimum(np.append(calls.start_ns, _NEVER)[following], waited), copies.end_ns[rows])
     read = _operator_between(context, call, until)
-    silence = np.zeros(len(call), np.int64) if len(context.trace.cpu_ops) else _silence(context, call, waited)
-    found = rows[read | (silence > context.config.went_on_ns)]
+    active = np.zeros(len(call), np.int64) if len(context.trace.cpu_ops) else _active_ns(context, call, waited)
+    found = rows[read | (active > context.config.host_active_ns)]
     if not len(found):
         return None
-    return _report(context, found, int(read.sum()), int(silence.max()))
+    return _report(context, found, int(read.sum()), int(active.max()))
 
 
-def _report(context: DeviceContext, found: Int64, reads: int, silence: int) -> Report:
-    how = "an operator read numbers" if reads else f"the host was at work for up to {time(silence)}"
+def _report(context: DeviceContext, found: Int64, reads: int, active_ns: int) -> Report:
+    how = "an operator read host data" if reads else f"the host was active for up to {time(active_ns)}"
     message = (
-        f"{counted(len(found), 'copy', 'copies')} to pinned memory had not arrived when {how}, with no synchronisation "
-        "in between: if that was the copied data, it was wrong."
+        f"{counted(len(found), 'D2H copy', 'D2H copies')} to pinned memory had not finished when {how}, without a "
+        "synchronisation in between: if it read the copied data, it read wrong values."
     )
-    evidence = {"copies": len(found), "read_by_operator": reads, "host_went_on": len(found) - reads}
+    evidence = {"copies": len(found), "read_by_operator": reads, "host_active": len(found) - reads}
     calls = np.unique(context.trace.copies.call[found]).astype(np.int64)
-    doubt = "the program itself: does the host read the copied tensor there?"
-    sure = Confidence.MEDIUM if reads else Confidence.LOW
-    return Report(message, evidence, sure, doubt, hazard=True, copies=found, calls=calls, idle_ns=0)
+    confirm_with = "the program itself: does the host read the copied tensor there?"
+    confidence = Confidence.MEDIUM if reads else Confidence.LOW
+    return Report(message, evidence, confidence, confirm_with, hazard=True, copies=found, calls=calls, idle_ns=0)
 
 
-def _on_their_way(context: DeviceContext) -> Int64:
-    """Copies to pinned memory whose call returned before they had arrived."""
+def _in_flight(context: DeviceContext) -> Int64:
+    """D2H copies to pinned memory whose call returned before the copy had finished."""
     copies, calls = context.trace.copies, context.trace.api_calls
     inside = context.window.touches(copies.process, copies.start_ns, copies.end_ns)
     rows = np.flatnonzero(
@@ -116,20 +116,20 @@ def _on_their_way(context: DeviceContext) -> Int64:
 
 
 def _next_call(context: DeviceContext, call: Int64, between: tuple[ApiKind, ...]) -> Int64:
-    """The next call of the same thread that is none of some kinds; `NO_ID` after the last."""
+    """The next call of the same thread that has none of the kinds ``between``; `NO_ID` after the last."""
     calls = context.trace.api_calls
-    telling = np.flatnonzero(~np.isin(calls.kind, between) & (calls.parent == NO_ID))
+    others = np.flatnonzero(~np.isin(calls.kind, between) & (calls.parent == NO_ID))
     result = np.full(len(call), NO_ID, np.int64)
     for thread in np.unique(calls.thread[call]).tolist():
         mine = np.flatnonzero(calls.thread[call] == thread)
-        theirs = telling[(calls.thread[telling] == thread) & (calls.process[telling] == context.activity.key.process)]
+        theirs = others[(calls.thread[others] == thread) & (calls.process[others] == context.activity.key.process)]
         position = np.searchsorted(calls.start_ns[theirs], calls.end_ns[call[mine]])
         result[mine] = np.append(theirs, NO_ID)[position]
     return result
 
 
 def _first_wait(context: DeviceContext, moment_ns: Int64) -> Int64:
-    """When any thread of the process first waits for the device, or asks it, after each moment."""
+    """When any thread of the process first synchronises, or queries an event or stream, after each moment."""
     calls = context.trace.api_calls
     waits = calls.start_ns[np.isin(calls.kind, _WAITING) & (calls.process == context.activity.key.process)]
     first: Int64 = np.append(waits, _NEVER)[np.searchsorted(waits, moment_ns)]
@@ -137,23 +137,23 @@ def _first_wait(context: DeviceContext, moment_ns: Int64) -> Int64:
 
 
 def _operator_between(context: DeviceContext, call: Int64, until: Int64) -> Bool:
-    """Whether the copy's thread began an operator that reads numbers, and makes no call, before a moment."""
+    """Whether the copy's thread started an operator that reads data, and makes no CUDA call, before ``until``."""
     ops, calls = context.trace.cpu_ops, context.trace.api_calls
     rows = np.flatnonzero(np.isin(ops.name_id, context.trace.names.find(*_READS)))
     result = np.zeros(len(call), np.bool_)
     for number in np.unique(calls.thread[call]).tolist():
         made = calls.start_ns[(calls.thread == number) & (calls.process == context.activity.key.process)]
         theirs = rows[ops.thread[rows] == number]
-        silent = np.searchsorted(made, ops.start_ns[theirs]) == np.searchsorted(made, ops.end_ns[theirs])
-        starts = ops.start_ns[theirs[silent]]
+        no_call = np.searchsorted(made, ops.start_ns[theirs]) == np.searchsorted(made, ops.end_ns[theirs])
+        starts = ops.start_ns[theirs[no_call]]
         mine = calls.thread[call] == number
         begin = calls.end_ns[call[mine]]
         result[mine] = np.searchsorted(starts, until[mine]) > np.searchsorted(starts, begin)
     return result
 
 
-def _silence(context: DeviceContext, call: Int64, waited: Int64) -> Int64:
-    """How long each thread made no call before it waited itself; 0 where another call or thread came first."""
+def _active_ns(context: DeviceContext, call: Int64, waited: Int64) -> Int64:
+    """Time from each call until its thread synchronises; 0 where another call or thread comes first."""
     calls = context.trace.api_calls
     following = _next_call(context, call, (ApiKind.OTHER,))
     begin = np.append(calls.start_ns, _NEVER)[following]

@@ -1,20 +1,21 @@
-"""Kernels of several streams cannot run at once: each fills the device.
+"""Kernels of several streams cannot run concurrently: each of them fills the GPU.
 
 ## What happens
-Streams let kernels run at once where there is room. A kernel with at least one block for every multiprocessor leaves
-none: the next stream's kernel waits until it is done. Nothing is lost by that, and more streams gain nothing.
+Kernels of several streams run concurrently while multiprocessors are free. A kernel with at least one block per
+multiprocessor leaves none: the kernel of the other stream waits until it ends. That costs no time, and more streams
+gain nothing.
 
 ## How it shows in a trace
-Kernels of two streams or more, queued at the same time, that run one after the other, with grids of at least as many
-blocks as the device has multiprocessors.
+Kernels of two or more streams are queued at the same time and run one after the other. Their grids have at least as
+many blocks as the GPU has multiprocessors.
 
 ## Fix
-None is needed. To use the streams, make the kernels smaller or put copies on them:
+None is needed. To make use of several streams, launch smaller kernels, or put copies on them:
 
 ```python
 # before
 with torch.cuda.stream(a):
-    y = x @ w1  # fills the device
+    y = x @ w1  # fills the GPU
 with torch.cuda.stream(b):
     z = x @ w2  # waits for it
 # after: one batched kernel
@@ -22,10 +23,10 @@ y, z = torch.bmm(x.expand(2, -1, -1), torch.stack((w1, w2)))
 ```
 
 ## What the saving assumes
-There is no saving: the device works all the time.
+There is no saving: the GPU is busy all the time.
 
 ## When this misleads
-A grid that fills the device may still leave bandwidth or tensor cores idle; a trace does not show that.
+A kernel whose grid fills the GPU may still leave memory bandwidth or tensor cores unused; a trace does not show that.
 
 ## Sources
 CUDA C++ Programming Guide, "Concurrent Kernel Execution".
@@ -44,7 +45,7 @@ from overlapscope.model.columns import Bool, Int64
 
 
 def view(context: DeviceContext) -> Report | None:
-    """For how long kernels were queued while those of other streams filled the device."""
+    """Report how long kernels were queued while a kernel of another stream filled the GPU."""
     key = context.activity.key
     processors = next((d.multiprocessors for d in context.trace.metadata.devices if d.number == key.device), None)
     kernels = context.trace.kernels
@@ -54,24 +55,29 @@ def view(context: DeviceContext) -> Report | None:
     )
     streams, member = np.unique(kernels.stream[rows], return_inverse=True)
     each = np.bincount(member, kernels.duration_ns[rows], len(streams))
-    streams = streams[each >= context.config.waiting_share * each.sum()]
+    streams = streams[each >= context.config.queued_share * each.sum()]
     if processors is None or len(streams) < 2:  # noqa: PLR2004 - one stream has nothing to run beside
         return None
     full = rows[kernels.blocks[rows] >= processors]
-    waited = sum(_waited(context, rows, full, stream) for stream in streams.tolist())
-    busy, together = context.activity.kernels.total_ns, context.activity.kernel_concurrency.total_ns
-    if waited <= context.config.waiting_share * busy or together > waited:
+    queued = sum(_queued_ns(context, rows, full, stream) for stream in streams.tolist())
+    busy, concurrent = context.activity.kernels.total_ns, context.activity.kernel_concurrency.total_ns
+    if queued <= context.config.queued_share * busy or concurrent > queued:
         return None
     message = (
-        f"Kernels of {len(streams)} streams waited {time(waited)} while another stream's filled the device "
-        f"({share(together, busy)} of the kernel time ran two at once): there is no room for more."
+        f"Kernels of {len(streams)} streams waited {time(queued)} while a kernel of another stream filled the GPU "
+        f"(kernels ran concurrently for {share(concurrent, busy)} of the kernel time): more streams gain nothing."
     )
-    evidence = {"streams": len(streams), "waited_ns": waited, "together_ns": together, "multiprocessors": processors}
-    return Report(message, evidence, aside=True, idle_ns=0)
+    evidence = {
+        "streams": len(streams),
+        "queued_ns": queued,
+        "concurrent_ns": concurrent,
+        "multiprocessors": processors,
+    }
+    return Report(message, evidence, informational=True, idle_ns=0)
 
 
-def _waited(context: DeviceContext, rows: Int64, full: Int64, stream: int) -> int:
-    """How long a stream's next kernel was issued, first in its stream, and under a full device."""
+def _queued_ns(context: DeviceContext, rows: Int64, full: Int64, stream: int) -> int:
+    """Time in which a kernel was next in its stream, issued, and waiting while another stream filled the GPU."""
     kernels, calls = context.trace.kernels, context.trace.api_calls
     mine = rows[kernels.stream[rows] == stream]
     mine = mine[np.argsort(kernels.start_ns[mine], kind="stable")]
@@ -87,6 +93,6 @@ RULE = Rule(
     code="OVL015",
     name="device-full",
     page=__doc__,
-    fix="# nothing to mend: more streams gain nothing here",
+    fix="# nothing to fix: more streams gain nothing here",
     view=view,
 )

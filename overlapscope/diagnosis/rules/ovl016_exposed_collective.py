@@ -1,23 +1,23 @@
-"""Collective communication with no computation beside it.
+"""Collectives run without concurrent computation.
 
 ## What happens
-NCCL's and RCCL's kernels move data between devices. While they run alone, the device computes nothing. A rank that
-arrives early spends the time waiting for the slowest inside the kernel.
+NCCL and RCCL kernels move data between GPUs. While they run alone, the GPU computes nothing. A rank that arrives early
+waits inside the kernel for the slowest rank.
 
 ## How it shows in a trace
-Collective kernels (by their names), and time in which they run with no other kernel. Copies over the same link at
-that time are in the evidence: they compete.
+Collective kernels (recognised by their names) run with no other kernel. The evidence also has the time in which copies
+ran meanwhile: they may compete for the same link.
 
 ## Fix
 ```python
 # before
 loss.backward()
 dist.all_reduce(gradients)  # then the optimizer
-# after: gradients are reduced in buckets while backward goes on
+# after: gradients are reduced in buckets during the backward pass
 model = DistributedDataParallel(model, gradient_as_bucket_view=True)
 # or by hand
 work = dist.all_reduce(bucket, async_op=True)
-...  # computation that does not need it
+...  # computation that does not need the result
 work.wait()
 ```
 
@@ -25,7 +25,7 @@ work.wait()
 There is computation that does not need the result, and the ranks arrive at the same time.
 
 ## When this misleads
-One rank's trace does not tell waiting for other ranks from moving data; compare the ranks.
+The trace of one rank does not show whether a collective moves data or waits for other ranks; compare the ranks.
 
 ## Sources
 PyTorch DDP notes, "Internal design". NCCL user guide.
@@ -43,26 +43,26 @@ from overlapscope.measure.spans import intersect
 
 
 def view(context: DeviceContext) -> Report | None:
-    """Collective time without computation."""
+    """Report the time of collectives without concurrent computation."""
     active = context.activity
     exposed, total = active.exposed_collectives.total_ns, active.collectives.total_ns
     if not exposed:
         return None
-    beside = intersect(active.exposed_collectives, active.copies).total_ns
+    during_copies = intersect(active.exposed_collectives, active.copies).total_ns
     message = (
-        f"Collectives ran {time(exposed)} with no computation beside them ({share(exposed, total)} of their "
-        f"time), {time(beside)} of it beside copies."
+        f"Collectives ran for {time(exposed)} without concurrent computation ({share(exposed, total)} of their time), "
+        f"{time(during_copies)} of it concurrently with copies."
     )
-    evidence = {"exposed_ns": exposed, "collective_ns": total, "beside_copies_ns": beside}
-    doubt = "the traces of the other ranks: waiting for them looks the same"
+    evidence = {"exposed_ns": exposed, "collective_ns": total, "during_copies_ns": during_copies}
+    confirm_with = "the traces of the other ranks: waiting for them looks the same"
     nothing = np.empty(0, np.int64)
-    return Report(message, evidence, Confidence.MEDIUM, doubt, copies=nothing, calls=nothing, idle_ns=exposed)
+    return Report(message, evidence, Confidence.MEDIUM, confirm_with, copies=nothing, calls=nothing, idle_ns=exposed)
 
 
 RULE = Rule(
     code="OVL016",
     name="exposed-collective",
     page=__doc__,
-    fix="model = DistributedDataParallel(model)  # reduces in buckets while backward goes on",
+    fix="model = DistributedDataParallel(model)  # reduces gradients in buckets during the backward pass",
     view=view,
 )

@@ -1,4 +1,4 @@
-"""When what a finding is about happened."""
+"""The time intervals of a finding, for figures and exports."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from overlapscope.measure.devices import DeviceKey, activity
 from overlapscope.model.columns import Int64
 
 
-def stretches(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
-    """Begin and end of each stretch, in ns.
+def finding_intervals(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
+    """Begin and end of each time interval that a finding is about, in ns.
 
-    Those of its calls, and of its copies from their calls on; else the device time lost to it; for collectives, that in
-    which nothing was computed beside them; and for what concerns a device as a whole, the window.
+    These are its calls, and its copies from their calls on; else the GPU idle intervals attributed to it; for
+    collectives, the time in which they were exposed; and for what concerns a device as a whole, the window.
     """
-    for start, end in (_of_calls(found, finding), _lost(found, finding), _collectives(found, finding)):
+    for start, end in (_of_calls(found, finding), _idle(found, finding), _collectives(found, finding)):
         if len(start):
             return start, end
     return np.array([found.window.first_ns]), np.array([found.window.last_ns])
 
 
 def longest(start: Int64, end: Int64, most: int = 1) -> list[tuple[int, int]]:
-    """The longest of some stretches, the longest first."""
+    """The longest of some intervals, the longest first."""
     order = np.argsort(start - end, kind="stable")[:most]
     return list(zip(start[order].tolist(), end[order].tolist(), strict=True))
 
@@ -39,7 +39,7 @@ def _of_calls(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
     return start, np.concatenate([trace.copies.end_ns[copies], trace.api_calls.end_ns[calls]])
 
 
-def _lost(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
+def _idle(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
     nothing = np.empty(0, np.int64)
     for device in found.devices:
         if (device.key.process, device.key.device) == (finding.where.process, finding.where.device):

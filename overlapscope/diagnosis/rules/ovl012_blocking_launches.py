@@ -1,0 +1,92 @@
+"""Kernel launches are blocking.
+
+## What happens
+With `CUDA_LAUNCH_BLOCKING=1` every launch returns after its kernel has ended. The host never runs ahead, nothing is
+queued, and copies overlap kernels only by accident. Profiler overhead (flushing its buffers) blocks the launching
+thread in the same way.
+
+## How it shows in a trace
+Most launch calls end after their kernel has ended; or the profiler recorded overhead on the launching thread.
+
+## Fix
+```sh
+# before
+CUDA_LAUNCH_BLOCKING=1 python train.py
+# after
+python train.py
+```
+
+It is set for debugging and then forgotten: in shell profiles, job scripts, `os.environ`. Profile again without it,
+and without other tools that synchronise after each launch (compute-sanitizer, anomaly detection).
+
+## What the saving assumes
+No saving is given: the trace does not show how the program runs without it.
+
+## When this misleads
+`CUDA_DEVICE_MAX_CONNECTIONS=1` serialises streams without any blocking call. A trace does not show that, and some
+tensor-parallel programs need it.
+
+## Sources
+CUDA C++ Programming Guide, "Environment variables": `CUDA_LAUNCH_BLOCKING`, `CUDA_DEVICE_MAX_CONNECTIONS`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.diagnosis.causes import HOST_CAUSES, Cause
+from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import share, time
+from overlapscope.model.columns import Bool, Int64
+
+
+def claims(context: DeviceContext) -> Bool:
+    """Idle because of profiler overhead; where launches are blocking, because of a late host too."""
+    profiler = context.has_cause(Cause.PROFILER)
+    if not _blocking_launches(context)[0]:
+        return profiler
+    return profiler | context.has_cause(*HOST_CAUSES, Cause.LAUNCH_LATENCY)
+
+
+def _blocking_launches(context: DeviceContext) -> tuple[bool, int, int]:
+    """Whether launches are blocking in general, how many are, and of how many.
+
+    Only kernels that take longer than a launch count: shorter ones end before it returns anyway.
+    """
+    kernels, calls = context.trace.kernels, context.trace.api_calls
+    mine = context.activity.key.rows(kernels) & (kernels.call >= 0) & (kernels.graph_node < 0)
+    mine &= kernels.duration_ns > context.config.dependencies.host.most_enqueue_ns
+    inside = context.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
+    call, rows = kernels.call[mine & inside], np.flatnonzero(mine & inside)
+    # Host and device clocks may differ by some microseconds; a blocking call is longer than its kernel all the same.
+    host = context.config.dependencies.host
+    together = np.abs(calls.end_ns[call] - kernels.end_ns[rows]) <= host.tolerance * host.most_enqueue_ns
+    together &= calls.duration_ns[call] >= kernels.duration_ns[rows]
+    blocking = int(together.sum())
+    return blocking > context.config.blocking_launch_share * len(rows), blocking, len(rows)
+
+
+def describe(context: DeviceContext, rows: Int64) -> Report:
+    """How many launches were blocking, and the GPU idle time because of the profiler."""
+    mostly, blocking, total = _blocking_launches(context)
+    profiler = int(context.idle.duration_ns[rows][np.isin(context.cause[rows], Cause.PROFILER)].sum())
+    what = f"{share(blocking, total)} of the launches returned only after their kernel had ended"
+    idle = time(context.idle_ns(rows))
+    message = f"{what} (CUDA_LAUNCH_BLOCKING=1?): the host never ran ahead, and the GPU was idle for {idle}."
+    evidence = {"blocking_launches": blocking, "launches": total, "profiler_ns": profiler}
+    if mostly:
+        return Report(message, evidence)
+    message = f"Profiler overhead blocked the launching thread; the GPU was idle for {time(profiler)} because of it."
+    return Report(message, evidence, fix="# record less: no stacks, fewer steps, larger profiler buffers")
+
+
+RULE = Rule(
+    code="OVL012",
+    name="blocking-launches",
+    page=__doc__,
+    fix="unset CUDA_LAUNCH_BLOCKING  # and profile again",
+    claims=claims,
+    describe=describe,
+    always=lambda context: _blocking_launches(context)[0],  # it serialises everything, whatever it costs here
+)

@@ -1,0 +1,163 @@
+"""docs/json.md lists every key of every JSON file that is written, and no other."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from overlapscope import diagnose, open_trace, record
+from overlapscope.cli.main import app
+from overlapscope.diagnosis.catalogue import RULES
+from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.export.parquet import save_parquet
+from overlapscope.model.trace import Trace
+from tests import kineto_maker as make
+from tests.conftest import CASES, ROOT, SAMPLES
+from tests.test_several_devices import taking_turns
+
+PAGE = ROOT / "docs" / "json.md"
+RECORDED = SAMPLES / "pinning_guide-list-to.json.gz"
+CODED = re.compile(r"`([^`]+)`")
+BY_DATA = re.compile(r"(^|\.)(directions|directions\.\*\.memory|versions|evidence|made_of)\.[^.\[]+$")
+"""Keys below these are data: any name."""
+
+
+def section(name: str) -> str:
+    """The text of a section of the page."""
+    return PAGE.read_text().partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+
+
+def listed(name: str) -> dict[str, str]:
+    """Every key of a section with its path, and the name that it had in version 1."""
+    prefixes, found = [""], {}
+    for line in section(name).splitlines():
+        if line.startswith("### "):
+            prefixes = [f"{prefix}." for prefix in CODED.findall(line)]
+        elif line.startswith("| `"):
+            cells = line.strip("|").split("|")
+            (key,), old = CODED.findall(cells[0]), CODED.findall(cells[-1])
+            for prefix in prefixes:
+                assert prefix + key not in found, "no key twice"
+                found[prefix + key] = (old or [key.rpartition(".")[2]])[0]
+    return found
+
+
+def listed_evidence() -> dict[str, set[str]]:
+    """The keys of the evidence of each rule."""
+    found: dict[str, set[str]] = {}
+    for code, key in re.findall(r"^\| (OVL\d+) \| `(\w+)` \|", PAGE.read_text(), re.MULTILINE):
+        found.setdefault(code, set()).add(key)
+    return found
+
+
+def keys_of(value: Any, path: str = "") -> Iterator[str]:
+    """Every key in a JSON value, with its path."""
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            inner = BY_DATA.sub(r"\1\2.*", f"{path}.{key}".lstrip("."))
+            yield inner
+            yield from keys_of(entry, inner)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from keys_of(entry, f"{path}[]")
+
+
+def old_path(path: str, keys: dict[str, str]) -> str:
+    """The path of a key in version 1."""
+    outer, nested, _ = path.rpartition(".")
+    if not nested:
+        return keys[path]
+    plain = outer.removesuffix("[]")
+    return f"{old_path(plain, keys)}{outer[len(plain) :]}.{keys[path]}"
+
+
+def as_now(value: Any, keys: dict[str, str]) -> set[str]:
+    """The keys in a JSON value, those of version 1 by their names of now."""
+    now = {old_path(path, keys): path for path in keys}
+    return {now.get(key, key) for key in keys_of(value)}
+
+
+def printed(*arguments: str | Path) -> Any:
+    return json.loads(CliRunner().invoke(app, [*map(str, arguments), "--format", "json"]).stdout)
+
+
+def test_every_key_of_an_audit_is_on_the_page_and_the_reverse(tmp_path: Path) -> None:
+    cut = make.write(tmp_path / "t.json", make.call(0, 1), make.kernel(5, 5))
+    outputs = [
+        printed("audit", RECORDED, cut, tmp_path / "nowhere.json"),
+        printed("audit", SAMPLES / "moe_prefetch-pageable.sqlite.gz", "--within", "moe_prefetch"),
+    ]
+    found = {key for output in outputs for key in keys_of(output)}
+    assert found == set(listed("overlapscope.audit/2"))
+
+
+def slow_copy(tmp_path: Path) -> Trace:
+    """Pinned copies of 10 MB before a kernel each: five take 200 us, one takes 2 ms."""
+    events, at = [], 0
+    for number in range(6):
+        length = 2000 if number == 3 else 200
+        events += [
+            make.call(10 * number, 5, name="cudaMemcpyAsync", correlation=2 * number + 1),
+            make.copy(
+                at, length, kinds="HtoD (Pinned -> Device)", size=10_000_000, stream=7, correlation=2 * number + 1
+            ),
+            make.call(10 * number + 5, 5, correlation=2 * number + 2),
+            make.kernel(at + 1 + length, 600, correlation=2 * number + 2),
+        ]
+        at += length + 610
+    return open_trace(make.write(tmp_path / "slow.json", *events))
+
+
+def test_every_key_of_the_evidence_is_on_the_page_and_the_reverse(tmp_path: Path) -> None:
+    unjoined = open_trace(make.write(tmp_path / "t.json", make.call(0, 1), make.kernel(5, 5), make.kernel(100, 5)))
+    traces = [unjoined, slow_copy(tmp_path), taking_turns(tmp_path)]
+    traces += [open_trace(path) for path in sorted(CASES.glob("*.json.gz"))]
+    traces.append(open_trace(SAMPLES / "pinning_guide-read-early.json.gz"))
+    found: dict[str, set[str]] = {}
+    for trace in traces:
+        for finding in diagnose(trace, config=DiagnosisConfig(max_simulated_nodes=0)).findings:
+            keys = found.setdefault(finding.code, set(finding.evidence))
+            assert keys == set(finding.evidence), "the same keys in each finding of a rule"
+    assert found == listed_evidence()
+    assert set(found) == {rule.code for rule in RULES}
+
+
+def test_every_key_of_a_prediction_is_on_the_page_and_the_reverse() -> None:
+    keys = listed("overlapscope.what-if/2")
+    calibrated = printed("what-if", SAMPLES / "moe_prefetch-pinned.json.gz", "--change", "non-blocking")
+    partly = printed("what-if", CASES / "launch_bound.json.gz", "--change", "pin")
+    found = as_now(calibrated, keys) | as_now(partly, keys)
+    assert found - {"replay_error"} <= set(keys)
+    assert {key for key in keys if "." not in key} <= found
+
+
+def test_every_key_of_the_transfers_is_on_the_page_and_the_reverse() -> None:
+    measured = json.loads((SAMPLES / "pinning_sweep.json").read_text())
+    assert set(keys_of(measured)) == set(listed("overlapscope.transfers/2"))
+
+
+def test_every_key_of_a_recording_is_on_the_page_and_the_reverse(tmp_path: Path) -> None:
+    """The sample has version 1 of the schema; of what is recorded now, a machine without a GPU shows a part."""
+    keys = listed("overlapscope.recording/2")
+    sample = json.loads(gzip.decompress(RECORDED.read_bytes()))["overlapscope"]
+    assert sample["schema"] == "overlapscope.recording/1"
+    devices = {key for key in keys_of(sample) if key.startswith("devices[]")}
+    assert as_now(sample, keys) - devices == set(keys)
+    assert devices == {key for key in listed("overlapscope.transfers/2") if key.startswith("devices[]")}
+    with record(tmp_path / "t.json", steps=1, warmup=0, unprofiled=1, device="cpu") as recording:
+        recording.run(lambda: None)
+    now = json.loads((tmp_path / "t.json").read_text())["overlapscope"]
+    assert set(keys_of(now)) <= set(keys)
+    assert now["schema"] == "overlapscope.recording/2"
+
+
+def test_every_key_of_the_metadata_beside_tables_is_on_the_page_and_the_reverse(tmp_path: Path) -> None:
+    save_parquet(open_trace(CASES / "prefetched.json.gz"), tmp_path)
+    about = json.loads((tmp_path / "metadata.json").read_text())
+    assert set(keys_of(about)) == set(listed("metadata.json"))
