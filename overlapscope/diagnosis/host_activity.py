@@ -68,12 +68,20 @@ class HostActivity:
         self._known: dict[int, Segments] = {}
 
     def of(self, owner: int) -> Segments:
-        """What the thread of this number was doing, from the begin of the trace to its end."""
+        """What the thread of this number was doing, from the begin of the trace to its end.
+
+        While nothing of it is recorded it may wait for another thread: then what counts is what the busiest thread of
+        its process did.
+        """
         if owner not in self._known:
-            self._known[owner] = self._segments(owner)
+            trace, calls = self._graph.trace, self._graph.calls
+            process = calls.owner[calls.process == calls.process[calls.first[owner]]]
+            busiest = int(np.argmax(np.bincount(process)))
+            always = Segments.of(np.array([trace.start_ns]), np.array([trace.end_ns]), Cause.HOST_NOT_RECORDED)
+            self._known[owner] = self._recorded(owner).over(self._recorded(busiest)).over(always)
         return self._known[owner]
 
-    def _segments(self, owner: int) -> Segments:
+    def _recorded(self, owner: int) -> Segments:
         graph, first = self._graph, int(self._graph.calls.first[owner])
         place, trace = (int(graph.calls.process[first]), int(graph.calls.thread[first])), graph.trace
         rows = np.flatnonzero(graph.calls.owner == owner)
@@ -81,9 +89,7 @@ class HostActivity:
         profiler = _flat(_spans_of(trace.overheads, *place), Cause.PROFILER)
         working = merge(*(_spans_of(table, *place) for table in (trace.cpu_ops, trace.frames, trace.ranges)))
         calls = self._locked(rows).over(self._calls(rows, start, end))
-        recorded = calls.over(profiler).over(_flat(working, Cause.HOST_WORK))
-        always = np.array([trace.start_ns]), np.array([trace.end_ns])
-        return recorded.over(Segments.of(*always, Cause.HOST_NOT_RECORDED))
+        return calls.over(profiler).over(_flat(working, Cause.HOST_WORK))
 
     def _calls(self, rows: Int64, start: Int64, end: Int64) -> Segments:
         """Calls; those that copy in two parts, before and after the moment from which they block."""
