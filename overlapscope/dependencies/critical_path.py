@@ -10,8 +10,9 @@ import numpy as np
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
 from overlapscope.dependencies.simulate import Simulation
+from overlapscope.measure.copies import host_kind
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.enums import Direction
+from overlapscope.model.enums import Direction, MemoryKind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,13 +110,19 @@ def critical_path(simulation: Simulation, last: int | None = None, since_ns: int
 
 
 def node_name(graph: Graph, node: int) -> str:
-    """What a node is, for people: the name of its call or kernel, its thread or stream, and whether it starts or ends."""
-    which, edge = node // 2, "end" if node % 2 else "start"
-    trace, names = graph.trace, graph.trace.names
-    if which < len(graph.calls):
-        name = names[int(trace.api_calls.name_id[graph.calls.row[which]])]
-        return f"{name} on thread {graph.calls.thread[which]}, {edge}"
-    op = which - len(graph.calls)
+    """What a node is, for people: its call on a thread or its work on a stream, and whether it starts or ends."""
+    return f"{_owner_name(graph, node // 2)}, {'end' if node % 2 else 'start'}"
+
+
+def _owner_name(graph: Graph, index: int) -> str:
+    trace = graph.trace
+    if index < len(graph.calls):
+        name = trace.names[int(trace.api_calls.name_id[graph.calls.row[index]])]
+        return f"{name} on thread {graph.calls.thread[index]}"
+    op = index - len(graph.calls)
     table, row = trace.device_work[int(graph.work.table[op])], int(graph.work.row[op])
-    name = names[int(table.name_id[row])] if table.name_id[row] != NO_ID else "device work"
-    return f"{name} on stream {table.stream[row]}, {edge}"
+    where = f"on stream {table.stream[row]}"
+    if table is trace.copies:
+        memory = MemoryKind(int(host_kind(trace.copies.take(np.array([row])))[0])).label
+        return f"{Direction(int(trace.copies.direction[row])).label} copy ({memory}) {where}"
+    return f"{trace.names[int(table.name_id[row])]} {where}" if table.name_id[row] != NO_ID else f"work {where}"

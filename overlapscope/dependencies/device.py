@@ -226,4 +226,5 @@ def _may_synchronise(graph: Graph, one: Int64, other: Int64) -> Bool:
     free = (first == StreamKind.NON_BLOCKING) | (second == StreamKind.NON_BLOCKING)
     alike = (first == second) & (first != StreamKind.UNKNOWN)
     result: Bool = ~free & ~alike & (listed | default) & (streams[0] != streams[1])
-    return result & (streams[0] != NO_ID) & (streams[1] != NO_ID)
+    result &= (streams[0] != NO_ID) & (streams[1] != NO_ID)
+    return result

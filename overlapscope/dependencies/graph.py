@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -139,7 +140,7 @@ class Work:
     def of(cls, trace: Trace, index: Int64) -> Work:
         """All of a trace; ``index`` gives for each row of api_calls the graph's call, `NO_ID` at its end."""
         copies = trace.copies
-        engines = (0, np.where(np.isin(copies.direction, LINK), copies.direction, 0), 0)
+        engines: tuple[Any, ...] = (0, np.where(np.isin(copies.direction, LINK), copies.direction, 0), 0)
         parts = []
         for number, (table, engine) in enumerate(zip(trace.device_work, engines, strict=True)):
             count = len(table)

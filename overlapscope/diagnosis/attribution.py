@@ -8,6 +8,7 @@ and what it did then is the cause; where it had been idle until another thread h
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class Pieces:
     ) -> Pieces:
         """Those of some length; columns that are left out are not known."""
         some = end_ns > start_ns
-        named = {entry.name: columns.get(entry.name, NO_ID) for entry in fields(cls)[4:-1]}
+        named: dict[str, Any] = {entry.name: columns.get(entry.name, NO_ID) for entry in fields(cls)[4:-1]}
         named |= {"cause": cause, "inferred": columns.get("inferred", False)}
         filled = {name: np.broadcast_to(values, len(gap))[some] for name, values in named.items()}
         return cls(gap=gap[some], start_ns=start_ns[some], end_ns=end_ns[some], **filled)
@@ -175,7 +176,8 @@ class Attribution:
     def _same_device(self, one: Int64, other: Int64) -> Bool:
         work = self.graph.work
         same: Bool = np.append(work.device, NO_ID)[one] == work.device[other]
-        return same & (np.append(work.process, NO_ID)[one] == work.process[other])
+        same &= np.append(work.process, NO_ID)[one] == work.process[other]
+        return same
 
     def _waiting(self, items: _Items, begins: Int64, edge: Int64, other: Int64) -> Pieces:
         """Work that waited for nothing that ran in the stretch: for another GPU, or for what is not recorded."""

@@ -93,7 +93,8 @@ def _while_silent(graph: Graph, owner: int) -> Bool:
     begun = np.searchsorted(calls.start_ns[own], calls.end_ns)
     ended = np.searchsorted(np.maximum.accumulate(calls.end_ns[own]), calls.start_ns, "right")
     silent: Bool = (begun == ended) & (begun < len(own)) & (calls.owner != owner)
-    return silent & (calls.process == calls.process[own[0]])
+    silent &= calls.process == calls.process[own[0]]
+    return silent
 
 
 def _matched(graph: Graph, late: Late, mine: Int64, blocking: tuple[Int64, Int64, Int64 | Bool]) -> Iterator[_Part]:

@@ -38,13 +38,9 @@ CHANGES: tuple[type[Change], ...] = (
 NAMES = tuple(kind.name for kind in CHANGES)
 
 
-def change(name: str) -> type[Change]:
-    """The change of a name, also of an old one.
-
-    Raises:
-        KeyError: there is none.
-    """
-    return {known: kind for kind in CHANGES for known in (kind.name, kind.old_name) if known}[name]
+def change_of(name: str) -> type[Change] | None:
+    """The change of a name, also of an old one; None where there is none."""
+    return {known: kind for kind in CHANGES for known in (kind.name, kind.old_name) if known}.get(name)
 
 
 def parse(text: str) -> Change:

@@ -70,7 +70,7 @@ class Change:
     @classmethod
     def page(cls) -> str:
         """Its explanation."""
-        return inspect.cleandoc(inspect.getmodule(cls).__doc__ or "")  # type: ignore[union-attr]
+        return inspect.cleandoc(getattr(inspect.getmodule(cls), "__doc__", None) or "")
 
     def __str__(self) -> str:
         head = self.name if self.value is None else f"{self.name}={self.value:g}"

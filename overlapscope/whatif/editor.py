@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
-from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.config import SimulationConfig
 
@@ -87,9 +88,11 @@ class Editor:
         """Add dependencies."""
         self.graph = self.graph.with_dependencies(self.dependencies, *parts)
 
-    def set_copies(self, **columns: Int64) -> None:
+    def set_copies(self, **columns: Int64 | Int32 | Int8) -> None:
         """Give the trace's copies other columns."""
-        typed = {name: values.astype(getattr(self.trace.copies, name).dtype) for name, values in columns.items()}
+        typed: dict[str, Any] = {
+            name: values.astype(getattr(self.trace.copies, name).dtype) for name, values in columns.items()
+        }
         copies = replace(self.trace.copies, **typed)
         self.graph = replace(self.graph, trace=replace(self.trace, copies=copies))
 
@@ -105,5 +108,6 @@ class Editor:
 
     def calls_of(self, copies: Bool) -> Int64:
         """The graph's calls that issued some rows of copies."""
-        calls = np.unique(self.graph.call_of[self.trace.copies.call[copies]])
-        return calls[calls != NO_ID]
+        calls: Int64 = np.unique(self.graph.call_of[self.trace.copies.call[copies]])
+        found: Int64 = calls[calls != NO_ID]
+        return found

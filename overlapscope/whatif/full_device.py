@@ -16,7 +16,7 @@ from overlapscope.model.columns import NO_ID, Bool, Int64
 
 
 def one_after_the_other(simulated: Simulation) -> Dependencies:
-    """What orders such kernels of different streams that a simulation has run at once, for longer than the trace ever has.
+    """Order such kernels of different streams where a simulation runs them at once for longer than the trace ever does.
 
     As long as in the trace they may: the next kernel's first blocks run beside the last ones of the one before. Each
     follows the one that began before it, and so, with the order of streams, all that did.

@@ -24,9 +24,9 @@ def without_slowdown(editor: Editor, copies: Int64) -> None:
     """Let the host be as fast as usual after some copies, as work, that are staged no more.
 
     Until its thread stages the next copy, what it did between two calls in a time since this one takes as long as the
-    operators of the calibration usually do which took that time after such a copy. Longer gaps are other work, and copies
-    smaller than all of the calibration slow nothing. From a copy whose call is synchronised right after, the host comes
-    back there.
+    operators of the calibration usually do which took that time after such a copy. Longer gaps are other work, and
+    copies smaller than all of the calibration slow nothing. From a copy whose call is synchronised right after, the
+    host comes back there.
     """
     graph, recording = editor.graph, editor.trace.metadata.recording
     measured = sorted(recording.post_staging if recording else (), key=lambda entry: entry.size_bytes)

@@ -32,9 +32,10 @@ _SOON_NS = 20_000
 class Cost:
     """What the profiler spent for an operator and for a call, and whether a calibration says so; else a part of it.
 
-    ``host_factor`` is how long the host's own work usually takes, as a share of what it took while the trace was recorded, and
-    ``staging_factor`` how long its pageable copies do: a processor is faster in one second than in the next. ``unexplained``
-    is by how much, as a share, the simulation without the profiler is still longer than the steps without it were.
+    ``host_factor`` is how long the host's own work usually takes, as a share of what it took while the trace was
+    recorded, and ``staging_factor`` how long its pageable copies do: a processor is faster in one second than in the
+    next. ``unexplained`` is by how much, as a share, the simulation without the profiler is still longer than the steps
+    without it were.
     """
 
     operator_ns: float

@@ -35,7 +35,7 @@ from overlapscope.whatif.config import ProfilerConfig
 from overlapscope.whatif.profiler import Cost, Profiled
 
 Off = tuple[float, ...]
-"""By how many of their spreads what an event costs, the host's speed factor and that of its staging are off their guesses."""
+"""By how many of their spreads the cost of an event and the speed factors of host and staging are off their guesses."""
 NOT_OFF: Off = (0.0, 0.0, 0.0)
 _LONGER = np.array([-1.0, 1.0, 1.0])  # which way makes what a program takes longer
 

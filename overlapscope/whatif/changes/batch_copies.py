@@ -4,8 +4,8 @@
 The first copy of each run takes the time of all bytes, its call that of packing them on the host; the others take none.
 
 ## What it assumes
-Packing takes what the calibration measured for pieces of these sizes, else as long as staging them does. Pieces that are
-in no cache, and views of what arrives where each was a tensor of its own, are in the upper bound.
+Packing takes what the calibration measured for pieces of these sizes, else as long as staging them does. Pieces that
+are in no cache, and views of what arrives where each was a tensor of its own, are in the upper bound.
 
 ## When it misleads
 Few and large pieces are sent faster as they are.

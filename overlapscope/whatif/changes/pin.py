@@ -2,11 +2,12 @@
 
 ## What it changes
 The host side of the copies is page-locked. The call takes as long as a plain enqueue, the copy as long as a pinned one
-of its size: by the trace's own pinned copies, else its calibration, else the link of the GPU. What the host does next is
-as fast as usual where the calibration knows by how much staging had slowed it. Calls that block by name still wait.
+of its size: by the trace's own pinned copies, else its calibration, else the link of the GPU. What the host does next
+is as fast as usual where the calibration knows by how much staging had slowed it. Calls that block by name still wait.
 
 ## What it assumes
-Pinning itself is not in the prediction: pin once, ahead of time. What comes to the host is waited for before it is read.
+Pinning itself is not in the prediction: pin once, ahead of time. What comes to the host is waited for before it is
+read.
 
 ## When it misleads
 Memory that is pinned anew in every step costs as much as staging, or more.

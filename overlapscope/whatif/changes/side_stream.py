@@ -124,7 +124,8 @@ class _Move:
         to_moved = (target >= 0) & np.append(self.moved, False)[np.maximum(target, NO_ID)] & (edges.target % 2 == 0)
         gone |= (from_moved | to_moved) & edges.of_kind(DependencyKind.LEGACY_DEFAULT_STREAM)
         elsewhere = work[np.maximum(source, NO_ID)] != work[np.maximum(target, NO_ID)]
-        return gone | (from_moved & elsewhere & edges.of_kind(DependencyKind.NOT_RECORDED))
+        gone |= from_moved & elsewhere & edges.of_kind(DependencyKind.NOT_RECORDED)
+        return gone
 
     def received(self) -> Bool:
         """What moved copies to other devices waited for on the streams that receive them, and what waited with them."""
@@ -140,7 +141,7 @@ class _Move:
         return gone
 
     def consumers(self, follow_ns: int) -> Dependencies:
-        """What stays on its stream and may consume a copy waits for it, and for those that its thread issued with it."""
+        """Work that stays on its stream and may consume a copy waits for it and for those issued with it."""
         graph, copies = self.graph, self.arrivals
         found = self._of_any(first_consumers(graph, self.streams, copies, ~self.moved), copies)
         apart = graph.work.end_ns[copies] <= graph.work.start_ns[found]
