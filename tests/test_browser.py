@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from overlapscope import audit, open_trace
-from overlapscope.page.page import save_report
+from overlapscope.html.page import save_report
 from tests.conftest import SAMPLES
 from tests.test_page import hostile
 

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 from overlapscope import audit, open_trace
 from overlapscope.cli.main import app
-from overlapscope.page.bars import View, packed
-from overlapscope.page.colours import colour_of, colour_rules
-from overlapscope.page.markup import tag
-from overlapscope.page.page import report_html
-from overlapscope.plot.bars import Style
+from overlapscope.html.bars import View, packed
+from overlapscope.html.colours import colour_of, colour_rules
+from overlapscope.html.page import report_html
+from overlapscope.markup import tag
+from overlapscope.timeline.bars import Style
 from tests import kineto_maker as make
 from tests.conftest import SAMPLES
 

@@ -20,16 +20,16 @@ from overlapscope import diagnose, what_if
 from overlapscope.cli.main import app
 from overlapscope.diagnosis.stretches import stretches
 from overlapscope.errors import RangeNotFound, WindowEmpty
-from overlapscope.plot import view
-from overlapscope.plot.arrows import arrows
-from overlapscope.plot.bars import Bars, Curve, Lane, LaneKind, Style
 from overlapscope.plot.canvas import deepest, fitting
-from overlapscope.plot.caption import caption
-from overlapscope.plot.lanes import Shown, lanes, work_window
-from overlapscope.plot.pixels import binned, for_pixels, highest
 from overlapscope.plot.style import LOOKS, PALETTES, Appearance, Font, Look, Palette, rc
 from overlapscope.plot.timeline import draw_timeline, save_timeline
 from overlapscope.read.opening import open_trace
+from overlapscope.timeline import view
+from overlapscope.timeline.arrows import arrows
+from overlapscope.timeline.bars import Bars, Curve, Lane, LaneKind, Style
+from overlapscope.timeline.caption import caption
+from overlapscope.timeline.lanes import Shown, lanes, work_window
+from overlapscope.timeline.pixels import binned, for_pixels, highest
 from overlapscope.words import time
 from tests import kineto_maker as make
 from tests.conftest import CASES, SAMPLES

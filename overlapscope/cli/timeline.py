@@ -16,8 +16,8 @@ from overlapscope.words import safe
 
 if TYPE_CHECKING:
     from overlapscope.model.trace import Trace
-    from overlapscope.plot.lanes import Shown
     from overlapscope.plot.style import Appearance
+    from overlapscope.timeline.lanes import Shown
 
 
 T = TypeVar("T")
@@ -67,10 +67,10 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
 ) -> None:
     """Draw a trace's timeline for a paper, and print a caption to start from."""
-    from overlapscope.plot import view
-    from overlapscope.plot.lanes import Shown
     from overlapscope.plot.style import Appearance
     from overlapscope.plot.timeline import check_suffix
+    from overlapscope.timeline import view
+    from overlapscope.timeline.lanes import Shown
 
     shown = Shown(_some(show_range), _some(thread), _some(stream), queue=queue)
     look = Appearance(width.value, font.value, palette.value, legend, arrows, scale_bar)
@@ -100,10 +100,10 @@ def _some(values: Sequence[T] | None) -> tuple[T, ...] | None:
 
 
 def _one(trace: Trace, output: Path, window: tuple[int, int] | None, shown: Shown, look: Appearance) -> None:
-    from overlapscope.plot.arrows import arrows
-    from overlapscope.plot.caption import caption
-    from overlapscope.plot.lanes import lanes, work_window
     from overlapscope.plot.timeline import save_timeline
+    from overlapscope.timeline.arrows import arrows
+    from overlapscope.timeline.caption import caption
+    from overlapscope.timeline.lanes import lanes, work_window
 
     stretch = window or work_window(trace)
     if not lanes(trace, stretch, shown):
@@ -133,7 +133,7 @@ def _window(
     finding: str | None,
     between: tuple[float | None, float | None],
 ) -> tuple[int, int] | None:
-    from overlapscope.plot import view
+    from overlapscope.timeline import view
 
     if name is not None:
         return view.of_occurrence(trace, name, occurrence)
@@ -146,7 +146,7 @@ def _window(
 
 def _of_finding(trace: Trace, code: str) -> tuple[int, int]:
     from overlapscope.diagnosis.engine import diagnose
-    from overlapscope.plot import view
+    from overlapscope.timeline import view
 
     diagnosis = diagnose(trace)
     found = {entry.code: entry for entry in reversed(diagnosis.findings)}

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from overlapscope.diagnosis.finding import Diagnosis, Finding
+from overlapscope.markup import Html, tag, together
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
-from overlapscope.page.markup import Html, tag, together
 from overlapscope.plot.before_after import before_after
-from overlapscope.plot.lanes import work_window
 from overlapscope.plot.style import Appearance
 from overlapscope.plot.timeline import figure_of
 from overlapscope.replay.prediction import Prediction
 from overlapscope.report.data import Audit
 from overlapscope.report.tables import plan_rows
+from overlapscope.timeline.lanes import work_window
 from overlapscope.words import time
 
 _DOTS_PER_IN = 110

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from overlapscope.measure.windows import of_range
 from overlapscope.model.trace import Trace
 from overlapscope.plot.canvas import add_legend, deepest, size_in
-from overlapscope.plot.lanes import Shown, lanes, work_window
 from overlapscope.plot.style import Appearance, rc
 from overlapscope.plot.timeline import Window, check_suffix, paint, save_figure
 from overlapscope.replay.prediction import Prediction
+from overlapscope.timeline.lanes import Shown, lanes, work_window
 from overlapscope.words import safe, time
 
 _TITLE_IN = 0.2

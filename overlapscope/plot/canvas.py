@@ -16,10 +16,10 @@ from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
 from overlapscope.model.columns import Int64
-from overlapscope.plot.arrows import Arrows
-from overlapscope.plot.bars import Bars, Lane, LaneKind, Style
-from overlapscope.plot.pixels import binned, for_pixels, highest
 from overlapscope.plot.style import PALETTES, SHADES, WIDTHS_IN, Appearance
+from overlapscope.timeline.arrows import Arrows
+from overlapscope.timeline.bars import Bars, Lane, LaneKind, Style
+from overlapscope.timeline.pixels import binned, for_pixels, highest
 from overlapscope.words import safe
 
 if TYPE_CHECKING:

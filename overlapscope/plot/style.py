@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from overlapscope.plot.bars import Style
+from overlapscope.timeline.bars import Style
 
 Width = Literal["column", "page"]
 Font = Literal["sans", "serif"]

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 
 from overlapscope.errors import OutputError
 from overlapscope.model.trace import Trace
-from overlapscope.plot.arrows import arrows as arrows_of
-from overlapscope.plot.bars import Lane, Style
 from overlapscope.plot.canvas import Canvas, add_legend, size_in
-from overlapscope.plot.lanes import Shown, lanes, work_window
 from overlapscope.plot.style import Appearance, Font, Palette, Width, rc
+from overlapscope.timeline.arrows import arrows as arrows_of
+from overlapscope.timeline.bars import Lane, Style
+from overlapscope.timeline.lanes import Shown, lanes, work_window
 from overlapscope.writing import writing
 
 if TYPE_CHECKING:

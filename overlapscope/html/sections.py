@@ -8,12 +8,12 @@ from pathlib import PurePath
 
 from overlapscope.diagnosis.finding import Diagnosis, Finding, Number
 from overlapscope.diagnosis.stretches import longest, stretches
-from overlapscope.page.colours import colour_of
-from overlapscope.page.markup import Html, tag, together
-from overlapscope.plot.bars import Style
+from overlapscope.html.colours import colour_of
+from overlapscope.markup import Html, tag, together
 from overlapscope.report.data import Audit
 from overlapscope.report.findings import TOO_LARGE, facts
 from overlapscope.report.tables import LEFT, Cells, plan_rows, tables
+from overlapscope.timeline.bars import Style
 from overlapscope.words import size, time
 
 _NAME_WIDTH = 80

@@ -10,15 +10,15 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from overlapscope import __version__
+from overlapscope.html import sections
+from overlapscope.html.bars import View, packed
+from overlapscope.html.colours import colour_rules
+from overlapscope.markup import Html, tag, text
 from overlapscope.measure.windows import of_range, whole
 from overlapscope.model.trace import Trace
-from overlapscope.page import sections
-from overlapscope.page.bars import View, packed
-from overlapscope.page.colours import colour_rules
-from overlapscope.page.markup import Html, tag, text
-from overlapscope.plot.lanes import work_window
 from overlapscope.replay.what_if import what_if
 from overlapscope.report.data import Audit
+from overlapscope.timeline.lanes import work_window
 from overlapscope.writing import writing
 
 _SCRIPTS = ("uplot.js", "timeline.js")
@@ -104,4 +104,4 @@ def _json(value: Any) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("overlapscope.page").joinpath("assets", name).read_text(encoding="utf-8")
+    return files("overlapscope.html").joinpath("assets", name).read_text(encoding="utf-8")

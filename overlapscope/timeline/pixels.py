@@ -8,7 +8,7 @@ import numpy as np
 
 from overlapscope.measure.spans import Spans, covered, union
 from overlapscope.model.columns import Int64
-from overlapscope.plot.bars import COPIES, Bars, Curve, Lane, Style
+from overlapscope.timeline.bars import COPIES, Bars, Curve, Lane, Style
 
 
 def span_bars(spans: Spans, style: Style) -> list[Bars]:

@@ -22,8 +22,8 @@ from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.model.tables import Timed
 from overlapscope.model.trace import Trace
-from overlapscope.plot.bars import COPIES, HELD, Bars, Curve, Lane, LaneKind, Style
-from overlapscope.plot.pixels import span_bars
+from overlapscope.timeline.bars import COPIES, HELD, Bars, Curve, Lane, LaneKind, Style
+from overlapscope.timeline.pixels import span_bars
 from overlapscope.words import size
 
 

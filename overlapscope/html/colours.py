@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from overlapscope.plot.bars import Style
 from overlapscope.plot.style import LOOKS
+from overlapscope.timeline.bars import Style
 
 _DARK = {
     Style.RANGE: "#36414F",

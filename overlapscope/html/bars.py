@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from overlapscope.html.colours import colour_of
 from overlapscope.model.columns import Int64
 from overlapscope.model.trace import Trace
-from overlapscope.page.colours import colour_of
-from overlapscope.plot.bars import COPIES, Lane, LaneKind, Style
-from overlapscope.plot.lanes import Shown, lanes
+from overlapscope.timeline.bars import COPIES, Lane, LaneKind, Style
+from overlapscope.timeline.lanes import Shown, lanes
 from overlapscope.words import safe
 
 _SHOWN = Shown(labels=True, range_depth=4, most_streams=24, most_threads=8)

@@ -15,7 +15,7 @@ from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Timed
 from overlapscope.model.trace import Trace
-from overlapscope.plot.lanes import Shown, work_window
+from overlapscope.timeline.lanes import Shown, work_window
 from overlapscope.words import safe, share, time
 
 _LEAST_SHARE = 0.001  # of the window; less is not worth a word

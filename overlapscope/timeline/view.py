@@ -12,7 +12,7 @@ from overlapscope.diagnosis.stretches import longest, stretches
 from overlapscope.errors import RangeNotFound, WindowEmpty
 from overlapscope.measure.windows import of_range
 from overlapscope.model.trace import Trace
-from overlapscope.plot.lanes import Shown, work_window
+from overlapscope.timeline.lanes import Shown, work_window
 from overlapscope.words import safe
 
 _MS = 1_000_000
