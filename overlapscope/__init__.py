@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from overlapscope.measure.definitions import their_overlap
     from overlapscope.measure.windows import Window
     from overlapscope.model.trace import Trace
-    from overlapscope.plot.timeline import draw_timeline, save_timeline
+    from overlapscope.plot.before_after import before_after_png
+    from overlapscope.plot.timeline import draw_timeline, save_timeline, timeline_png
     from overlapscope.read.opening import open_trace
     from overlapscope.replay.prediction import Prediction
     from overlapscope.replay.what_if import what_if
@@ -41,12 +42,14 @@ _HOMES = {
     "Window": "overlapscope.measure.windows",
     "annotate": "overlapscope.capture.annotate",
     "audit": "overlapscope.report.content",
+    "before_after_png": "overlapscope.plot.before_after",
     "diagnose": "overlapscope.diagnosis.engine",
     "draw_timeline": "overlapscope.plot.timeline",
     "open_trace": "overlapscope.read.opening",
     "record": "overlapscope.capture.recorder",
     "save_timeline": "overlapscope.plot.timeline",
     "their_overlap": "overlapscope.measure.definitions",
+    "timeline_png": "overlapscope.plot.timeline",
     "what_if": "overlapscope.replay.what_if",
 }
 
@@ -59,12 +62,14 @@ __all__ = [
     "Window",
     "annotate",
     "audit",
+    "before_after_png",
     "diagnose",
     "draw_timeline",
     "open_trace",
     "record",
     "save_timeline",
     "their_overlap",
+    "timeline_png",
     "what_if",
 ]
 

@@ -147,10 +147,10 @@ def test_wheel_drag_and_hover(opened: Open, report: Path) -> None:
     page.keyboard.press("0")
     page.mouse.move(box["x"] + 60, box["y"] + box["height"] * 4.5 / 8)
     assert "cudaMemcpyAsync" in page.inner_text("#tip")
-    assert "held by a copy call" in page.inner_text("#tip")
+    assert "blocked by a copy call" in page.inner_text("#tip")
 
 
-def test_the_replayed_trace_can_be_shown_instead(opened: Open, report: Path) -> None:
+def test_the_simulated_trace_can_be_shown_instead(opened: Open, report: Path) -> None:
     page = opened(report)
     buttons = page.locator("button[data-view]")
     assert buttons.count() == 2

@@ -17,7 +17,7 @@ from overlapscope.words import safe
 if TYPE_CHECKING:
     from overlapscope.model.trace import Trace
     from overlapscope.plot.style import Appearance
-    from overlapscope.timeline.lanes import Shown
+    from overlapscope.timeline.shown import Shown
 
 
 T = TypeVar("T")
@@ -67,10 +67,9 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
 ) -> None:
     """Draw a trace's timeline for a paper, and print a caption to start from."""
+    from overlapscope.plot.files import check_suffix
     from overlapscope.plot.style import Appearance
-    from overlapscope.plot.timeline import check_suffix
-    from overlapscope.timeline import view
-    from overlapscope.timeline.lanes import Shown
+    from overlapscope.timeline.shown import Shown, check_shown
 
     shown = Shown(_some(show_range), _some(thread), _some(stream), queue=queue)
     look = Appearance(width.value, font.value, palette.value, legend, arrows, scale_bar)
@@ -82,7 +81,7 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
             raise OutputError("--occurrence goes with --range")
         refuse_to_replace(path, output)
         trace = open_trace(path)
-        view.check_shown(trace, shown)
+        check_shown(trace, shown)
         if what_if:
             if finding is not None or step is not None or from_ms is not None or to_ms is not None or occurrence:
                 raise OutputError("--what-if predicts for the whole trace or for --range, such as ProfilerStep#1")
@@ -103,7 +102,8 @@ def _one(trace: Trace, output: Path, window: tuple[int, int] | None, shown: Show
     from overlapscope.plot.timeline import save_timeline
     from overlapscope.timeline.arrows import arrows
     from overlapscope.timeline.caption import caption
-    from overlapscope.timeline.lanes import lanes, work_window
+    from overlapscope.timeline.lanes import lanes
+    from overlapscope.timeline.view import work_window
 
     stretch = window or work_window(trace)
     if not lanes(trace, stretch, shown):
@@ -122,7 +122,7 @@ def _before_after(
 
     prediction = what_if(trace, changes, name)
     save_before_after(prediction, output, shown=shown, look=look)
-    typer.echo(safe(f"Above, as measured; below, replayed: {prediction.sentence}"))
+    typer.echo(safe(f"Above, as measured; below, simulated: {prediction.sentence}"))
 
 
 def _window(

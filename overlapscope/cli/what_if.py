@@ -30,7 +30,7 @@ def what_if_command(
 ) -> None:
     """Predict how long a trace would have taken with some changes, by replaying it."""
     from overlapscope.plot.before_after import save_before_after
-    from overlapscope.plot.timeline import check_suffix
+    from overlapscope.plot.files import check_suffix
 
     try:
         if figure is not None:

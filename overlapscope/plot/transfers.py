@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from overlapscope.plot.files import check_suffix, save_figure
 from overlapscope.plot.style import WIDTHS_IN, rc
-from overlapscope.plot.timeline import check_suffix, save_figure
 from overlapscope.words import safe
 
 if TYPE_CHECKING:
