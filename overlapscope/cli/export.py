@@ -29,8 +29,8 @@ def export_command(
 ) -> None:
     """Write a trace so that other tools can read it.
 
-    For Perfetto it has our own tracks beside the recorded ones: findings, hidden and exposed copies, held threads, what
-    devices waited for, queued work and copies in flight.
+    For Perfetto it has our own tracks beside the recorded ones: findings, hidden and exposed copies, blocked threads,
+    what devices waited for, queued work and copies in flight.
     """
     try:
         refuse_to_replace(path, output)
