@@ -1,4 +1,7 @@
-"""Bars for a picture of some width: what is thinner than a pixel is merged, and nothing that matters vanishes."""
+"""Bars for a picture of some width: what is thinner than a pixel is merged, and nothing that matters vanishes.
+
+The report's script (``html/assets/timeline.js``) merges in the same way, because its width changes as one looks.
+"""
 
 from __future__ import annotations
 
