@@ -38,7 +38,7 @@
   };
 
   // What is wider than a pixel is drawn as it is. Thinner bars share pixels: each has the colour of what fills most of
-  // it, and a mark half as high for copies that fill less.
+  // it, and a mark half as high for copies that fill less, as overlapscope/timeline/pixels.py has it for figures.
   function lane(from, to, box, first, scale, boxes) {
     const { left, top, width, height } = box, last = first + width / scale, low = top + height * (1 - MARK), lowest = top + height * (1 - MARK / 2);
     let index = Math.max(lower(shown.start, from, to, first) - 1, from), pixel = -1, filled = null;

@@ -16,7 +16,9 @@ from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Timed
 from overlapscope.model.trace import Trace
-from overlapscope.plot.lanes import Shown, work_window
+from overlapscope.timeline.places import StreamKey, stream_keys
+from overlapscope.timeline.shown import Shown
+from overlapscope.timeline.view import work_window
 
 _LEAST_SHARE = 0.001  # of the window; less is not worth a word
 
@@ -25,20 +27,21 @@ def caption(trace: Trace, window: tuple[int, int] | None = None, shown: Shown = 
     """Sentences for a figure of ``trace`` in [start, end) of ``window``, in ns.
 
     Times are of the part within the window; several ops at once count once. A copy is hidden while a kernel runs on its
-    device, and its call holds the host for what it takes beyond a plain enqueue.
+    device, and its call blocks the host for what it takes beyond a plain enqueue.
     """
     first, last = window or work_window(trace)
     return " ".join([f"{time(last - first)} of {_what(trace)}.", *_devices(trace, first, last, shown)])
 
 
 def _what(trace: Trace) -> str:
-    at_work = {key.device for key in device_keys(trace)}
+    used = {key.device for key in device_keys(trace)}
     devices = trace.metadata.devices
-    names = sorted({device.name for device in devices if device.name and device.number in at_work})
+    names = sorted({device.name for device in devices if device.name and device.number in used})
     return f"a program on {' and '.join(safe(name) for name in names)}" if names else "a program"
 
 
 def _devices(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[str]:
+    streams = stream_keys(trace)
     for key in device_keys(trace):
         active = activity(trace, key, between(first, last))
         copying, hidden = active.copies.total_ns, intersect(active.copies, active.kernels).total_ns
@@ -47,16 +50,14 @@ def _devices(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[str]
         kernels = f"kernels run for {time(active.kernels.total_ns)}" if active.kernels.total_ns else "no kernel runs"
         part = f", {share(hidden, copying)} of that hidden" if active.kernels.total_ns else ""
         yield f"{key.title}: {kernels}{f', copies for {time(copying)}{part}' if copying else ''}."
-        streams = np.unique(np.concatenate([table.stream[key.rows(table)] for table in (trace.kernels, trace.copies)]))
-        for stream in streams.tolist():
-            if shown.streams is None or stream in shown.streams:
-                yield from _stream(trace, first, last, (key.rows(trace.kernels), key.rows(trace.copies)), stream)
+        for stream in streams:
+            if stream.device == key and shown.has_stream(stream.stream):
+                yield from _stream(trace, first, last, stream)
 
 
-def _stream(trace: Trace, first: int, last: int, rows: tuple[Bool, Bool], stream: int) -> Iterator[str]:
+def _stream(trace: Trace, first: int, last: int, key: StreamKey) -> Iterator[str]:
     kernels, copies = (
-        mine & (table.stream == stream) & (table.end_ns > first) & (table.start_ns < last)
-        for mine, table in zip(rows, (trace.kernels, trace.copies), strict=True)
+        key.rows(table) & (table.end_ns > first) & (table.start_ns < last) for table in (trace.kernels, trace.copies)
     )
     parts = []
     if (took := _took(trace.kernels, kernels, first, last)) > _LEAST_SHARE * (last - first):
@@ -64,11 +65,11 @@ def _stream(trace: Trace, first: int, last: int, rows: tuple[Bool, Bool], stream
     for name, mine in _kinds(trace, copies):
         took = _took(trace.copies, mine, first, last)
         if took > _LEAST_SHARE * (last - first):
-            held = _held(trace, mine, first, last)
-            hold = f", hold the host {time(held)}" if held > _LEAST_SHARE * (last - first) else ""
-            parts.append(f"{_many(int(mine.sum()), f'{name} copy', f'{name} copies')}, {time(took)}{hold}")
+            blocked = _blocked(trace, mine, first, last)
+            block = f", block the host {time(blocked)}" if blocked > _LEAST_SHARE * (last - first) else ""
+            parts.append(f"{_many(int(mine.sum()), f'{name} copy', f'{name} copies')}, {time(took)}{block}")
     if parts:
-        yield f"S{stream}: {'; '.join(parts)}."
+        yield f"S{key.stream}: {'; '.join(parts)}."
 
 
 def _kinds(trace: Trace, some: Bool) -> Iterator[tuple[str, Bool]]:
@@ -87,7 +88,7 @@ def _took(table: Timed, rows: Bool, first: int, last: int) -> int:
     return spans.total_ns
 
 
-def _held(trace: Trace, rows: Bool, first: int, last: int) -> int:
+def _blocked(trace: Trace, rows: Bool, first: int, last: int) -> int:
     calls = np.unique(trace.copies.call[rows])
     calls = calls[calls != NO_ID]
     begin, end = blocked_from_ns(trace)[calls], trace.api_calls.end_ns[calls]

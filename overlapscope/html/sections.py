@@ -9,12 +9,12 @@ from pathlib import PurePath
 from overlapscope.diagnosis.finding import Diagnosis, Finding, Number
 from overlapscope.diagnosis.intervals import finding_intervals, longest
 from overlapscope.formatting import size, time
-from overlapscope.page.colours import colour_of
-from overlapscope.page.markup import Html, tag, together
-from overlapscope.plot.bars import Style
+from overlapscope.html.colours import colour_of
+from overlapscope.markup import Html, tag, together
 from overlapscope.report.data import Audit
 from overlapscope.report.findings import TOO_LARGE, facts
 from overlapscope.report.tables import LEFT, Cells, plan_rows, tables
+from overlapscope.timeline.bars import Style
 
 _NAME_WIDTH = 80
 _MOST_PLACES = 20  # of a finding that its button goes through, the longest first
@@ -46,15 +46,14 @@ def heading(audit: Audit) -> Html:
 
 
 def plan(diagnosis: Diagnosis) -> Html:
-    """What to mend in which order, with the time after each step."""
-    found = diagnosis.plan
+    """What to fix in which order, with the time after each step."""
+    found, title = diagnosis.plan, tag("h2", "What the fixes are worth", id="plan")
     if found is None and any(finding.change is not None for finding in diagnosis.findings):
-        return together(tag("h2", "What mending is worth", id="plan"), tag("p", TOO_LARGE))
+        return together(title, tag("p", TOO_LARGE))
     if found is None or not found.steps:
         return Html("")
-    said = "Each step replayed with those before it."
-    title = tag("h2", "What mending is worth", id="plan")
-    return together(title, table("", plan_rows(found)), tag("p", said, class_="about"))
+    how = "Each step is simulated together with those before it."
+    return together(title, table("", plan_rows(found)), tag("p", how, class_="about"))
 
 
 def timeline(labels: Sequence[str], styles: Sequence[Style]) -> Html:
@@ -116,10 +115,10 @@ def _evidence(finding: Finding) -> Iterator[Html]:
     for name, value in finding.evidence.items():
         unit = next((unit for unit in _UNITS if name.endswith(unit)), "")
         words = name.removesuffix(unit).replace("_", " ")
-        yield together(tag("dt", words), tag("dd", _told(unit, value)))
+        yield together(tag("dt", words), tag("dd", _formatted(unit, value)))
 
 
-def _told(unit: str, value: Number) -> str:
+def _formatted(unit: str, value: Number) -> str:
     if value is None:
         return "?"
     if isinstance(value, str | bool):

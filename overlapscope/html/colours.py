@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from overlapscope.plot.bars import Style
-from overlapscope.plot.style import LOOKS
+from overlapscope.timeline.bars import Style
+from overlapscope.timeline.colours import COLOURS
 
 _DARK = {
     Style.RANGE: "#36414F",
     Style.CALL: "#66758A",
-    Style.HELD_COPY: "#C64A79",
+    Style.BLOCKED_BY_COPY: "#C64A79",
     Style.KERNEL: "#8392A6",
     Style.COLLECTIVE: "#5F7BB3",
     Style.MEMSET: "#8F83C9",
@@ -25,7 +25,7 @@ def colour_of(style: Style) -> str:
 
 def colour_rules() -> str:
     """CSS that defines them all."""
-    light = "".join(f"--{colour_of(style)}:{LOOKS[style].color};" for style in Style)
+    light = "".join(f"--{colour_of(style)}:{COLOURS[style]};" for style in Style)
     dark = "".join(f"--{colour_of(style)}:{color};" for style, color in _DARK.items())
     fills = "".join(f".{colour_of(style)}{{fill:var(--{colour_of(style)})}}" for style in Style)
     return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root:not([data-print]){{{dark}}}}}{fills}"

@@ -11,15 +11,12 @@ from typing import Any
 
 from overlapscope import __version__
 from overlapscope.atomic_files import writing
-from overlapscope.measure.windows import of_range, whole
-from overlapscope.model.trace import Trace
-from overlapscope.page import sections
-from overlapscope.page.bars import View, packed
-from overlapscope.page.colours import colour_rules
-from overlapscope.page.markup import Html, tag, text
-from overlapscope.plot.lanes import work_window
+from overlapscope.html import sections
+from overlapscope.html.bars import packed
+from overlapscope.html.colours import colour_rules
+from overlapscope.markup import Html, tag, text
 from overlapscope.report.data import Audit
-from overlapscope.whatif.what_if import what_if
+from overlapscope.timeline.comparison import of_plan
 
 _SCRIPTS = ("uplot.js", "timeline.js")
 _STYLES = ("uplot.css", "page.css")
@@ -39,7 +36,7 @@ def save_report(audit: Audit, path: str | Path) -> None:
 
 def report_html(audit: Audit) -> str:
     """The report of an audit: verdict, plan, timeline before and after, findings, tables, in one page."""
-    views = _views(audit)
+    views = of_plan(audit.diagnosis)
     bars = packed(views)
     scripts, styles = ([_asset(name) for name in names] for names in (_SCRIPTS, _STYLES))
     styles.append(colour_rules())
@@ -66,27 +63,6 @@ def report_html(audit: Audit) -> str:
     return f"<!doctype html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
 
 
-def _views(audit: Audit) -> list[View]:
-    """The window as it was, and as it would be with all that the plan mends, on one scale of time."""
-    traces: list[tuple[str, Trace]] = [("measured", audit.trace)]
-    found = audit.diagnosis.plan
-    if found is not None and found.steps:
-        changes = found.steps[-1].changes
-        traces.append((f"with {' + '.join(changes)}", what_if(audit.trace, changes, audit.window.name).after))
-    stretches = [_stretch(trace, audit.window.name) for _, trace in traces]
-    longest = max(last - first for _, first, last in stretches)
-    rows = zip(traces, stretches, strict=True)
-    return [View(label, trace, zero, first, first + longest) for (label, trace), (zero, first, _) in rows]
-
-
-def _stretch(trace: Trace, name: str | None) -> tuple[int, int, int]:
-    """The zero of a window's times, as in the tables, and where its timeline begins and ends."""
-    if name is None:
-        return whole(trace).first_ns, *work_window(trace)
-    window = of_range(trace, name)
-    return window.first_ns, window.first_ns, window.last_ns
-
-
 def _policy(scripts: list[str], styles: list[str]) -> str:
     """Nothing but what is in the page."""
     allowed = {"script-src": scripts, "style-src": styles}
@@ -104,4 +80,4 @@ def _json(value: Any) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("overlapscope.page").joinpath("assets", name).read_text(encoding="utf-8")
+    return files("overlapscope.html").joinpath("assets", name).read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from math import isnan
 
 import numpy as np
@@ -10,14 +9,34 @@ import numpy as np
 from overlapscope.diagnosis.finding import Diagnosis, Finding
 from overlapscope.diagnosis.intervals import finding_intervals, longest
 from overlapscope.errors import RangeNotFound, WindowEmpty
-from overlapscope.formatting import safe
 from overlapscope.measure.windows import of_range
+from overlapscope.model.columns import NO_ID
 from overlapscope.model.trace import Trace
-from overlapscope.plot.lanes import Shown, work_window
 
 _MS = 1_000_000
 _ENDLESS_MS = 1e12  # thirty years
 _AROUND = 0.75  # of the length of what a finding is about, shown on both sides of it
+
+
+def work_window(trace: Trace) -> tuple[int, int]:
+    """From the first call that issued device work, or that work, to the last work; everything without any."""
+    tables = [table for table in trace.device_work if len(table)]
+    if not tables:
+        return trace.start_ns, trace.end_ns
+    first = min(int(table.start_ns.min()) for table in tables)
+    for table in tables:
+        calls = table.call[table.call != NO_ID]
+        first = min(first, int(trace.api_calls.start_ns[calls].min())) if len(calls) else first
+    return first, max(int(table.end_ns.max()) for table in tables)
+
+
+def of_name(trace: Trace, name: str | None) -> tuple[int, int]:
+    """All occurrences of a host range, with the device work that they issued; all device work without a name.
+
+    Raises:
+        RangeNotFound: no such range.
+    """
+    return work_window(trace) if name is None else of_occurrence(trace, name)
 
 
 def of_time(trace: Trace, from_ms: float | None, to_ms: float | None) -> tuple[int, int]:
@@ -70,18 +89,3 @@ def of_finding(found: Diagnosis, finding: Finding) -> tuple[int, int]:
     ((first, last),) = longest(*finding_intervals(found, finding))
     around = round(_AROUND * (last - first))
     return max(first - around, found.trace.start_ns), min(last + around, found.trace.end_ns)
-
-
-def check_shown(trace: Trace, shown: Shown) -> None:
-    """Raise `WindowEmpty` where a stream, thread or range that was asked for is not in the trace."""
-    streams = {int(stream) for table in trace.device_work for stream in np.unique(table.stream)}
-    threads = {int(thread) for table in (trace.api_calls, trace.ranges) for thread in np.unique(table.thread)}
-    for what, wanted, there in (("stream", shown.streams, streams), ("thread", shown.threads, threads)):
-        missing = sorted(set(wanted or ()) - there)
-        if missing:
-            known = ", ".join(map(str, sorted(there))) or "none"
-            raise WindowEmpty(f"no {what} {missing[0]} in the trace: there is {known}")
-    names = [trace.names[number] for number in np.unique(trace.ranges.name_id).tolist()]
-    for pattern in shown.ranges or ():
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise WindowEmpty(f"no range {safe(pattern)!r} in the trace")

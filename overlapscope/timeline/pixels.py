@@ -1,19 +1,17 @@
-"""Bars for a picture of some width: what is thinner than a pixel is merged, and nothing that matters vanishes."""
+"""Bars for a picture of some width: what is thinner than a pixel is merged, and nothing that matters vanishes.
+
+The report's script (``html/assets/timeline.js``) merges in the same way, because its width changes as one looks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from overlapscope.measure.spans import Spans, covered, union
+from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Int64
-from overlapscope.plot.bars import COPIES, Bars, Curve, Lane, Style
-
-
-def span_bars(spans: Spans, style: Style) -> list[Bars]:
-    """Spans as bars of a style; nothing for none."""
-    return [Bars(style, spans.start_ns, spans.end_ns)] if len(spans) else []
+from overlapscope.timeline.bars import COPIES, Bars, Curve, Lane, bars_of_spans
 
 
 def for_pixels(lane: Lane, first: int, last: int, pixels: int) -> Iterator[tuple[Bars, Bars, Bars]]:
@@ -58,9 +56,9 @@ def binned(lane: Lane, first: int, last: int, bins: int) -> tuple[Lane, Lane]:
     most = np.argmax(np.vstack([empty, filled]), axis=0) - 1
     main, minor = [], []
     for number, bars in enumerate(lane.bars):
-        main += span_bars(union(edges[:-1][most == number], edges[1:][most == number]), bars.style)
+        main += bars_of_spans(union(edges[:-1][most == number], edges[1:][most == number]), bars.style)
         less = (most != number) & (filled[number] > 0)
-        minor += span_bars(union(edges[:-1][less], edges[1:][less]), bars.style)
+        minor += bars_of_spans(union(edges[:-1][less], edges[1:][less]), bars.style)
     return Lane(lane.kind, lane.title, lane.group, tuple(main)), Lane(lane.kind, lane.title, lane.group, tuple(minor))
 
 
@@ -69,11 +67,17 @@ def highest(curve: Curve, first: int, last: int, pixels: int) -> Curve:
     edges = np.unique(np.linspace(first, last, pixels + 1).astype(np.int64))
     before = np.searchsorted(curve.time_ns, edges[:-1], "right") - 1
     values = np.append(0, curve.value)
-    held = values[before + 1]
+    at_edge = values[before + 1]
     begin, end = before + 1, np.searchsorted(curve.time_ns, edges[1:])
-    inside: Int64 = held.copy()
+    inside: Int64 = at_edge.copy()
     some = end > begin
     if some.any():
         cuts = np.stack([begin[some], end[some]], axis=1).ravel()
-        inside[some] = np.maximum(held[some], np.maximum.reduceat(np.append(curve.value, 0), cuts)[::2])
+        inside[some] = np.maximum(at_edge[some], np.maximum.reduceat(np.append(curve.value, 0), cuts)[::2])
     return Curve(edges, np.append(inside, inside[-1:]))
+
+
+def deepest(found: Sequence[Lane], first: int, last: int) -> int:
+    """The highest value of any curve within a window; 0 without one."""
+    curves = [lane.curve for lane in found if lane.curve is not None]
+    return max((int(highest(curve, first, last, 1).value.max(initial=0)) for curve in curves), default=0)
