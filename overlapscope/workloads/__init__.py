@@ -1,1 +1,1 @@
-"""Programs that show one overlap problem each, with the twins in which it is fixed."""
+"""Programs that each show one overlap problem, with the variants that fix it."""

@@ -1,10 +1,10 @@
 """A DataLoader with workers and a training loop: which of its settings make the copies run beside the kernels?
 
-``pin_memory=True`` alone makes the copies fast, but blocking ``.to()`` still waits for each, and with it for the step
-before; ``non_blocking=True`` alone does nothing for pageable batches. A batch type of one's own is pinned only if it
-has a ``pin_memory()`` method; without one the loader passes it on as it is and says nothing. And ``.item()`` in every
-step makes the host wait, whatever the copies do. On one stream the copies never run beside the kernels; for that there
-is `overlapscope.workloads.prefetcher`.
+``pin_memory=True`` alone makes the copies fast. But a blocking ``.to()`` still waits for each copy, and therefore for
+the step before. ``non_blocking=True`` alone has no effect on pageable batches. A batch type of your own is pinned only
+if it has a ``pin_memory()`` method. Without one, the loader returns it pageable and gives no warning. ``.item()`` in
+every step makes the host wait, whatever the copies do. On one stream the copies never run beside the kernels. The
+workload `overlapscope.workloads.prefetcher` shows how to overlap them.
 
     python -m overlapscope.workloads.dataloader_train --variant custom-not-pinned --trace out.json.gz
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class BatchKind(StrEnum):
-    """What the loader's ``collate_fn`` returns."""
+    """The kind of batch that the loader's ``collate_fn`` returns."""
 
     TUPLE = "tuple"
     CUSTOM = "custom"
@@ -35,7 +35,7 @@ class BatchKind(StrEnum):
 
 @dataclass(frozen=True)
 class Choices:
-    """The loader's settings and the loop's."""
+    """Settings of the loader and of the training loop."""
 
     pin: bool = False
     blocking: bool = True
@@ -45,7 +45,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass, somewhere in a long epoch: for a data-centre GPU."""
+    """Sizes of a pass within a long epoch, on a data-centre GPU."""
 
     steps: int = 10
     images: int = 64  # per step
@@ -54,7 +54,7 @@ class Sizes:
     workers: int = 8
 
 
-_EPOCH_STEPS = 100_000  # more than anyone waits for
+_EPOCH_STEPS = 100_000  # more than any run needs
 
 
 VARIANTS = (
@@ -66,13 +66,16 @@ VARIANTS = (
         "pinned-non-blocking",
     ),
     Variant(
-        "pinned-blocking", Choices(pin=True), "pin_memory=True, but every copy is waited for", "pinned-non-blocking"
+        "pinned-blocking",
+        Choices(pin=True),
+        "pin_memory=True, but the host waits for every copy",
+        "pinned-non-blocking",
     ),
     Variant("pinned-non-blocking", Choices(pin=True, blocking=False), "pin_memory=True and non_blocking=True"),
     Variant(
         "custom-not-pinned",
         Choices(pin=True, blocking=False, batch=BatchKind.CUSTOM_WITHOUT_PIN),
-        "pin_memory=True and a batch type without pin_memory(): pageable after all",
+        "pin_memory=True and a batch type without pin_memory(): still pageable",
         "custom-pinned",
     ),
     Variant(
@@ -91,7 +94,7 @@ VARIANTS = (
 
 @dataclass
 class LooseBatch:
-    """A batch type of one's own, as one first writes it."""
+    """A custom batch type without ``pin_memory()``."""
 
     images: torch.Tensor
     labels: torch.Tensor
@@ -105,15 +108,15 @@ class LooseBatch:
 
 
 class PinnableBatch(LooseBatch):
-    """The same with the method that the loader looks for."""
+    """A custom batch type with ``pin_memory()``, which the loader calls."""
 
     def pin_memory(self) -> PinnableBatch:
-        """Called by the loader's pinning thread; returns what the loop gets."""
+        """Called by the loader's pinning thread; returns the batch that the loop receives."""
         return PinnableBatch(self.images.pin_memory(), self.labels.pin_memory())
 
 
 class Images:
-    """A map-style dataset of random images that lie in memory, so that loading costs what collating does."""
+    """A map-style dataset of random images in memory, so that loading costs no more than collating."""
 
     def __init__(self, count: int, size: int) -> None:
         import torch
@@ -130,7 +133,7 @@ class Images:
 
 
 class Collate:
-    """Samples to a batch of the chosen kind; a class, because workers may have to be sent it."""
+    """Collates samples to a batch of the selected kind; a class, because workers may need to unpickle it."""
 
     def __init__(self, kind: BatchKind) -> None:
         self._kind = kind
@@ -159,7 +162,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
         pin_memory=choices.pin and device != "cpu",
         collate_fn=Collate(choices.batch),
     )
-    batches = iter(loader)  # the same for all passes: workers are ahead when one starts
+    batches = iter(loader)  # shared by all passes, so that workers are ahead when a pass starts
     criterion = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     clock = StepClock(device)
@@ -198,7 +201,7 @@ def _to(batch: Any, device: str, *, non_blocking: bool) -> tuple[torch.Tensor, t
 
 
 class StepClock:
-    """Transfer time apart from kernel time, per step."""
+    """Transfer time and kernel time per step, separately."""
 
     def __init__(self, device: str) -> None:
         self.transfer, self.kernels = Stopwatch(device), Stopwatch(device)

@@ -1,8 +1,8 @@
 """Matrix products on one stream, host-to-device copies on another: do they overlap, and does it help?
 
-The small test that people write when a prefetch does not overlap. Its variants show why the answer
-misleads: a pageable copy can run under the kernels on the device and still cost the run, because the
-call that made it held the host thread and the next kernels were launched late.
+This is the small test that people write when a prefetch does not overlap. Its variants show why the test misleads.
+A pageable copy can run under the kernels on the device and still make the run longer: the call of the copy blocks the
+host thread, so the next kernels are launched late.
 
     python -m overlapscope.workloads.gemm_copy --memory pageable --order copy-first --trace out.json.gz
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Order(StrEnum):
-    """What a round issues first."""
+    """Whether a round issues its copy or its kernels first."""
 
     COPY_FIRST = "copy-first"
     KERNELS_FIRST = "kernels-first"
@@ -48,7 +48,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass on a data-centre GPU."""
 
     rounds: int = 6
     matmuls: int = 2  # per round
@@ -60,9 +60,9 @@ def _variants() -> Iterator[Variant[Choices]]:
     """All sixteen ways to write the loop, the misleading one first."""
     for memory, order, blocking, stream in product(Memory, Order, (False, True), (CopyStream.SIDE, CopyStream.SAME)):
         choices = Choices(memory, order, blocking, stream)
-        says = f"{memory} source, {order.replace('-', ' ')}, "
-        says += f"{'blocking' if blocking else 'non-blocking'}, {'own' if stream is CopyStream.SIDE else 'same'} stream"
-        waits = blocking and order is Order.COPY_FIRST  # what is queued before a blocking copy runs beside it
+        says = f"{memory} source, {order.replace('-', ' ')}, {'blocking' if blocking else 'non-blocking'}, "
+        says += f"{'separate' if stream is CopyStream.SIDE else 'same'} stream"
+        waits = blocking and order is Order.COPY_FIRST  # kernels queued before a blocking copy run beside it
         sound = memory is Memory.PINNED and stream is CopyStream.SIDE and not waits
         yield Variant(choices.name, choices, says, None if sound else Choices(Memory.PINNED, order).name)
 

@@ -27,7 +27,7 @@ class Program:
     """A variant with its buffers allocated.
 
     ``run`` does one pass and waits for the device. ``result`` is what the last pass computed: the same for
-    all variants that compute the same. ``facts`` says what the passes have shown beyond their time.
+    all variants that compute the same. ``facts`` returns what the passes measured besides their time.
     """
 
     run: Callable[[], None]
@@ -37,7 +37,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Variant(Generic[ChoicesT]):
-    """One way to write the program, and the name of the one in which its fault is mended."""
+    """One way to write the program, and the name of the variant that fixes its fault."""
 
     name: str
     choices: ChoicesT
@@ -47,7 +47,7 @@ class Variant(Generic[ChoicesT]):
 
 @dataclass(frozen=True)
 class Workload(Generic[ChoicesT, SizesT]):
-    """A program with an overlap problem, in all the ways to write it.
+    """A program with an overlap problem, in several variants.
 
     ``choices`` and ``sizes`` are frozen dataclasses: their fields are the command's options.
     """
@@ -82,7 +82,7 @@ class Workload(Generic[ChoicesT, SizesT]):
         return self.make(choices, sizes or self.usual_sizes(device), device)
 
     def usual_sizes(self, device: str) -> SizesT:
-        """How much work a pass is made of where nothing else is asked for."""
+        """The default amount of work in a pass."""
         return self.on_cpu if device == "cpu" else self.sizes
 
     def measure(
@@ -97,7 +97,7 @@ def use_device(device: str) -> None:
     """Make ``device`` the current one, which streams and events of programs belong to.
 
     Raises:
-        CaptureError: torch is missing, it is no device of a kind that the programs know, or it is not there.
+        CaptureError: torch is missing, the kind of device is not supported, or the device does not exist.
     """
     require_torch()
     if device == "cpu":
@@ -122,7 +122,7 @@ def measure(run: Callable[[], None], repeats: int = 9, warmup: int = 3) -> dict[
 
 
 def walls_ns(run: Callable[[], object], repeats: int, warmup: int) -> list[int]:
-    """The wall time of each of ``repeats`` calls, after some that do not count, in ns."""
+    """The wall time of each of ``repeats`` calls in ns, after ``warmup`` calls that are not timed."""
     for _ in range(warmup):
         run()
     walls = []
@@ -133,14 +133,14 @@ def walls_ns(run: Callable[[], object], repeats: int, warmup: int) -> list[int]:
     return walls
 
 
-_TURN, _WARMUP = 5, 2  # calls of one program in a row, and before these
+_TURN, _WARMUP = 5, 2  # timed calls of one program in a row, and untimed calls before them
 
 
 def in_turns_ns(runs: Sequence[Callable[[], object]], repeats: int, warmup: int) -> list[list[int]]:
-    """The wall time of each of ``repeats`` calls of several, which take turns of some calls each, in ns.
+    """The wall time of each of ``repeats`` calls of several programs in ns; the programs alternate.
 
-    Hosts are faster in one second than in the next, so that what is compared is timed in the same ones. Every turn
-    begins with calls that do not count, because of what the others left in the caches: a program has these to itself.
+    The speed of a host varies from second to second, so programs that are compared are timed in the same seconds. Every
+    turn begins with calls that are not timed, because another program has used the caches in between.
     """
     for run in runs:
         walls_ns(run, 0, warmup)
@@ -158,11 +158,11 @@ def spread(walls: Sequence[int], unit: str, unit_ns: float) -> dict[str, float]:
 
 
 def main(workload: Workload[Any, Any], argv: Sequence[str] | None = None) -> None:
-    """The command line of a workload: time a variant, print JSON, record a pass if asked to."""
+    """The command line of a workload: time a variant, print JSON, record a pass on request."""
     options = _parser(workload).parse_args(argv)
     if options.list:
         for variant in workload.variants:
-            print(f"{variant.name:40} {variant.says}")  # noqa: T201 - what was asked for
+            print(f"{variant.name:40} {variant.says}")  # noqa: T201 - the output of --list
         return
     try:
         name, choices = _chosen(workload, options)
@@ -196,25 +196,25 @@ def _parser(workload: Workload[Any, Any]) -> argparse.ArgumentParser:
         prog=f"python -m {workload.module}", description=workload.question, allow_abbrev=False
     )
     names = [variant.name for variant in workload.variants]
-    parser.add_argument("--list", action="store_true", help="list the variants and end")
-    parser.add_argument("--variant", choices=names, metavar="NAME", help=f"one of --list; {names[0]} otherwise")
+    parser.add_argument("--list", action="store_true", help="list the variants and exit")
+    parser.add_argument("--variant", choices=names, metavar="NAME", help=f"one of --list; default {names[0]}")
     parser.add_argument(
         "--beside",
         choices=names,
         nargs="+",
         default=(),
         metavar="NAME",
-        help="time these too, in turns with it and in the same process",
+        help="time these too, alternating with it in the same process",
     )
     choices = parser.add_argument_group("a variant of your own", "changes to the named one")
     for name, kind in get_type_hints(type(workload.variants[0].choices)).items():
         _add_choice(choices, name, kind)
-    sizes = parser.add_argument_group("sizes", "how much work a pass is made of")
+    sizes = parser.add_argument_group("sizes", "the amount of work in a pass")
     for field in fields(workload.sizes):
         usual = f"{getattr(workload.sizes, field.name)}, {getattr(workload.on_cpu, field.name)} on a cpu"
         sizes.add_argument(_flag(field.name), type=positive, metavar="N", help=usual)
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to try the program without a GPU")
-    parser.add_argument("--repeats", type=positive, default=9, metavar="N", help="passes to time; 9 otherwise")
+    parser.add_argument("--repeats", type=positive, default=9, metavar="N", help="passes to time; default 9")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="record a pass into this Kineto trace")
     parser.add_argument("--stacks", action="store_true", help="with --trace: Python call stacks too")
     parser.add_argument("--bracket", action="store_true", help="bracket a pass for nsys profile -c cudaProfilerApi")
@@ -233,7 +233,7 @@ def _add_choice(group: argparse._ArgumentGroup, name: str, kind: Any) -> None:
 
 
 def _chosen(workload: Workload[Any, Any], options: argparse.Namespace) -> tuple[str, Any]:
-    """The choices asked for, and the name of the variant they are; ``custom`` where it has none."""
+    """The selected choices, and the name of their variant; ``custom`` if no variant has these choices."""
     start = workload.variant(options.variant or workload.variants[0].name).choices
     choices = _changed(start, options)
     named = [variant.name for variant in workload.variants if variant.choices == choices]
@@ -241,7 +241,7 @@ def _chosen(workload: Workload[Any, Any], options: argparse.Namespace) -> tuple[
 
 
 def _changed(values: Any, options: argparse.Namespace) -> Any:
-    """A frozen dataclass with the fields that were given as options."""
+    """A frozen dataclass with the values of the options that were given."""
     given: Mapping[str, Any] = {field.name: getattr(options, field.name) for field in fields(values)}
     return replace(values, **{name: value for name, value in given.items() if value is not None})
 
@@ -251,7 +251,7 @@ def _flag(name: str) -> str:
 
 
 def positive(text: str) -> int:
-    """A number of things, for argparse."""
+    """A positive integer, for argparse."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1")

@@ -1,17 +1,18 @@
-"""Experts of a Switch Transformer that live on the host and are prefetched: why does it not overlap?
+"""Experts of a Switch Transformer stay on the host and are prefetched: why does the prefetch not overlap?
 
 The sparse layers are HuggingFace's own (`transformers`, extra ``moe``), randomly initialised. The weights of the
-experts stay on the host. While a block computes, the experts that the next block will probably need are copied
-to the GPU on a side stream; the next block's router is asked with the hidden states at hand. Asking which experts
-are hit calls ``nonzero()``, which waits for the GPU, and so does HuggingFace's own loop over the experts.
+experts stay on the host. While a block computes, the experts that the next block will probably need are copied to the
+GPU on a side stream. To select them, the router of the next block is called with the current hidden states. The
+selection calls ``nonzero()``, which waits for the GPU. HuggingFace's own loop over the experts does so too.
 
-The variants take away one obstacle after the other: pageable weights (staged, the host is held), blocking copies (the
-host waits) and routing that the host waits for. Then the host runs ahead, and new tensors for every block take as much
-memory as it runs ahead; the last variant has two sets of buffers, and events that say when each may be touched.
+Each variant removes one more obstacle: pageable weights (staged, so the host is blocked), blocking copies (the host
+waits) and routing that the host waits for. Then the host runs ahead. New tensors for every block take more memory the
+further the host runs ahead. The last variant has two sets of buffers instead, and events that say when a set may be
+used again.
 
-With the usual sizes every block hits all of its experts and no token exceeds an expert's capacity, so that all variants
-move the same bytes and compute the same. With many experts and few tokens neither is so: then fetching all of them
-costs more, and tokens beyond the capacity pass their expert by.
+With the usual sizes, every block uses all of its experts, and no token exceeds an expert's capacity. All variants then
+move the same bytes and compute the same result. With many experts and few tokens, neither is true: fetching all experts
+costs more, and tokens beyond the capacity skip their expert.
 
     python -m overlapscope.workloads.moe_prefetch --variant pageable --trace out.json.gz
 """
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Routing(StrEnum):
-    """Who decides which experts are fetched, and runs them."""
+    """Whether the host or the device selects the experts."""
 
     HOST = "host"
     DEVICE = "device"
@@ -41,7 +42,7 @@ class Routing(StrEnum):
 
 @dataclass(frozen=True)
 class Choices:
-    """Where the experts lie, how they are copied, and whether the host takes part in the routing.
+    """Where the experts are stored, how they are copied, and whether the host takes part in the routing.
 
     ``ahead``: into two sets of buffers, as soon as one is free, with events; otherwise new tensors for each block.
     """
@@ -54,7 +55,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass on a data-centre GPU."""
 
     blocks: int = 6
     experts: int = 8
@@ -67,19 +68,19 @@ class Sizes:
 VARIANTS = (
     Variant("pageable", Choices(), "pageable experts, blocking copies on a side stream", "ahead"),
     Variant("pageable-non-blocking", Choices(blocking=False), "pageable experts, non_blocking=True", "ahead"),
-    Variant("pinned", Choices(Memory.PINNED), "pinned experts, but every copy is waited for", "ahead"),
+    Variant("pinned", Choices(Memory.PINNED), "pinned experts, but the host waits for every copy", "ahead"),
     Variant(
         "pinned-non-blocking", Choices(Memory.PINNED, blocking=False), "pinned experts, non_blocking=True", "ahead"
     ),
     Variant(
         "no-host-routing",
         Choices(Memory.PINNED, blocking=False, routing=Routing.DEVICE),
-        "and all experts fetched and run at a fixed capacity: no size that the host waits for",
+        "and all experts fetched and run at a fixed capacity: the host waits for no size",
     ),
     Variant(
         "ahead",
         Choices(Memory.PINNED, blocking=False, routing=Routing.DEVICE, ahead=True),
-        "and a block ahead of the computation, into two sets of buffers, with events: bounded memory",
+        "and one block ahead of the computation, into two sets of buffers, with events: bounded memory",
     ),
 )
 
@@ -157,14 +158,14 @@ def _route(block: Any, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 
 
 def _hit(block: Any, hidden: torch.Tensor) -> list[int]:
-    """The experts that at least one token goes to; the host waits for the answer."""
+    """The experts of at least one token; the host waits for the result."""
     mask, _ = _route(block, hidden)
     with annotate("which experts", color="red"):
         return [int(number) for number in mask.sum(0).nonzero()[:, 0].tolist()]
 
 
 def _routed_by_host(blocks: list[Any], hidden: torch.Tensor, fetcher: Fetcher, sizes: Sizes) -> torch.Tensor:
-    """Each block as HuggingFace runs it, after the experts for the next one have been sent for."""
+    """Each block as HuggingFace runs it, after the copies of the next block's experts have been issued."""
     import torch
 
     del sizes
@@ -203,7 +204,7 @@ def _routed_on_device(blocks: list[Any], hidden: torch.Tensor, fetcher: Fetcher,
 def _at_capacity(block: Any, hidden: torch.Tensor, here: dict[int, Weights], sizes: Sizes) -> torch.Tensor:
     """The sparse layer with HuggingFace's router and experts, but shapes that do not depend on the routing.
 
-    Tokens beyond an expert's capacity pass it by, as in the Switch Transformer paper (arXiv:2101.03961, section 2.2).
+    Tokens beyond an expert's capacity skip it, as in the Switch Transformer paper (arXiv:2101.03961, section 2.2).
     """
     import torch
 
@@ -229,7 +230,7 @@ def _places(mask: torch.Tensor, capacity: int) -> tuple[torch.Tensor, torch.Tens
 
 
 class Fetcher:
-    """Copies experts to the device: `send` asks for them early, `take` has them, `done` needs them no more."""
+    """Copies experts to the device: `send` starts the copies, `take` returns the experts, `done` releases them."""
 
     def __init__(self, hosts: list[Expert], device: str, stream: torch.cuda.Stream | None, *, blocking: bool) -> None:
         self._hosts = hosts
@@ -246,11 +247,11 @@ class Fetcher:
         raise NotImplementedError
 
     def done(self, block: int) -> None:
-        """The current stream has been given all work that uses the block's experts."""
+        """Release the block's experts: the current stream has all work that uses them."""
 
 
 class OnDemand(Fetcher):
-    """New tensors for every block, as the first version of a prefetch has them."""
+    """Allocates new tensors for every block, as in a first version of a prefetch."""
 
     def __init__(self, hosts: list[Expert], device: str, stream: torch.cuda.Stream | None, *, blocking: bool) -> None:
         super().__init__(hosts, device, stream, blocking=blocking)
@@ -262,7 +263,7 @@ class OnDemand(Fetcher):
             self._sent[block] = {number: self._copy(block, number) for number in experts}
 
     def take(self, block: int, experts: list[int]) -> dict[int, Weights]:
-        """Make the current stream wait for the side stream; fetch what was not foreseen."""
+        """Make the current stream wait for the side stream; copy the experts that were not predicted."""
         import torch
 
         if self._stream is not None:
@@ -284,7 +285,7 @@ class OnDemand(Fetcher):
 
 
 class Ahead(Fetcher):
-    """Two sets of buffers: one is filled while the other is used. Events say when each may be touched."""
+    """Two sets of buffers: one is filled while the other is used. Events say when a set may be used again."""
 
     def __init__(self, hosts: list[Expert], device: str, stream: torch.cuda.Stream | None, *, blocking: bool) -> None:
         import torch
@@ -298,7 +299,7 @@ class Ahead(Fetcher):
         self._free: list[torch.cuda.Event | None] = [None, None]
 
     def send(self, block: int, experts: list[int]) -> None:
-        """Fill the buffers of this block as soon as the block that used them is through."""
+        """Fill the buffers of this block as soon as the block that used them is done."""
         with annotate("prefetch", color="orange"), on(self._stream):
             self._wait(self._stream, self._free[block % 2])
             for number in experts:
@@ -312,7 +313,7 @@ class Ahead(Fetcher):
         return {number: self._sets[block % 2][number] for number in experts}
 
     def done(self, block: int) -> None:
-        """Let the buffers be filled again when the work queued so far is through."""
+        """Let the buffers be filled again when the work queued so far is done."""
         self._free[block % 2] = self._event(self._current())
 
     def _current(self) -> torch.cuda.Stream | None:
@@ -332,7 +333,7 @@ class Ahead(Fetcher):
 
 WORKLOAD = Workload(
     module="overlapscope.workloads.moe_prefetch",
-    question="Experts of a Switch Transformer are prefetched on a side stream: why does it not overlap?",
+    question="Experts of a Switch Transformer are prefetched on a side stream: why does the prefetch not overlap?",
     variants=VARIANTS,
     sizes=Sizes(),
     on_cpu=Sizes(blocks=3, experts=4, width=16, inner=32, tokens=24, capacity_percent=400),

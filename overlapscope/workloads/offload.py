@@ -1,9 +1,9 @@
 """Activations that go to the host after the forward pass of a layer and come back before its backward pass.
 
-The memory that this can save on the GPU is paid for with two copies per layer. From pageable memory they hold
-the host; on the kernels' stream they stand between the kernels; from pinned memory on a stream of their own
-they run beside them. The backward copies are issued by autograd's own thread, as early as the host gets there: it
-runs ahead, and how much memory is saved in the end depends on a limit to that, which this program does not set.
+This can save GPU memory, at the cost of two copies per layer. From pageable memory, the copies block the host. On the
+kernels' stream, they run between the kernels. From pinned memory on a separate stream, they run beside the kernels.
+The copies of the backward pass are issued by autograd's own thread, as early as the host gets there. The host runs
+ahead. How much memory is saved in the end depends on a limit of this run-ahead, which this program does not set.
 
     python -m overlapscope.workloads.offload --variant pageable-same --trace out.json.gz
 """
@@ -33,7 +33,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass on a data-centre GPU."""
 
     layers: int = 6
     tokens: int = 4096  # rows of an activation
@@ -43,10 +43,10 @@ class Sizes:
 VARIANTS = (
     Variant("pageable-same", Choices(), "to pageable memory, on the kernels' stream", "pinned-side"),
     Variant(
-        "pageable-side", Choices(stream=CopyStream.SIDE), "to pageable memory, on a stream of their own", "pinned-side"
+        "pageable-side", Choices(stream=CopyStream.SIDE), "to pageable memory, on a separate stream", "pinned-side"
     ),
     Variant("pinned-same", Choices(Memory.PINNED), "to pinned memory, on the kernels' stream", "pinned-side"),
-    Variant("pinned-side", Choices(Memory.PINNED, CopyStream.SIDE), "to pinned memory, on a stream of their own"),
+    Variant("pinned-side", Choices(Memory.PINNED, CopyStream.SIDE), "to pinned memory, on a separate stream"),
 )
 
 
@@ -81,7 +81,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Saved where it is."""
+    """Saved on the device."""
 
     tensor: torch.Tensor
 
@@ -94,7 +94,7 @@ class _Away:
 
 
 class Shelf:
-    """Host memory for what autograd saves for the backward pass, and the copies there and back.
+    """Host memory for the tensors that autograd saves for the backward pass, and the copies there and back.
 
     The tensors in ``stays`` (weights) are left on the device.
     """
@@ -112,7 +112,7 @@ class Shelf:
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """Within this, what autograd saves goes to the host."""
+        """Within this context, tensors saved by autograd go to the host."""
         import torch
 
         self._used = 0
@@ -159,7 +159,7 @@ class Shelf:
 
 WORKLOAD = Workload(
     module="overlapscope.workloads.offload",
-    question="Do activations that go to the host and come back run beside the layers?",
+    question="Do the copies of offloaded activations run beside the layers?",
     variants=VARIANTS,
     sizes=Sizes(),
     on_cpu=Sizes(layers=2, tokens=16, width=32),

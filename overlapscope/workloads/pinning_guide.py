@@ -1,10 +1,10 @@
-"""``pin_memory()`` and ``non_blocking``, as the PyTorch guide on them goes through them, on your machine.
+"""``pin_memory()`` and ``non_blocking``: the cases of the PyTorch guide on them, measured on your machine.
 
-Four ways to send tensors to the device (``to``, ``to(non_blocking=True)``, ``pin_memory().to(non_blocking=True)``
-and pinned ahead of time), for a few large tensors and for many small ones (a list, a ``TensorDict`` and one
-coalesced buffer). Then the guide's three requirements for a copy that runs beside kernels (pinned source, stream
-of its own, free copy engine), each broken in turn. Last the hazard: ``non_blocking=True`` towards the host,
-and a value read before it has arrived.
+The first variants send tensors to the device in four ways: ``to``, ``to(non_blocking=True)``,
+``pin_memory().to(non_blocking=True)`` and pinned ahead of time. They send a few large tensors, or many small ones (a
+list, a ``TensorDict`` or one coalesced buffer). The next variants are about the guide's three requirements for a copy
+that runs beside kernels: a pinned source, a separate stream and a free copy engine. Each variant violates one of them.
+The last variants show the hazard of ``non_blocking=True`` towards the host: a value that is read before it has arrived.
 
 `overlapscope.workloads.pinning_sweep` times the four ways over many sizes.
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Way(StrEnum):
-    """How a tensor gets to the device."""
+    """The way to send a tensor to the device."""
 
     TO = "to"
     TO_NON_BLOCKING = "to-non-blocking"
@@ -38,7 +38,7 @@ class Way(StrEnum):
 
 
 class Load(StrEnum):
-    """What is sent, or what is shown."""
+    """The tensors that are sent, or the case that is shown."""
 
     LARGE = "large"
     LIST = "list"
@@ -53,7 +53,7 @@ class Load(StrEnum):
 
 @dataclass(frozen=True)
 class Choices:
-    """What is sent, and how."""
+    """Which tensors are sent, and how."""
 
     load: Load = Load.LARGE
     way: Way = Way.TO
@@ -61,7 +61,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass on a data-centre GPU."""
 
     large: int = 6  # tensors
     large_mib: int = 64
@@ -111,28 +111,37 @@ VARIANTS = (
     Variant(
         "coalesced",
         Choices(Load.COALESCED, Way.PINNED_AHEAD),
-        "gathered in one pinned buffer, sent as one copy, used as views",
+        "packed into one pinned buffer, sent as one copy, used as views",
     ),
     Variant(
-        "concurrent", Choices(Load.BESIDE_KERNELS, Way.PINNED_AHEAD), "beside kernels: pinned, own stream, free engine"
+        "concurrent",
+        Choices(Load.BESIDE_KERNELS, Way.PINNED_AHEAD),
+        "beside kernels: pinned, separate stream, free copy engine",
     ),
-    Variant("concurrent-pageable", Choices(Load.BESIDE_KERNELS, Way.TO_NON_BLOCKING), "but pageable", "concurrent"),
     Variant(
-        "concurrent-one-stream", Choices(Load.ONE_STREAM, Way.PINNED_AHEAD), "but on the kernels' stream", "concurrent"
+        "concurrent-pageable", Choices(Load.BESIDE_KERNELS, Way.TO_NON_BLOCKING), "the same, but pageable", "concurrent"
+    ),
+    Variant(
+        "concurrent-one-stream",
+        Choices(Load.ONE_STREAM, Way.PINNED_AHEAD),
+        "the same, but on the kernels' stream",
+        "concurrent",
     ),
     Variant(
         "concurrent-busy-engine",
         Choices(Load.BUSY_ENGINE, Way.PINNED_AHEAD),
-        "but another stream's copies have the engine of that direction",
+        "the same, but copies of another stream occupy the copy engine of that direction",
         "concurrent",
     ),
     Variant(
         "read-early",
         Choices(Load.READ_EARLY, Way.PINNED_AHEAD),
-        "towards the host with non_blocking=True, read at once: wrong",
+        "towards the host with non_blocking=True, read at once: wrong values",
         "read-after-wait",
     ),
-    Variant("read-after-wait", Choices(Load.READ_AFTER_WAIT, Way.PINNED_AHEAD), "the same, read after a synchronise"),
+    Variant(
+        "read-after-wait", Choices(Load.READ_AFTER_WAIT, Way.PINNED_AHEAD), "the same, read after a synchronisation"
+    ),
 )
 
 
@@ -145,11 +154,11 @@ _WAYS = {
     Load.ONE_STREAM: frozenset({Way.TO_NON_BLOCKING, Way.PINNED_AHEAD}),
     Load.BUSY_ENGINE: frozenset({Way.TO_NON_BLOCKING, Way.PINNED_AHEAD}),
 }
-"""What makes sense; other loads are pinned ahead."""
+"""The ways of each load; other loads are pinned ahead."""
 
 
 def make(choices: Choices, sizes: Sizes, device: str) -> Program:
-    """Allocate what the chosen load needs; CaptureError for a way that it does not have."""
+    """Allocate the buffers of the selected load; CaptureError for a way that it does not support."""
     ways = _WAYS.get(choices.load, frozenset({Way.PINNED_AHEAD}))
     if choices.way not in ways:
         raise CaptureError(f"--load {choices.load} goes with --way {' or '.join(sorted(ways))}")
@@ -238,9 +247,9 @@ _SENDERS: dict[Load, Callable[[list[Any], Way, str], Sender]] = {
 
 
 def _make_concurrent(choices: Choices, sizes: Sizes, device: str) -> Program:
-    """Copies beside matrix products, with one of the three requirements broken, or none.
+    """Copies beside matrix products, with one of the three requirements violated, or none.
 
-    Other copies run beside both: towards the host, where they have an engine of their own, or with ours.
+    Copies of another stream run beside both: towards the host, on another copy engine, or in the same direction.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""The guide's figure from this machine's numbers: four ways to send a tensor, over many sizes.
+"""Measure the figure of the PyTorch guide on this machine: four ways to send a tensor, over many sizes.
 
 python -m overlapscope.workloads.pinning_sweep --out sweep.json
 overlapscope transfers sweep.json -o transfers.pdf

@@ -1,9 +1,9 @@
 """Is ``model(images)`` a synchronisation point, and how does one prefetch the next batch properly?
 
-It is not: a forward pass only queues kernels, and the host goes on. Facts of a run show it: the host's time
-in the call beside the device's. So a training loop may copy its batches without blocking and still not
-overlap, because a copy on the kernels' stream waits for them like any other work. `Prefetcher` puts
-the next batch on its way on a stream of its own while the step computes, and uses events, not the host, to wait.
+It is not. A forward pass only queues kernels, and the host continues. The results of a run show this: they list the
+host time of the call beside the device time of its kernels. A training loop may copy its batches without blocking and
+still not overlap, because a copy on the kernels' stream waits for the kernels like any other work. `Prefetcher` copies
+the next batch on a separate stream while the step computes. It waits with events on the device, not on the host.
 
     python -m overlapscope.workloads.prefetcher --variant non-blocking --trace out.json.gz
 """
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 class Prefetcher:
-    """Iterates over ``batches`` with each already on ``device``, or on its way there while the one before computes.
+    """Iterates over ``batches`` and copies each to ``device`` while the one before computes.
 
     A batch is anything with ``.to(device, non_blocking=...)``, such as a tensor, or tuples, lists and mappings of
-    batches; other values pass as they are. From pinned memory (a DataLoader with ``pin_memory=True``) the
-    copies run beside the kernels; from pageable memory each of them holds the host thread, and the kernels of
+    batches; other values are returned unchanged. From pinned memory (a DataLoader with ``pin_memory=True``) the
+    copies run beside the kernels; from pageable memory each copy blocks the host thread, and the kernels of
     the step are launched late.
 
-    Make one and iterate it again for every epoch: its stream, and the memory that the allocator keeps for that
-    stream, are used again. A loop that never waits for the device runs ahead of it, and then more than one
-    batch is on its way; what bounds that is the loop (a loss that is read, say), not the prefetcher.
+    Create one and iterate over it again for every epoch, so that its stream, and the memory that the allocator caches
+    for that stream, are used again. A loop that never waits for the device runs ahead of it. Then more than one batch
+    is being copied. The loop has to limit this (for example by reading the loss); the prefetcher does not.
 
     >>> list(Prefetcher([(1, "a"), (2, "b")], "cpu"))
     [(1, 'a'), (2, 'b')]
@@ -67,7 +67,7 @@ class Prefetcher:
             return moved, None if self._stream is None else self._stream.record_event()
 
     def _arrive(self, batch: Any, copied: torch.cuda.Event | None) -> Any:
-        """Let the current stream, not the host, wait for the copies; from then on the batch is its."""
+        """Let the current stream, not the host, wait for the copies; it owns the batch from then on."""
         import torch
 
         if copied is not None:
@@ -90,7 +90,7 @@ def _move(batch: Any, device: torch.device) -> Any:
 
 
 def _tensors(batch: Any) -> Iterator[torch.Tensor]:
-    """Every tensor in a batch, also in the attributes of a batch type of one's own."""
+    """Every tensor in a batch, also in the attributes of a custom batch type."""
     import torch
 
     if isinstance(batch, torch.Tensor):
@@ -106,7 +106,7 @@ def _tensors(batch: Any) -> Iterator[torch.Tensor]:
 
 
 class Loop(StrEnum):
-    """How the training loop gets its batches to the device."""
+    """How the training loop copies its batches to the device."""
 
     BLOCKING = "blocking"
     NON_BLOCKING = "non-blocking"
@@ -115,7 +115,7 @@ class Loop(StrEnum):
 
 @dataclass(frozen=True)
 class Choices:
-    """The loop, and where its batches lie on the host."""
+    """The loop, and the host memory of its batches."""
 
     loop: Loop = Loop.NON_BLOCKING
     memory: Memory = Memory.PINNED
@@ -123,7 +123,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass on a data-centre GPU."""
 
     steps: int = 8
     batch: int = 256
@@ -140,7 +140,7 @@ VARIANTS = (
         "a prefetcher, from pageable memory",
         "prefetcher",
     ),
-    Variant("prefetcher", Choices(Loop.PREFETCHER), "a prefetcher on its own stream, from pinned memory"),
+    Variant("prefetcher", Choices(Loop.PREFETCHER), "a prefetcher on a separate stream, from pinned memory"),
 )
 
 
@@ -197,7 +197,7 @@ def network(channels: int, classes: int = 10) -> torch.nn.Module:
 
 
 def _batches(memory: Memory, sizes: Sizes, device: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """What a loader would deliver, without the noise of one: a few batches, in a ring."""
+    """A few batches in a ring, in place of a loader and its noise."""
     import torch
 
     pin = pins(memory, device)
@@ -213,12 +213,12 @@ def _batches(memory: Memory, sizes: Sizes, device: str) -> list[tuple[torch.Tens
 
 
 def _delivery(batches: list[tuple[torch.Tensor, torch.Tensor]], loop: Loop, device: str) -> Iterable[Any]:
-    """The batches on the device, pass after pass, as the loop gets them there."""
+    """The batches on the device, pass after pass, copied in the way of the loop."""
     return Prefetcher(batches, device) if loop is Loop.PREFETCHER else _Copied(batches, loop, device)
 
 
 class _Copied:
-    """Copies each batch when it is asked for, on the stream of the kernels."""
+    """Copies each batch when the loop requests it, on the stream of the kernels."""
 
     def __init__(self, batches: list[tuple[torch.Tensor, torch.Tensor]], loop: Loop, device: str) -> None:
         self._batches, self._device = batches, device
@@ -232,7 +232,7 @@ class _Copied:
 
 
 class ForwardTimes:
-    """What the host spends in ``model(images)``, and the device with its kernels."""
+    """Host time in ``model(images)``, and device time of its kernels."""
 
     def __init__(self, device: str) -> None:
         self._host, self._device = Stopwatch("cpu"), Stopwatch(device)
@@ -246,7 +246,7 @@ class ForwardTimes:
         self._device.__exit__(*failure)
 
     def facts(self) -> dict[str, Any]:
-        """Medians over all steps so far; a call that waited for the device would take the host as long."""
+        """Medians over all steps so far; if the call waited for the device, both would be as long."""
         return {"forward_host_ms": self._host.median_ms(), "forward_device_ms": self._device.median_ms()}
 
 

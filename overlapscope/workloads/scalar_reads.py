@@ -1,8 +1,8 @@
-"""What does it cost to look at one number of the GPU in every step?
+"""What does it cost to read one number of the GPU in every step?
 
-``.item()``, ``.cpu()`` and ``nonzero()`` copy a few bytes to the host and wait for them, and with them for all
-kernels that were queued before. The copy is tiny; the wait is the whole step, and what the host does after
-it (here: `host_work_us` of Python) no longer runs beside the kernels. Pinned memory does not help.
+``.item()``, ``.cpu()`` and ``nonzero()`` copy a few bytes to the host. They wait for the copy, and therefore for all
+kernels that were queued before. The copy is tiny, but the wait is the whole step. The host work that follows (here:
+`host_work_us` of Python) no longer runs beside the kernels. Pinned memory does not help.
 
     python -m overlapscope.workloads.scalar_reads --variant item --trace out.json.gz
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Read(StrEnum):
-    """How a step looks at its result."""
+    """How a step reads its result."""
 
     ITEM = "item"
     CPU = "cpu"
@@ -41,7 +41,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A pass: for a data-centre GPU."""
+    """Sizes of a pass on a data-centre GPU."""
 
     steps: int = 20
     layers: int = 12
@@ -61,15 +61,17 @@ VARIANTS = (
     Variant(
         "nonzero",
         Choices(Read.NONZERO),
-        "rows chosen with nonzero(), whose size the host waits for",
+        "rows selected with nonzero(): the host waits for their number",
         "nonzero-deferred",
     ),
-    Variant("nonzero-deferred", Choices(Read.NONZERO, deferred=True), "rows masked instead: no size to wait for"),
+    Variant(
+        "nonzero-deferred", Choices(Read.NONZERO, deferred=True), "rows masked instead: the host waits for no size"
+    ),
 )
 
 
 def make(choices: Choices, sizes: Sizes, device: str) -> Program:
-    """Allocate the layers of a loop that looks at its losses in the chosen way."""
+    """Allocate the layers of a loop that reads its losses in the selected way."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -104,7 +106,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
 
 
 class _Reader:
-    """Sums what the steps show."""
+    """Sums the results of the steps."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -174,15 +176,15 @@ class _LateReader(_Reader):
 
 
 class _RowsReader(_DeferredReader):
-    """Sums the rows that are larger than the average, chosen by index."""
+    """Sums the rows that are larger than the average, selected by index."""
 
     def read(self, hidden: torch.Tensor) -> None:
-        rows = (hidden.mean(1) > hidden.mean()).nonzero()[:, 0]  # the host waits for how many there are
+        rows = (hidden.mean(1) > hidden.mean()).nonzero()[:, 0]  # the host waits for their number
         self._on_device.append(hidden[rows].sum())
 
 
 class _MaskReader(_DeferredReader):
-    """Sums the same rows, without knowing how many there are."""
+    """Sums the same rows with a mask, without their number."""
 
     def read(self, hidden: torch.Tensor) -> None:
         chosen = hidden.mean(1) > hidden.mean()
@@ -208,7 +210,7 @@ def _work(microseconds: int) -> None:
 
 WORKLOAD = Workload(
     module="overlapscope.workloads.scalar_reads",
-    question="What does it cost to look at one number of the GPU in every step?",
+    question="What does it cost to read one number of the GPU in every step?",
     variants=VARIANTS,
     sizes=Sizes(),
     on_cpu=Sizes(steps=3, layers=2, width=32, host_work_us=1),

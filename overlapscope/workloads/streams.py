@@ -1,4 +1,4 @@
-"""The few things that programs do with streams and host memory, also where there is no GPU."""
+"""Helpers for streams and host memory that also work without a GPU."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 class Memory(StrEnum):
-    """Where host buffers lie. Without a GPU all of them are pageable."""
+    """The kind of host memory. Without a GPU all of them are pageable."""
 
     PAGEABLE = "pageable"
     PINNED = "pinned"
 
 
 class CopyStream(StrEnum):
-    """Which stream copies go to: one of their own, or the kernels'."""
+    """The stream of the copies: a separate one, or that of the kernels."""
 
     SIDE = "side"
     SAME = "same"
 
 
 def copy_stream(choice: CopyStream, device: str) -> torch.cuda.Stream | None:
-    """A stream of the copies' own, or None for the current one."""
+    """A separate stream for the copies, or None for the current one."""
     import torch
 
     wanted = choice is CopyStream.SIDE and device != "cpu"
@@ -35,7 +35,7 @@ def copy_stream(choice: CopyStream, device: str) -> torch.cuda.Stream | None:
 
 
 def on(stream: torch.cuda.Stream | None) -> AbstractContextManager[Any]:
-    """Make ``stream`` the current one, or leave the current one be."""
+    """Make ``stream`` the current one, or keep the current one."""
     import torch
 
     return nullcontext() if stream is None else torch.cuda.stream(stream)
@@ -55,13 +55,13 @@ def finish(device: str) -> None:
 
 
 def keep_for(tensor: torch.Tensor, stream: torch.cuda.Stream | None) -> None:
-    """Tell the allocator that ``stream`` uses ``tensor``, so that its memory is not given away too early."""
+    """Tell the allocator that ``stream`` uses ``tensor``, so that its memory is not reused too early."""
     if stream is not None and tensor.is_cuda:
         tensor.record_stream(stream)
 
 
 class Stopwatch:
-    """Times each stretch between its begin and end on the device's own clock; the host's where there is no GPU."""
+    """Times sections with CUDA events, or with the host clock where there is no GPU."""
 
     def __init__(self, device: str) -> None:
         self._on_gpu = device != "cpu"
@@ -84,6 +84,6 @@ class Stopwatch:
         return event
 
     def median_ms(self) -> float:
-        """Median over all uses so far; waits for none of them."""
+        """Median over all sections so far; does not wait for the device."""
         times = [a.elapsed_time(b) if self._on_gpu else (b - a) / 1e6 for a, b in self._marks]
         return float(round(median(times), 3))
