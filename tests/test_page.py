@@ -23,7 +23,7 @@ from overlapscope.page.markup import tag
 from overlapscope.page.page import report_html
 from overlapscope.plot.bars import Style
 from tests import kineto_maker as make
-from tests.conftest import SAMPLES
+from tests.conftest import SAMPLES, audited
 
 SAMPLE = SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz"
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=2'> & \"' \u202e\x07"
@@ -177,7 +177,7 @@ def test_every_style_has_a_colour_in_both_schemes() -> None:
 
 
 def test_any_trace_has_a_page(corpus_trace: Path) -> None:
-    read(report_html(audit(open_trace(corpus_trace))))
+    read(report_html(audited(corpus_trace)))
 
 
 def test_a_trace_without_device_work_has_a_page(tmp_path: Path) -> None:
