@@ -54,9 +54,9 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def beside(name: str) -> list[str]:
-    """The options that have the variants of a workload timed beside one that the benchmark of predictions mends so."""
-    mended = {pair.mended.partition("-")[2]: None for pair in PAIRS if pair.faulty == name}
-    return ["--beside", *mended] if mended else []
+    """The options that have the variants timed beside this one that the benchmark of predictions compares it with."""
+    fixed = {pair.fixed.partition("-")[2]: None for pair in PAIRS if pair.faulty == name}
+    return ["--beside", *fixed] if fixed else []
 
 
 def run_it(name: str, command: list[str], out: Path, scratch: Path, *, trace: bool) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from tests.test_page import hostile
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 REQUIRED = os.environ.get("OVERLAPSCOPE_BROWSER_REQUIRED") == "1"
 QUIET = ["--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-pytestmark = pytest.mark.skipif(CHROMIUM is None and not REQUIRED, reason="no Chromium here")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None and not REQUIRED, reason="no Chromium here")]
 
 Open = Callable[..., Page]
 

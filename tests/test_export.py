@@ -23,7 +23,7 @@ from overlapscope.export.perfetto import perfetto_events, save_perfetto
 from overlapscope.model.columns import NO_ID
 from overlapscope.timeline.nesting import nesting_levels
 from tests import kineto_maker as make
-from tests.conftest import CASES, SAMPLES
+from tests.conftest import CASES, SAMPLES, audited
 
 Events = list[dict[str, Any]]
 SOME = [
@@ -98,7 +98,7 @@ def test_perfetto_s_rules_hold_and_nothing_is_lost(path: Path) -> None:
 
 
 def test_any_trace_can_be_exported(corpus_trace: Path) -> None:
-    check_rules(list(perfetto_events(diagnose(open_trace(corpus_trace)))))
+    check_rules(list(perfetto_events(audited(corpus_trace).diagnosis)))
 
 
 def small(tmp_path: Path) -> Path:

@@ -24,7 +24,7 @@ from overlapscope.markup import tag
 from overlapscope.timeline.bars import Style
 from overlapscope.timeline.comparison import View
 from tests import kineto_maker as make
-from tests.conftest import SAMPLES
+from tests.conftest import SAMPLES, audited
 
 SAMPLE = SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz"
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=2'> & \"' \u202e\x07"
@@ -178,7 +178,7 @@ def test_every_style_has_a_colour_in_both_schemes() -> None:
 
 
 def test_any_trace_has_a_page(corpus_trace: Path) -> None:
-    read(report_html(audit(open_trace(corpus_trace))))
+    read(report_html(audited(corpus_trace)))
 
 
 def test_a_trace_without_device_work_has_a_page(tmp_path: Path) -> None:
