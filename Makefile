@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal
+SLOW := corpus or predictions or browser
 
-.PHONY: demo test lint types contracts doctest notebooks docs site check clean
+.PHONY: demo test test-slow test-all lint types contracts doctest notebooks docs site check clean
 
 $(BIN)/overlapscope: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,7 +24,12 @@ demo: $(BIN)/overlapscope
 	$(BIN)/overlapscope demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -q
+	$(PYTEST) -m 'not ($(SLOW))'
+
+test-slow: $(VENV)/.test
+	$(PYTEST) -m '$(SLOW)'
+
+test-all: test test-slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -50,7 +57,7 @@ docs: $(BIN)/overlapscope
 site: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
 
-check: test lint types contracts doctest notebooks site
+check: test-all lint types contracts doctest notebooks site
 
 clean:
 	rm -rf $(VENV) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

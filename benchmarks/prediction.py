@@ -1,44 +1,54 @@
-"""How good are the predictions? Every faulty program, changed in the replay, against its twin that was really mended.
+"""How good are the predictions? Each faulty program, fixed in the simulation, against the program really fixed.
 
-    python benchmarks/prediction.py                 # a table, from traces that `overlapscope.record` made
+    python benchmarks/prediction.py                 # a table, from traces that `overlapscope record` made
     python benchmarks/prediction.py --traces nsys   # from Nsight Systems traces; plain: from torch's profiler by itself
+    python benchmarks/prediction.py --write         # all of them, to benchmarks/predictions.json; then `make docs`
 
-The predictions are without the profiler's own cost as far as the trace knows it, and what they are compared with is the
-mended program's time without a profiler: from ``sample_traces/truth.json``; for the programs of ``benchmarks/pairs``
-from the ``truth.json`` there.
+Predictions are without the profiler's own cost as far as the trace knows it. They are compared with what the fixed
+program takes without a profiler: ``truth.json`` in ``sample_traces``, and in ``benchmarks/pairs``.
+
+The tree has the smaller recordings of ``benchmarks/pairs``. This brings all of them back (44 MB):
+
+    git restore --source=232708c61ed1f8cba3fe0ff2f3751c83d673890a -- 'benchmarks/pairs/*.gz'
+
+In a shallow clone, after ``git fetch --depth 1 origin 232708c61ed1f8cba3fe0ff2f3751c83d673890a``.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
-import statistics
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.outcomes import FILE, Outcome, Outcomes, Summary, table
 from overlapscope import open_trace, what_if
 from overlapscope.whatif.prediction import Prediction
 
-WITHIN = 0.06
-KINETO, NSYS = "json.gz", "sqlite.gz"
+RECORDINGS = "232708c61ed1f8cba3fe0ff2f3751c83d673890a"
+"""The commit that has all recordings of ``benchmarks/pairs``."""
+RESTORE = f"git restore --source={RECORDINGS} -- 'benchmarks/pairs/*.gz'"
 RECORDED = Path(__file__).resolve().parent / "pairs"
 SAMPLES = RECORDED.parent.parent / "sample_traces"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A faulty sample, its mended twin, and the changes that lead from the one to the other."""
+    """A faulty program, the fixed one, and the changes that lead from the one to the other."""
 
     faulty: str
-    mended: str
+    fixed: str
     changes: tuple[str, ...]
 
 
-PIN, ASYNC, SIDE, READ = "pin", "non-blocking", "side-stream", "no-host-read"
+PIN, ASYNC, SIDE, READ = "pin", "non-blocking", "side-stream", "no-scalar-sync"
 PAIRS = tuple(
-    Pair(f"{workload}-{faulty}", f"{workload}-{mended}", changes)
-    for workload, faulty, mended, changes in (
+    Pair(f"{workload}-{faulty}", f"{workload}-{fixed}", changes)
+    for workload, faulty, fixed, changes in (
         ("gemm_copy", "pageable-copy-first-non-blocking-side", "pinned-copy-first-non-blocking-side", (PIN,)),
         ("gemm_copy", "pageable-kernels-first-non-blocking-side", "pinned-kernels-first-non-blocking-side", (PIN,)),
         ("gemm_copy", "pageable-copy-first-non-blocking-same", "pinned-copy-first-non-blocking-same", (PIN,)),
@@ -70,10 +80,10 @@ PAIRS = tuple(
         ("pinning_guide", "list-to-non-blocking", "list-pinned-ahead", (PIN,)),
         ("pinning_guide", "tensordict-to", "tensordict-pinned-ahead", (PIN, ASYNC)),
         ("pinning_guide", "tensordict-to-non-blocking", "tensordict-pinned-ahead", (PIN,)),
-        ("pinning_guide", "list-to", "coalesced", ("coalesce",)),
-        ("pinning_guide", "list-to-non-blocking", "coalesced", ("coalesce",)),
-        ("pinning_guide", "list-pinned-ahead", "coalesced", ("coalesce",)),
-        ("pinning_guide", "tensordict-to", "coalesced", ("coalesce",)),
+        ("pinning_guide", "list-to", "coalesced", ("batch-copies",)),
+        ("pinning_guide", "list-to-non-blocking", "coalesced", ("batch-copies",)),
+        ("pinning_guide", "list-pinned-ahead", "coalesced", ("batch-copies",)),
+        ("pinning_guide", "tensordict-to", "coalesced", ("batch-copies",)),
         ("dataloader_train", "pageable-blocking", "pinned-blocking", (PIN,)),
         ("dataloader_train", "pageable-blocking", "pinned-non-blocking", (PIN, ASYNC)),
         ("dataloader_train", "pageable-non-blocking", "pinned-non-blocking", (PIN,)),
@@ -88,18 +98,18 @@ PAIRS = tuple(
 
 
 def _named(changes_of: dict[str, tuple[str, ...]]) -> tuple[Pair, ...]:
-    return tuple(Pair(f"{name}-faulty", f"{name}-mended", changes) for name, changes in changes_of.items())
+    return tuple(Pair(f"{name}-faulty", f"{name}-fixed", changes) for name, changes in changes_of.items())
 
 
 PROGRAMS = _named(
     {
-        "launch_bound": ("graph",),
+        "launch_bound": ("cuda-graph",),
         "training": (PIN, ASYNC, READ),
         "backward_pageable": (PIN, ASYNC),
         "no_distance": ("prefetch",),
         "up_and_down": (SIDE,),
         "device_allocations": ("preallocate",),
-        "small_copies": ("coalesce",),
+        "small_copies": ("batch-copies",),
     }
 )
 BLIND = _named(
@@ -113,18 +123,18 @@ BLIND = _named(
         "gradient_offload": (PIN,),
         "layer_metrics": (READ,),
         "evaluation_results": (ASYNC,),
-        "rnn_cells": ("graph",),
-        "greedy_decoding": ("graph", READ),
+        "rnn_cells": ("cuda-graph",),
+        "greedy_decoding": ("cuda-graph", READ),
         "ragged_batches": ("preallocate",),
         "loss_each_batch": ("prefetch=1",),
-        "ragged_tokens": ("coalesce",),
+        "ragged_tokens": ("batch-copies",),
     }
 )
 UNSEEN = _named(
     {
         "video_upscaling": (PIN,),
         "audio_features": (ASYNC,),
-        "tabular_training": (PIN, ASYNC, "graph"),
+        "tabular_training": (PIN, ASYNC, "cuda-graph"),
         "activation_offload": (SIDE,),
         "optimizer_states": (PIN, ASYNC, SIDE),
         "expert_weights": ("prefetch=1",),
@@ -132,9 +142,9 @@ UNSEEN = _named(
         "diffusion_sampling": (READ,),
         "point_clouds": (PIN, ASYNC, READ),
         "rollout": (PIN, ASYNC),
-        "recommender_features": ("coalesce",),
-        "lora_requests": ("coalesce",),
-        "ode_solver": ("graph",),
+        "recommender_features": ("batch-copies",),
+        "lora_requests": ("batch-copies",),
+        "ode_solver": ("cuda-graph",),
         "growing_history": ("preallocate",),
     }
 )
@@ -144,16 +154,16 @@ THIRD = _named(
         "offloaded_blocks": (ASYNC, SIDE, "prefetch=1"),
         "scan_denoising": (SIDE,),
         "wave_snapshots": (PIN, ASYNC, SIDE),
-        "pressure_solver": (READ, "graph"),
-        "molecular_dynamics": ("graph",),
-        "multi_agent_replay": ("coalesce", "graph"),
-        "detected_crops": ("coalesce",),
+        "pressure_solver": (READ, "cuda-graph"),
+        "molecular_dynamics": ("cuda-graph",),
+        "multi_agent_replay": ("batch-copies", "cuda-graph"),
+        "detected_crops": ("batch-copies",),
         "scene_tiles": ("preallocate",),
         "speech_chunks": (ASYNC,),
         "distillation": (PIN, ASYNC),
         "parameter_server": (ASYNC, SIDE),
         "clustering": (READ,),
-        "paged_serving": (READ, "coalesce"),
+        "paged_serving": (READ, "batch-copies"),
         "weather_forcing": (PIN, ASYNC, SIDE, "prefetch=2"),
         "template_matching": (READ, "preallocate"),
     }
@@ -162,17 +172,17 @@ FOURTH = _named(
     {
         "lora_finetuning": (PIN, ASYNC, READ),
         "vision_transformer": (PIN, ASYNC, SIDE, "prefetch=1"),
-        "speculative_decoding": ("graph:range=draft",),
+        "speculative_decoding": ("cuda-graph:within=draft",),
         "video_grading": (PIN, ASYNC, SIDE),
         "averaged_weights": (PIN, ASYNC, SIDE),
-        "molecule_batches": ("coalesce", READ),
-        "policy_epochs": ("graph", READ),
+        "molecule_batches": ("batch-copies", READ),
+        "policy_epochs": ("cuda-graph", READ),
         "ranking_service": (PIN, ASYNC),
         "streamed_vocoder": (PIN, ASYNC),
-        "guided_diffusion": ("coalesce", ASYNC),
+        "guided_diffusion": ("batch-copies", ASYNC),
         "speech_training": (READ,),
         "quantised_prefix": (ASYNC, SIDE, "prefetch=2"),
-        "lattice_fluid": ("graph", PIN, ASYNC),
+        "lattice_fluid": ("cuda-graph", PIN, ASYNC),
         "tiled_decoder": ("preallocate", PIN, ASYNC),
         "radar_bursts": (PIN, ASYNC),
         "beam_search": (READ,),
@@ -185,134 +195,123 @@ TWO_GPUS = _named(
         "thread_per_gpu": (PIN, ASYNC),
         "checked_halves": (READ,),
         "streamed_halves": ("prefetch=2",),
-        "coupled_models": ("graph",),
-        "two_towers": ("coalesce", READ),
+        "coupled_models": ("cuda-graph",),
+        "two_towers": ("batch-copies", READ),
     }
 )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What was predicted for a pair, in ms, and what really came of it.
-
-    ``timed`` is another time of the faulty program, by its recording's own process; None where it has none.
-    """
-
-    pair: Pair
-    measured: float
-    unchanged: float
-    predicted: float
-    low: float
-    high: float
-    before: float
-    real: float
-    timed: float | None
-
-    @property
-    def error(self) -> float:
-        """Share by which the prediction is too long."""
-        return self.predicted / self.real - 1
+SETS = {
+    "workloads": PAIRS,
+    "programs": PROGRAMS,
+    "blind": BLIND,
+    "unseen": UNSEEN,
+    "third": THIRD,
+    "fourth": FOURTH,
+    "two_gpus": TWO_GPUS,
+}
+"""The workloads' sample traces, and the modules of ``benchmarks/pairs``."""
+SUFFIXES = {"recorded": ".json.gz", "nsys": ".sqlite.gz", "plain": "-plain.json.gz"}
+"""Kineto traces with a calibration, Nsight Systems traces, and what torch's profiler makes by itself."""
+WITHOUT = {("programs", "nsys"), ("programs", "plain"), ("workloads", "plain")}
+"""Sets that were not traced in all of these ways."""
 
 
-def outcomes(suffix: str) -> Iterator[Outcome]:
-    walls = json.loads((SAMPLES / "truth.json").read_text())["unprofiled_wall"]
-    for pair in PAIRS:
-        trace = open_trace(SAMPLES / f"{pair.faulty}.{suffix}")
-        found = what_if(trace, pair.changes, pair.faulty.partition("-")[0])
-        in_turns = walls[pair.faulty].get("in_turns_ms", {}) if suffix == KINETO else {}  # in the process that it shows
-        before, after = (
-            in_turns.get(name.partition("-")[2], walls[name]["median_ms"]) for name in (pair.faulty, pair.mended)
-        )
-        yield _outcome(pair, found, before, after)
+def pairs_here(group: str, traces: str) -> Iterator[Pair]:
+    """Of a set of programs, those whose recordings of this kind are in this tree."""
+    return (pair for pair in traced(group, traces) if recording_path(group, traces, pair).exists())
 
 
-def of_programs(pairs: tuple[Pair, ...], suffix: str = f".{KINETO}") -> Iterator[Outcome]:
-    """Programs with traces of their own."""
-    truth = json.loads((RECORDED / "truth.json").read_text())
-    for pair in pairs:
-        walls = truth[pair.faulty.partition("-")[0]]
-        found = what_if(open_trace(RECORDED / f"{pair.faulty}{suffix}"), pair.changes, "step")
-        yield _outcome(pair, found, walls["before_ms"], walls["after_ms"])
+def traced(group: str, traces: str) -> tuple[Pair, ...]:
+    """Of a set of programs, those that were traced in this way."""
+    return () if (group, traces) in WITHOUT else SETS[group]
 
 
-def _outcome(pair: Pair, found: Prediction, before_ms: float, real_ms: float) -> Outcome:
+def recording_path(group: str, traces: str, pair: Pair) -> Path:
+    """The trace of the faulty program."""
+    return (SAMPLES if group == "workloads" else RECORDED) / (pair.faulty + SUFFIXES[traces])
+
+
+def missing() -> list[Path]:
+    """Recordings that are not in this tree."""
+    wanted = (
+        recording_path(group, traces, pair) for traces in SUFFIXES for group in SETS for pair in traced(group, traces)
+    )
+    return [path for path in wanted if not path.exists()]
+
+
+def outcome(group: str, traces: str, pair: Pair) -> Outcome:
     """What came of a pair, per step."""
-    steps = len(found.window.start_ns)
-    said = found.own
-    figures = (found.measured_ns, said.simulated_ns, said.predicted_ns, said.low_ns, said.high_ns)
-    measured, unchanged, predicted, low, high = (ns / 1e6 / steps for ns in figures)
-    recording = found.trace.metadata.recording
-    own = recording.unprofiled if recording is not None and recording.issue_profiled is not None else None
-    timed = None if own is None else own.step_ns / 1e6  # other tools slow what is timed outside of their traces too
-    return Outcome(pair, measured, unchanged, predicted, low, high, before_ms, real_ms, timed)
-
-
-def table(rows: list[Outcome]) -> Iterator[str]:
-    yield "| from, to | changes | error | predicted, ms | low to high | really | before | unchanged |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for row in rows:
-        workload, _, faulty = row.pair.faulty.partition("-")
-        names = f"{workload}: {faulty}, {row.pair.mended.removeprefix(workload + '-')}"
-        before, unchanged, predicted, low, high, real = (
-            f"{ms:.1f}" for ms in (row.before, row.unchanged, row.predicted, row.low, row.high, row.real)
-        )
-        bounds = f"{low} to {high}" if low != high else ""
-        figures = (
-            f"{100 * row.error:+.1f}\N{NO-BREAK SPACE}% | {predicted} | {bounds} | {real} | {before} | {unchanged}"
-        )
-        yield f"| {names} | {', '.join(row.pair.changes)} | {figures} |"
-
-
-def summary(rows: list[Outcome]) -> str:
-    errors = sorted(abs(row.error) for row in rows)
-    within = sum(error <= WITHIN for error in errors)
-    unchanged = statistics.median(abs(row.unchanged / row.before - 1) for row in rows)
-    timed = [abs(row.timed / row.before - 1) for row in rows if row.timed is not None]
-    noise = f", and so is another time of that program {100 * statistics.median(timed):.1f} %" if timed else ""
-    return (
-        f"{len(rows)} pairs: median error {100 * statistics.median(errors):.1f} %, "
-        f"{within} within {100 * WITHIN:.0f} %, "
-        f"worst {100 * errors[-1]:.0f} %; the unchanged replay is {100 * unchanged:.1f} % "
-        f"from the faulty program's own time at the median{noise}"
+    name = "step" if group != "workloads" else pair.faulty.partition("-")[0]
+    found = what_if(open_trace(recording_path(group, traces, pair)), pair.changes, name)
+    own, step_ms = found.own, 1e6 * len(found.window.start_ns)
+    before, after = _sample_times(pair, traces) if group == "workloads" else _program_times(pair)
+    return Outcome(
+        traces=traces,
+        group=group,
+        faulty=pair.faulty,
+        fixed=pair.fixed,
+        changes=pair.changes,
+        measured_ms=found.measured_ns / step_ms,
+        simulated_ms=own.simulated_ns / step_ms,
+        predicted_ms=own.predicted_ns / step_ms,
+        low_ms=own.low_ns / step_ms,
+        high_ms=own.high_ns / step_ms,
+        before_ms=before,
+        after_ms=after,
+        timed_ms=_timed(found),
+        unprofiled=found.unprofiled is not None,
     )
 
 
-TABLES: dict[str, Callable[[], list[Outcome]]] = {
-    "recorded": lambda: [
-        *outcomes(KINETO),
-        *of_programs(PROGRAMS),
-        *of_programs(BLIND),
-        *of_programs(UNSEEN),
-        *of_programs(THIRD),
-        *of_programs(FOURTH),
-        *of_programs(TWO_GPUS),
-    ],
-    "nsys": lambda: [
-        *outcomes(NSYS),
-        *of_programs(BLIND, f".{NSYS}"),
-        *of_programs(UNSEEN, f".{NSYS}"),
-        *of_programs(THIRD, f".{NSYS}"),
-        *of_programs(FOURTH, f".{NSYS}"),
-        *of_programs(TWO_GPUS, f".{NSYS}"),
-    ],
-    "plain": lambda: [
-        *of_programs(BLIND, "-plain.json.gz"),
-        *of_programs(UNSEEN, "-plain.json.gz"),
-        *of_programs(THIRD, "-plain.json.gz"),
-        *of_programs(FOURTH, "-plain.json.gz"),
-        *of_programs(TWO_GPUS, "-plain.json.gz"),
-    ],
-}
-"""Kineto traces with a calibration, Nsight Systems traces, and what torch's profiler makes by itself."""
+def _timed(found: Prediction) -> float | None:
+    """The faulty program's time by the process that recorded it.
+
+    None of other tools' traces: they slow what is timed outside of them, too.
+    """
+    recording = found.trace.metadata.recording
+    if recording is None or recording.unprofiled is None or recording.issue_profiled is None:
+        return None
+    return recording.unprofiled.step_ns / 1e6
+
+
+def _sample_times(pair: Pair, traces: str) -> tuple[float, float]:
+    """Of the faulty and the fixed workload, in turns, in the process that the trace shows, where there are such."""
+    walls = json.loads((SAMPLES / "truth.json").read_text())["unprofiled_wall"]
+    in_turns = walls[pair.faulty].get("in_turns_ms", {}) if traces == "recorded" else {}
+    before, after = (
+        float(in_turns.get(name.partition("-")[2], walls[name]["median_ms"])) for name in (pair.faulty, pair.fixed)
+    )
+    return before, after
+
+
+def _program_times(pair: Pair) -> tuple[float, float]:
+    truth = json.loads((RECORDED / "truth.json").read_text())[pair.faulty.partition("-")[0]]
+    return truth["before_ms"], truth["after_ms"]
+
+
+def outcomes(traces: str) -> Iterator[Outcome]:
+    """Of all sets, by one kind of trace, as far as the recordings are in this tree."""
+    return (outcome(group, traces, pair) for group in SETS for pair in pairs_here(group, traces))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", choices=TABLES, default="recorded", help="which traces of the faulty programs")
+    parser.add_argument("--traces", choices=SUFFIXES, default="recorded", help="which traces of the faulty programs")
+    parser.add_argument("--write", action="store_true", help=f"all traces, to {FILE.name}")
     options = parser.parse_args()
-    rows = TABLES[options.traces]()
-    print("\n".join(table(rows)))
-    print("\n" + summary(rows))
+    absent = f"{len(missing())} recordings of benchmarks/pairs are not here. All of them: {RESTORE}"
+    if options.write:
+        if missing():
+            sys.exit(absent)
+        rows = tuple(row for traces in SUFFIXES for row in outcomes(traces))
+        FILE.write_text(Outcomes(RECORDINGS, datetime.datetime.now(datetime.UTC).date().isoformat(), rows).to_json())
+        return
+    found = list(outcomes(options.traces))
+    print("\n".join(table(found)))
+    print("\n" + Summary.of(found).sentence)
+    if missing():
+        print(absent)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from overlapscope import audit, open_trace
-from overlapscope.page.page import save_report
+from overlapscope.html.page import save_report
 
 KEYS = ["ArrowUp"] * 8 + ["ArrowRight"] * 20 + ["ArrowLeft"] * 20 + ["ArrowDown"] * 8
 COUNT_FRAMES = """() => { window.frames_ms = []; let last = performance.now();

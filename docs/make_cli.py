@@ -21,8 +21,8 @@ HEAD = """# Command line
 
 Made from the commands by `docs/make_cli.py`; do not edit.
 
-Exit status: 0 when all went well, 1 when some data was lost, 2 when there is no result; then standard error has a
-sentence. `overlapscope --version` prints the version.
+Exit status: 0 if the command succeeded, 1 if some data could not be used, 2 if there is no result. With status 2, the
+command writes an error message to standard error. `overlapscope --version` prints the version.
 """
 
 

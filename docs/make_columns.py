@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from overlapscope.measure.copies import CopyFacts
 from overlapscope.diagnosis.causes import IdleTime
+from overlapscope.measure.copies import CopyFacts
 from overlapscope.model.columns import Column, Table
 from overlapscope.model.trace import TABLES
 
@@ -24,7 +24,10 @@ and `to_arrow()`, text and enum columns come as words (text columns without thei
 
 
 def reference() -> str:
-    tables: dict[str, type[Table]] = TABLES | {"copy_facts(trace, ...)": CopyFacts, "attribute_idle(trace, ...)": IdleTime}
+    tables: dict[str, type[Table]] = TABLES | {
+        "copy_facts(trace, ...)": CopyFacts,
+        "attribute_idle(trace, ...)": IdleTime,
+    }
     return "\n".join([HEAD, *(section(name, table) for name, table in tables.items())])
 
 

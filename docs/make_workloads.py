@@ -1,4 +1,4 @@
-"""Write docs/workloads.md from the workloads and from what was measured of them, and docs/claims.md from its template.
+"""Write docs/workloads.md from the workloads and their measured times, and docs/claims.md from its template.
 
 In docs/claims.in.md, ``@NAME@`` stands for the median of a variant in ms, ``@NAME:KEY@`` for another of its figures.
 
@@ -33,26 +33,27 @@ def heading(truth: dict[str, Any]) -> str:
 Made from the docstrings in `overlapscope/workloads/` and from `sample_traces/truth.json` by
 `docs/make_workloads.py`; do not edit.
 
-Each is a program with an overlap problem, in the ways to write it and the ways to mend it. Run one with
-`python -m MODULE --variant NAME`; `--trace FILE` records a pass, `--device cpu` runs it without a GPU, `--list` and
-`--help` say the rest.
+Each workload is a program with an overlap problem. Its variants are ways to write the program, with the problem or with
+a fix. Run one with `python -m MODULE --variant NAME`. `--trace FILE` records a pass, `--device cpu` runs it without a
+GPU, `--list` lists the variants, and `--help` lists all options.
 
-Times are of passes without any profiler: the median of two processes' medians of nine passes, in brackets the least
-and the most of all, on {machine}, {software}. *Gain* is what the
-mended variant takes off. What the numbers say about common advice: [claims.md](claims.md).
+Times are wall times of passes without any profiler: the median of two processes' medians of nine passes, and in
+brackets the minimum and maximum of all passes. Machine: {machine}, {software}.
+*Saving* is the share of the time that the fixed variant saves. [claims.md](claims.md) compares the numbers with common
+advice.
 """
 
 
 def section(workload: Workload[Any, Any], walls: dict[str, dict[str, Any]]) -> str:
     lines = [f"## `{workload.module.rpartition('.')[2]}`", "", inspect.getdoc(import_module(workload.module)) or "", ""]
     extra = sorted({key for name in names(workload) for key in walls.get(name, {}) if key not in TIMES})
-    head = ["variant", "what it does", "ms", "mended by", "gain", *(key.replace("_", " ") for key in extra)]
+    head = ["variant", "what it does", "ms", "fixed by", "saving", *(key.replace("_", " ") for key in extra)]
     lines += [row(head), row(["---"] * len(head))]
     for variant in workload.variants:
         wall = walls.get(f"{workload.name}-{variant.name}")
         cells = [f"`{variant.name}`", variant.summary, time(wall), f"`{variant.fixed_by}`" if variant.fixed_by else ""]
-        mended = walls.get(f"{workload.name}-{variant.fixed_by}")
-        cells.append(gain(wall, mended) if wall and mended else "")
+        fixed = walls.get(f"{workload.name}-{variant.fixed_by}")
+        cells.append(saving(wall, fixed) if wall and fixed else "")
         lines.append(row([*cells, *(str((wall or {}).get(key, "")) for key in extra)]))
     return "\n".join(lines) + "\n"
 
@@ -69,8 +70,8 @@ def time(wall: dict[str, Any] | None) -> str:
     return f"{wall['median_ms']:.1f} ({wall['min_ms']:.1f} to {wall['max_ms']:.1f})" if wall else ""
 
 
-def gain(wall: dict[str, Any], mended: dict[str, Any]) -> str:
-    return f"{1 - mended['median_ms'] / wall['median_ms']:.0%}"
+def saving(wall: dict[str, Any], fixed: dict[str, Any]) -> str:
+    return f"{1 - fixed['median_ms'] / wall['median_ms']:.0%}"
 
 
 def page(truth: dict[str, Any]) -> str:

@@ -91,12 +91,13 @@ if TYPE_CHECKING:
         Syncs,
     )
     from overlapscope.model.trace import Trace
-    from overlapscope.plot.lanes import Shown
+    from overlapscope.plot.before_after import before_after_png
     from overlapscope.plot.style import Appearance
-    from overlapscope.plot.timeline import draw_timeline, save_timeline
+    from overlapscope.plot.timeline import draw_timeline, save_timeline, timeline_png
     from overlapscope.read.opening import open_trace
     from overlapscope.report.content import AuditConfig, audit
     from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamFigures
+    from overlapscope.timeline.shown import Shown
     from overlapscope.whatif.change import Change
     from overlapscope.whatif.changes.batch_copies import BatchCopies
     from overlapscope.whatif.changes.cuda_graph import CudaGraph
@@ -145,12 +146,13 @@ _MODULES = {
     "model.tables": "ApiCalls Copies CpuOps DeviceWork EventRecords EventWaits Frames Kernels Memsets Overheads "
     "Ranges Streams Syncs",
     "model.trace": "Trace",
-    "plot.lanes": "Shown",
+    "plot.before_after": "before_after_png",
     "plot.style": "Appearance",
-    "plot.timeline": "draw_timeline save_timeline",
+    "plot.timeline": "draw_timeline save_timeline timeline_png",
     "read.opening": "open_trace",
     "report.content": "AuditConfig audit",
     "report.data": "Audit CostlyCopy DeviceAudit Occurrence StreamFigures",
+    "timeline.shown": "Shown",
     "whatif.change": "Change",
     "whatif.changes.batch_copies": "BatchCopies",
     "whatif.changes.cuda_graph": "CudaGraph",
@@ -270,12 +272,14 @@ __all__ = [
     "WindowEmpty",
     "annotate",
     "audit",
+    "before_after_png",
     "diagnose",
     "draw_timeline",
     "open_trace",
     "record",
     "save_timeline",
     "their_overlap",
+    "timeline_png",
     "what_if",
 ]
 

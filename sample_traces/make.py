@@ -1,15 +1,15 @@
-"""Make the sample traces again, on a machine with a GPU.
+"""Record the sample traces again, on a machine with a GPU.
 
     python -m sample_traces.make --out sample_traces --nsys-sqlite COMMAND
     python -m sample_traces.make --out elsewhere --no-kineto               # times only, to compare with truth.json
     python -m sample_traces.make --out elsewhere --only 'offload-*'        # some of them
 
-Every variant of every workload is timed in two processes of its own, from its command line, because where a process
-gets its memory changes what its pageable copies take; the first of the two is recorded too, and times the variants in
-which its fault is mended in turns with it, since processors are faster in one second than in the next. COMMAND is
-called as ``COMMAND OUT.sqlite PROGRAM ARG ...`` and has to profile PROGRAM between its cudaProfilerStart and
-cudaProfilerStop and export SQLite; without it, no Nsight Systems traces are made. What an earlier run left in
-``truth.json`` stays for the variants that are not made again.
+Every variant of every workload is timed in two separate processes, from its command line: the duration of pageable
+copies depends on where a process gets its memory. The first process also records the variant, and times the variants
+that fix its fault alternately with it, because the speed of processors varies from second to second. COMMAND is called
+as ``COMMAND OUT.sqlite PROGRAM ARG ...``. It has to profile PROGRAM between its cudaProfilerStart and cudaProfilerStop
+and export SQLite. Without it, no Nsight Systems traces are made. Entries of ``truth.json`` from an earlier run are kept
+for the variants that are not recorded again.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def beside(name: str) -> list[str]:
-    """The options that have the variants of a workload timed beside one that the benchmark of predictions mends so."""
-    mended = {pair.mended.partition("-")[2]: None for pair in PAIRS if pair.faulty == name}
-    return ["--beside", *mended] if mended else []
+    """The options that have the variants timed beside this one that the benchmark of predictions compares it with."""
+    fixed = {pair.fixed.partition("-")[2]: None for pair in PAIRS if pair.faulty == name}
+    return ["--beside", *fixed] if fixed else []
 
 
 def run_it(name: str, command: list[str], out: Path, scratch: Path, *, trace: bool) -> dict[str, Any]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from overlapscope import Audit, Trace, audit, open_trace
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is there: on tiny tensors its threads wait for each other
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "sample_traces"
@@ -35,16 +40,38 @@ def trace_id(path: Path) -> str:
     return path.name.split("__")[0]
 
 
+@lru_cache(maxsize=1)
+def opened(path: Path) -> Trace:
+    """A trace; the tests about one of the corpus run one after the other, and share it."""
+    return open_trace(path)
+
+
+@lru_cache(maxsize=1)
+def audited(path: Path) -> Audit:
+    """The audit of a whole trace, likewise."""
+    return audit(opened(path))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """``corpus_file`` is every file of the corpus, ``corpus_trace`` every one that is a trace."""
-    for name in {"corpus_file", "corpus_trace"} & set(metafunc.fixturenames):
+    for name in ("corpus_file", "corpus_trace"):
+        if name not in metafunc.fixturenames:
+            continue
         files = [path for path in corpus_files() if name == "corpus_file" or trace_id(path) not in REFUSED]
         if not files and not CORPUS_REQUIRED:
             reason = pytest.mark.skip(reason=f"no trace corpus at {CORPUS}")
             metafunc.parametrize(name, [pytest.param(None, marks=reason)])
         else:
             assert files, f"OVERLAPSCOPE_CORPUS_REQUIRED is set and there is no trace corpus at {CORPUS}"
-            metafunc.parametrize(name, files, ids=[trace_id(path) for path in files])
+            metafunc.parametrize(name, files, ids=[trace_id(path) for path in files], scope="session")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever asks for the corpus has its marker."""
+    for item in items:
+        if {"corpus", "corpus_file", "corpus_trace"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("corpus")
 
 
 @pytest.fixture(scope="session")

@@ -13,14 +13,19 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from overlapscope import audit, open_trace
-from overlapscope.page.page import save_report
+from overlapscope.html.page import save_report
+from overlapscope.timeline.bars import Lane, Style
+from overlapscope.timeline.lanes import lanes
+from overlapscope.timeline.pixels import for_pixels
+from overlapscope.timeline.view import work_window
+from tests import kineto_maker as make
 from tests.conftest import SAMPLES
 from tests.test_page import hostile
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 REQUIRED = os.environ.get("OVERLAPSCOPE_BROWSER_REQUIRED") == "1"
 QUIET = ["--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-pytestmark = pytest.mark.skipif(CHROMIUM is None and not REQUIRED, reason="no Chromium here")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None and not REQUIRED, reason="no Chromium here")]
 
 Open = Callable[..., Page]
 
@@ -147,10 +152,10 @@ def test_wheel_drag_and_hover(opened: Open, report: Path) -> None:
     page.keyboard.press("0")
     page.mouse.move(box["x"] + 60, box["y"] + box["height"] * 4.5 / 8)
     assert "cudaMemcpyAsync" in page.inner_text("#tip")
-    assert "held by a copy call" in page.inner_text("#tip")
+    assert "blocked by a copy call" in page.inner_text("#tip")
 
 
-def test_the_replayed_trace_can_be_shown_instead(opened: Open, report: Path) -> None:
+def test_the_simulated_trace_can_be_shown_instead(opened: Open, report: Path) -> None:
     page = opened(report)
     buttons = page.locator("button[data-view]")
     assert buttons.count() == 2
@@ -203,3 +208,67 @@ def test_a_finger_that_slips_off_does_not_go_on_panning(opened: Open, report: Pa
     page.evaluate("document.querySelector('#timeline .u-over').dispatchEvent(new PointerEvent('lostpointercapture'))")
     page.mouse.move(x + 150, y)
     assert view(page) == before
+
+
+def short_work(tmp_path: Path) -> Path:
+    """Streams of short work, every 0.1 ms of 100: sparse copies; dense kernels; kernels, copies and collectives."""
+    every = range(0, 100_000, 100)
+    return make.write(
+        tmp_path / "t.json",
+        *[make.copy(at, 1, stream=20) for at in every],
+        *[make.kernel(at, 90, stream=21) for at in every],
+        *[make.kernel(at, 9, stream=22) for at in every],
+        *[make.copy(at + 20, 2, stream=22, kinds="DtoH (Device -> Pinned)") for at in every],
+        *[make.kernel(at + 40, 1, stream=22, name="ncclDevKernel") for at in every],
+    )
+
+
+SHARE_OF_LANE = """([row, rows, style]) => {
+    const canvas = document.querySelector('#timeline canvas'), over = document.querySelector('#timeline .u-over');
+    const box = over.getBoundingClientRect(), corner = canvas.getBoundingClientRect();
+    const css = getComputedStyle(document.documentElement).getPropertyValue(style).trim().slice(1);
+    const wanted = [0, 2, 4].map(at => parseInt(css.slice(at, at + 2), 16));
+    const left = Math.round(box.left - corner.left + box.width * 0.53), height = box.height / rows;
+    const top = Math.round(box.top - corner.top + row * height);
+    const data = canvas.getContext('2d').getImageData(left, top, 1, Math.round(height)).data;
+    let same = 0;
+    for (let at = 0; at < data.length; at += 4)
+        same += wanted.every((value, part) => Math.abs(value - data[at + part]) < 4) && data[at + 3] > 200;
+    return same / height;
+}"""
+"""How much of a lane has the colour of a style, where no line of the grid is."""
+
+
+HEIGHTS = (1.0, 0.4, 0.2)
+"""Of a bar drawn in full, of a low mark, of the lowest, which covers half of the low one."""
+
+
+def merged(lane: Lane, window: tuple[int, int], pixels: int) -> dict[str, float]:
+    """How high a figure paints each style at the same place."""
+    at, heights = round(0.47 * window[0] + 0.53 * window[1]), {}
+    for parts in for_pixels(lane, *window, pixels):
+        for bars, height in zip(parts, HEIGHTS, strict=True):
+            if ((bars.start_ns <= at) & (at < bars.end_ns)).any():
+                heights[bars.style.value] = height
+    return heights
+
+
+def test_it_merges_short_bars_as_a_figure_does(opened: Open, tmp_path: Path) -> None:
+    path, trace = tmp_path / "report.html", open_trace(short_work(tmp_path))
+    save_report(audit(trace), path)
+    page = opened(path)
+    about = json.loads(page.locator("#timeline-about").inner_text())
+    titles = [lane["title"] for lane in about["views"][0]["lanes"]]
+    pixels = int(page.evaluate("document.querySelector('#timeline .u-over').clientWidth"))
+    found = {lane.title: merged(lane, work_window(trace), pixels) for lane in lanes(trace)}
+    assert found["GPU 0 stream 20"] == {Style.HTOD_PAGEABLE: 0.4}
+    assert found["GPU 0 stream 21"] == {Style.KERNEL: 1.0}
+    assert found["GPU 0 stream 22"] == {Style.KERNEL: 0.4, Style.DTOH_PINNED: 0.2}
+    for number in (20, 21, 22):
+        title = f"GPU 0 stream {number}"
+        lowest = {style for style, height in found[title].items() if height == HEIGHTS[-1]}
+        for style in about["styles"]:
+            shown = page.evaluate(SHARE_OF_LANE, [titles.index(title), len(titles), style["color"]]) / 0.8
+            height = found[title].get(style["name"], 0.0)
+            covered = HEIGHTS[-1] if height == HEIGHTS[1] and lowest else 0.0
+            assert shown == pytest.approx(height - covered, abs=0.1), (title, style["name"])

@@ -12,9 +12,8 @@ from overlapscope.errors import UnknownTraceFormat
 from overlapscope.measure.definitions import their_overlap
 from overlapscope.measure.devices import without_kernels
 from overlapscope.read.opening import open_trace
-from overlapscope.report.content import audit
 from tests import oracle
-from tests.conftest import REFUSED, manifest, trace_id
+from tests.conftest import REFUSED, audited, manifest, opened, trace_id
 
 NOTHING_ON_A_GPU = {
     "hta-mtia-inference", "dtu-win-cpu", "hta-cpu-only", "hta-no-distinfo", "hta-rank-not-found", "hta-rank-non-gpu",
@@ -29,7 +28,7 @@ def test_opens_or_is_refused(corpus_file: Path) -> None:
         assert str(corpus_file) in str(refusal.value)
         assert len(str(refusal.value).removeprefix(str(corpus_file))) > 20
         return
-    trace = open_trace(corpus_file)
+    trace = opened(corpus_file)
     assert trace.health.events_read >= trace.health.events_kept > 0
     on_gpu = len(trace.kernels) + len(trace.copies) + len(trace.memsets)
     assert (on_gpu == 0) == (trace_id(corpus_file) in NOTHING_ON_A_GPU)
@@ -38,9 +37,9 @@ def test_opens_or_is_refused(corpus_file: Path) -> None:
 
 
 def test_figures_are_those_of_brute_force(corpus_trace: Path) -> None:
-    trace = open_trace(corpus_trace)
+    trace = opened(corpus_trace)
     expected = oracle.figures(corpus_trace)
-    result = audit(trace)
+    result = audited(corpus_trace)
     for number in expected:
         mine = [device for device in result.devices if device.key.device == number]
         assert mine, f"device {number} is missing"
@@ -61,9 +60,9 @@ def test_figures_are_those_of_brute_force(corpus_trace: Path) -> None:
 
 
 def test_figures_are_those_of_the_manifest(corpus_trace: Path) -> None:
-    trace = open_trace(corpus_trace)
+    trace = opened(corpus_trace)
     stats = manifest()[trace_id(corpus_trace)]["stats"]
-    by_device = {device.key.device: device.activity for device in audit(trace).devices}
+    by_device = {device.key.device: device.activity for device in audited(corpus_trace).devices}
     for number, truth in (stats.get("copy_kernel_overlap") or {}).items():
         activity = by_device[int(number)]
         # The manifest adds up floats of 1e12 us, which hold no nanoseconds.
@@ -79,8 +78,8 @@ def test_figures_are_those_of_the_manifest(corpus_trace: Path) -> None:
 
 
 def test_nothing_is_counted_twice(corpus_trace: Path) -> None:
-    trace = open_trace(corpus_trace)
-    for device in audit(trace).devices:
+    trace = opened(corpus_trace)
+    for device in audited(corpus_trace).devices:
         activity = device.activity
         assert 0 <= activity.overlap.total_ns <= min(activity.kernels.total_ns, activity.copies.total_ns)
         assert activity.busy.total_ns + activity.idle.total_ns == activity.span_ns

@@ -22,7 +22,7 @@ from overlapscope.diagnosis.rule import HEADINGS
 from overlapscope.model.enums import Direction
 from overlapscope.report.content import audit
 from tests import kineto_maker as make
-from tests.conftest import CASES, PAIRS, SAMPLES, corpus_files, trace_id
+from tests.conftest import CASES, PAIRS, SAMPLES, audited, corpus_files, trace_id
 
 KINETO, NSYS = "json.gz", "sqlite.gz"
 
@@ -675,12 +675,8 @@ def test_public_traces_have_the_cause_that_is_known(corpus: Path) -> None:
         assert top(diagnose(open_trace(paths[name]))) == code, name
 
 
-def test_any_trace_can_be_diagnosed(corpus_trace: Path, tmp_path: Path) -> None:
-    path = corpus_trace
-    if path.name.endswith(".sqlite.gz"):
-        path = tmp_path / corpus_trace.name.removesuffix(".gz")
-        path.write_bytes(gzip.decompress(corpus_trace.read_bytes()))
-    found = diagnose(open_trace(path))
+def test_any_trace_can_be_diagnosed(corpus_trace: Path) -> None:
+    found = audited(corpus_trace).diagnosis
     for device in found.devices:
         assert (device.idle.start_ns[1:] >= device.idle.end_ns[:-1]).all()
         extent = found.window.of(device.key.process).total_ns

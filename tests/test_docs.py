@@ -9,6 +9,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks import prediction
+from benchmarks.outcomes import FILE, Outcomes
 from overlapscope.cli.main import app
 from tests.conftest import ROOT, SAMPLES
 
@@ -43,3 +45,21 @@ def test_the_readme_shows_what_the_audit_prints() -> None:
     printed = " ".join(result.stdout.split())
     for part in block[2].split("..."):
         assert " ".join(part.split()) in printed
+
+
+def test_the_file_of_predictions_has_every_pair() -> None:
+    """Its page is made from it; tests/test_predictions.py compares its figures with what is predicted."""
+    written = Outcomes.from_json(FILE.read_text())
+    assert written.recordings == prediction.RECORDINGS
+    assert [(row.traces, row.group, row.faulty, row.fixed, row.changes) for row in written.rows] == [
+        (traces, group, pair.faulty, pair.fixed, pair.changes)
+        for traces in prediction.SUFFIXES
+        for group in prediction.SETS
+        for pair in prediction.traced(group, traces)
+    ]
+
+
+def test_how_to_get_all_recordings_is_said_alike() -> None:
+    for text in (prediction.__doc__ or "", (ROOT / "benchmarks" / "README.md").read_text()):
+        assert f"    {prediction.RESTORE}\n" in text
+        assert f"`git fetch --depth 1 origin {prediction.RECORDINGS}`" in text

@@ -20,10 +20,10 @@ from overlapscope.cli.main import app
 from overlapscope.errors import OutputError
 from overlapscope.export.parquet import save_parquet
 from overlapscope.export.perfetto import perfetto_events, save_perfetto
-from overlapscope.export.tracks import levels
 from overlapscope.model.columns import NO_ID
+from overlapscope.timeline.nesting import nesting_levels
 from tests import kineto_maker as make
-from tests.conftest import CASES, SAMPLES
+from tests.conftest import CASES, SAMPLES, audited
 
 Events = list[dict[str, Any]]
 SOME = [
@@ -98,11 +98,11 @@ def test_perfetto_s_rules_hold_and_nothing_is_lost(path: Path) -> None:
 
 
 def test_any_trace_can_be_exported(corpus_trace: Path) -> None:
-    check_rules(list(perfetto_events(diagnose(open_trace(corpus_trace)))))
+    check_rules(list(perfetto_events(audited(corpus_trace).diagnosis)))
 
 
 def small(tmp_path: Path) -> Path:
-    """A pageable copy of 60 us that holds its call, exposed for 20; a kernel beside it, and one after it."""
+    """A pageable copy of 60 us that blocks its thread, exposed for 20; a kernel beside it, and one after it."""
     return make.write(
         tmp_path / "t.json",
         make.annotation("outer", 0, 200),
@@ -129,7 +129,7 @@ def test_what_is_in_the_file(tmp_path: Path) -> None:
     exposed = [ns(event) for event in events if event["name"] == "copy exposed"]
     assert hidden == [(20_000, 60_000)]
     assert exposed == [(17_000, 20_000), (60_000, 77_000)]
-    assert ns(named["held by cudaMemcpyAsync"]) == (19_000, 75_000)
+    assert ns(named["blocked by cudaMemcpyAsync"]) == (19_000, 75_000)
     flying = [(event["ts"], event["args"]["value"]) for event in events if "copies in flight" in event["name"]]
     assert flying == [(17, 1), (77, 0)]
     flows = [(event["ph"], event["id"], event["ts"]) for event in events if event["ph"] in "sf"]
@@ -161,7 +161,7 @@ def test_findings_are_tracks_with_advice() -> None:
 def test_slices_of_a_level_nest(spans: list[tuple[int, int]]) -> None:
     start = np.array([min(span) for span in spans], np.int64)
     end = np.array([max(span) for span in spans], np.int64)
-    found = levels(start, end)
+    found = nesting_levels(start, end)
     for one in range(len(spans)):
         for other in range(one):
             if found[one] == found[other]:

@@ -17,13 +17,14 @@ from typer.testing import CliRunner
 
 from overlapscope import audit, open_trace
 from overlapscope.cli.main import app
-from overlapscope.page.bars import View, packed
-from overlapscope.page.colours import colour_of, colour_rules
-from overlapscope.page.markup import tag
-from overlapscope.page.page import report_html
-from overlapscope.plot.bars import Style
+from overlapscope.html.bars import packed
+from overlapscope.html.colours import colour_of, colour_rules
+from overlapscope.html.page import report_html
+from overlapscope.markup import tag
+from overlapscope.timeline.bars import Style
+from overlapscope.timeline.comparison import View
 from tests import kineto_maker as make
-from tests.conftest import SAMPLES
+from tests.conftest import SAMPLES, audited
 
 SAMPLE = SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz"
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=2'> & \"' \u202e\x07"
@@ -77,7 +78,7 @@ def test_a_page_says_what_the_audit_does(page: str) -> None:
     assert "<h1>gemm_copy-pageable-copy-first-non-blocking-side.json.gz</h1>" in page
     assert str(SAMPLES) not in page, "folders are nobody's business"
     assert "<td>pin</td>" in page
-    for title in ("Timeline", "Findings", "Figures", "What mending is worth"):
+    for title in ("Timeline", "Findings", "Figures", "What the fixes are worth"):
         assert f">{title}</h2>" in page
 
 
@@ -129,10 +130,10 @@ def test_bars_are_what_the_lanes_hold(tmp_path: Path) -> None:
 
 def test_before_and_after_are_on_one_scale(page: str) -> None:
     about = json.loads(stored(page, "timeline-about"))
-    measured, mended = about["views"]
+    measured, fixed = about["views"]
     assert measured["label"] == "measured"
-    assert mended["label"] == "with pin"
-    assert measured["end"] == mended["end"] == audit(open_trace(SAMPLE), "gemm_copy").window.wall_ns
+    assert fixed["label"] == "with pin"
+    assert measured["end"] == fixed["end"] == audit(open_trace(SAMPLE), "gemm_copy").window.wall_ns
 
 
 def hostile(tmp_path: Path) -> Path:
@@ -177,7 +178,7 @@ def test_every_style_has_a_colour_in_both_schemes() -> None:
 
 
 def test_any_trace_has_a_page(corpus_trace: Path) -> None:
-    read(report_html(audit(open_trace(corpus_trace))))
+    read(report_html(audited(corpus_trace)))
 
 
 def test_a_trace_without_device_work_has_a_page(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Replays: a trace as it was, what changes do to it, and what they did to the real programs."""
+"""Replays: a trace as it was, and what changes do to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from overlapscope.replay.moved import moved
 from overlapscope.replay.what_if import Base
 from rich.console import Console
 
-from benchmarks.prediction import BLIND, PAIRS, PROGRAMS, Outcome, of_programs, outcomes
 from overlapscope import audit, diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.errors import ChangeNotUnderstood, RangeNotFound
@@ -1561,69 +1560,6 @@ def test_a_fix_that_may_win_is_not_said_to_win_nothing() -> None:
     assert finding.saving_high_ns is not None
     assert finding.saving_high_ns > 5_000_000
     assert finding.rank == 1
-
-
-# Against what was really mended
-
-
-@cache
-def predicted(suffix: str) -> dict[tuple[str, str], Outcome]:
-    return {(row.pair.faulty, row.pair.mended): row for row in outcomes(suffix)}
-
-
-HOST_BOUND = ("pinning_guide-list", "pinning_guide-tensordict", "moe_prefetch-pinned")
-HOST_AFTER_HOLD = {"pinning_guide-concurrent-pageable", "moe_prefetch-pageable", "moe_prefetch-pageable-non-blocking"}
-"""What the host does right after a held call takes longer than it would otherwise, and scatters."""
-
-
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.faulty}:{'+'.join(pair.changes)}")
-def test_a_prediction_is_near_what_really_came_of_it(pair: Any) -> None:
-    row = predicted("json.gz")[pair.faulty, pair.mended]
-    wide = pair.faulty.startswith(HOST_BOUND) or pair.faulty in HOST_AFTER_HOLD
-    often = 0.3 if pair.mended.endswith("-coalesced") else 0.2  # pieces may be in the caches or not
-    assert row.predicted == pytest.approx(row.real, rel=often if wide else 0.08)
-    if row.real < row.before:
-        assert row.predicted < row.before * 1.02
-
-
-@cache
-def predicted_of_programs() -> dict[str, Outcome]:
-    return {row.pair.faulty: row for row in of_programs(PROGRAMS)}
-
-
-@pytest.mark.parametrize("pair", PROGRAMS, ids=lambda pair: pair.faulty)
-def test_a_prediction_for_another_program_is_near_what_came_of_it(pair: Any) -> None:
-    row = predicted_of_programs()[pair.faulty]
-    assert row.predicted == pytest.approx(row.real, rel=0.1)
-
-
-SHARED = {"producer_thread-faulty"}
-"""Copies and kernels on one stream from two threads: which kernel reads which copy, only a recording knows."""
-
-
-@pytest.mark.parametrize("suffix", [".json.gz", ".sqlite.gz", "-plain.json.gz"])
-def test_programs_that_nobody_had_seen_are_predicted(suffix: str) -> None:
-    errors = []
-    for row in of_programs(BLIND, suffix):
-        assert row.predicted <= row.unchanged
-        if row.pair.faulty in SHARED and suffix != ".json.gz":
-            assert 0.85 * row.low < row.real < row.high
-        else:
-            errors.append(abs(row.error))
-    assert np.median(errors) < 0.08
-
-
-def test_what_goes_up_may_be_what_came_down() -> None:
-    """Copies up and down of the same size: results of inputs, most likely; sent back, nothing would hide."""
-    row = predicted_of_programs()["up_and_down-faulty"]
-    assert row.low <= row.predicted < row.high
-    assert row.high == pytest.approx(row.measured, rel=0.05)
-
-
-def test_predictions_are_good_on_the_whole() -> None:
-    for suffix, median in (("json.gz", 0.02), ("sqlite.gz", 0.05)):
-        errors = [abs(row.error) for row in predicted(suffix).values()]
-        assert np.median(errors) < median
 
 
 def test_a_diagnosis_plans_what_was_really_done() -> None:

@@ -21,6 +21,7 @@ from overlapscope.scrub.nsys import scrub_nsys
 from overlapscope.scrub.texts import Hiding
 from tests import kineto_maker as make
 from tests import nsys_maker
+from tests.conftest import opened
 
 NAMES = {"frames"}  # tables of which the names are what is scrubbed
 
@@ -243,7 +244,7 @@ def test_scrubbing_leaves_the_figures_alone(corpus_trace: Path, tmp_path: Path) 
     """Of every public trace, each number in each table is the same afterwards."""
     scrub = scrub_nsys if is_database(corpus_trace) else scrub_kineto
     scrub(corpus_trace, tmp_path / "out.gz")
-    same_figures(open_trace(corpus_trace), open_trace(tmp_path / "out.gz"))
+    same_figures(opened(corpus_trace), open_trace(tmp_path / "out.gz"))
 
 
 @pytest.mark.parametrize(

@@ -21,16 +21,18 @@ from overlapscope.cli.main import app
 from overlapscope.diagnosis.intervals import finding_intervals
 from overlapscope.errors import RangeNotFound, WindowEmpty
 from overlapscope.formatting import time
-from overlapscope.plot import view
-from overlapscope.plot.arrows import arrows
-from overlapscope.plot.bars import Bars, Curve, Lane, LaneKind, Style
-from overlapscope.plot.canvas import deepest, fitting
-from overlapscope.plot.caption import caption
-from overlapscope.plot.lanes import Shown, lanes, work_window
-from overlapscope.plot.pixels import binned, for_pixels, highest
+from overlapscope.plot.canvas import fitting
 from overlapscope.plot.style import LOOKS, PALETTES, Appearance, Font, Look, Palette, rc
 from overlapscope.plot.timeline import draw_timeline, save_timeline
 from overlapscope.read.opening import open_trace
+from overlapscope.timeline import view
+from overlapscope.timeline.arrows import arrows
+from overlapscope.timeline.bars import Bars, Curve, Lane, LaneKind, Style
+from overlapscope.timeline.caption import caption
+from overlapscope.timeline.lanes import lanes
+from overlapscope.timeline.pixels import binned, deepest, for_pixels, highest
+from overlapscope.timeline.shown import Shown
+from overlapscope.timeline.view import work_window
 from tests import kineto_maker as make
 from tests.conftest import CASES, SAMPLES
 
@@ -52,7 +54,7 @@ def test_lanes_of_a_real_trace() -> None:
     by_title = {lane.title: styles(lane) for lane in found}
     assert by_title["GPU 0 stream 7"] == {Style.KERNEL: 12}
     assert by_title["GPU 0 stream 13"] == {Style.HTOD_PAGEABLE: 6}
-    assert by_title["calls"][Style.HELD_COPY] == 6
+    assert by_title["calls"][Style.BLOCKED_BY_COPY] == 6
     assert found[1].bars[0].labels == ("gemm_copy",)
 
 
@@ -181,7 +183,7 @@ def test_an_empty_window_is_drawn(tmp_path: Path) -> None:
 
 
 def one_of_each(tmp_path: Path) -> Path:
-    """A pageable copy of 60 us held for 54 us on stream 13 beside a kernel of 40 us on stream 7, in two ranges."""
+    """A pageable copy of 60 us, blocked for 54, on stream 13 beside a kernel of 40 us on stream 7, in two ranges."""
     return make.write(
         tmp_path / "t.json",
         make.annotation("outer", 0, 200),
@@ -238,11 +240,11 @@ def test_arrows_lead_from_calls_to_their_work(tmp_path: Path) -> None:
 
 
 def test_a_caption_says_what_is_shown(tmp_path: Path) -> None:
-    """Held is what a call takes beyond a plain launch, of 4 us here."""
+    """Blocked is what a call takes beyond a plain launch, of 4 us here."""
     trace = open_trace(one_of_each(tmp_path))
     assert caption(trace, (0, 200 * US)) == (
         "200 us of a program on Test GPU. GPU 0: kernels run for 90 us, copies for 60 us, 67 % of that hidden. "
-        "S7: 2 kernels, 90 us. S13: 1 pageable HtoD copy, 60 us, hold the host 56 us."
+        "S7: 2 kernels, 90 us. S13: 1 pageable HtoD copy, 60 us, block the host 56 us."
     )
     assert "S7" not in caption(trace, (0, 200 * US), Shown(streams=(13,)))
     assert "1 kernel, 20 us" in caption(trace, (0, 40 * US))
@@ -308,7 +310,7 @@ def test_what_shares_a_lane_differs_in_grey_or_in_its_hatch(palette: Palette) ->
     copies = (Style.HTOD_PAGEABLE, Style.HTOD_PINNED, Style.DTOH_PAGEABLE, Style.DTOH_PINNED)
     together = (
         copies,
-        (Style.HELD_COPY, Style.HELD_SYNC, Style.CALL),
+        (Style.BLOCKED_BY_COPY, Style.BLOCKED_BY_SYNC, Style.CALL),
         *((Style.KERNEL, style) for style in copies),
         (Style.HIDDEN, Style.EXPOSED, Style.KERNELS_ONLY),
     )
@@ -343,7 +345,7 @@ def test_the_colour_blind_can_tell_apart_what_shares_a_lane(without: str) -> Non
         linear = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
         return lab(np.clip(np.array(SEEN_WITHOUT[without]) @ linear, 0, 1))
 
-    calls = (Style.HELD_COPY, Style.HELD_SYNC, Style.HELD_OTHER, Style.CALL)
+    calls = (Style.BLOCKED_BY_COPY, Style.BLOCKED_BY_SYNC, Style.BLOCKED_BY_OTHER, Style.CALL)
     copies = (Style.HTOD_PAGEABLE, Style.HTOD_PINNED, Style.DTOH_PAGEABLE, Style.DTOH_PINNED, Style.COPY_ON_DEVICE)
     strip = (Style.HIDDEN, Style.EXPOSED, Style.KERNELS_ONLY)
     for group in (calls, (Style.KERNEL, *copies), strip):
@@ -441,7 +443,7 @@ def test_the_command_writes_a_figure_and_prints_a_caption(tmp_path: Path) -> Non
     }.items():
         result = run(str(SAMPLE), "-o", str(tmp_path / name), *options)
         assert result.exit_code == 0, result.output
-        assert "hold the host" in result.stdout
+        assert "block the host" in result.stdout
         assert (tmp_path / name).stat().st_size > 1000
     result = run(str(SAMPLE), "-o", str(tmp_path / "f.svg"), "--what-if", "pin", "--range", "gemm_copy")
     assert result.exit_code == 0, result.output

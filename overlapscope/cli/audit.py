@@ -60,7 +60,7 @@ def audit_command(
 
 def _check_figure(figure: Path, paths: list[Path]) -> None:
     """Raise before anything is read where the figure cannot be drawn."""
-    from overlapscope.plot.timeline import check_suffix
+    from overlapscope.plot.files import check_suffix
 
     if len(paths) != 1:
         raise OutputError("--figure draws one trace: give a single PATH with it")

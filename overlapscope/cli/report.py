@@ -24,7 +24,7 @@ def report_command(
 
     The page is one file that needs no network. It names kernels, ranges and source lines as the trace does.
     """
-    from overlapscope.page.page import save_report
+    from overlapscope.html.page import save_report
     from overlapscope.report.content import audit
 
     try:

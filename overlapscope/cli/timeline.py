@@ -16,8 +16,8 @@ from overlapscope.read.opening import open_trace
 
 if TYPE_CHECKING:
     from overlapscope.model.trace import Trace
-    from overlapscope.plot.lanes import Shown
     from overlapscope.plot.style import Appearance
+    from overlapscope.timeline.shown import Shown
 
 
 T = TypeVar("T")
@@ -75,10 +75,9 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
 ) -> None:
     """Draw the timeline of a trace for a paper, and print a caption for it."""
-    from overlapscope.plot import view
-    from overlapscope.plot.lanes import Shown
+    from overlapscope.plot.files import check_suffix
     from overlapscope.plot.style import Appearance
-    from overlapscope.plot.timeline import check_suffix
+    from overlapscope.timeline.shown import Shown, check_shown
 
     shown = Shown(_some(show_range), _some(thread), _some(stream), queue=queue)
     look = Appearance(width.value, font.value, palette.value, legend, arrows, scale_bar)
@@ -90,7 +89,7 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
             raise OutputError("--occurrence goes with --within")
         refuse_to_replace(path, output)
         trace = open_trace(path)
-        view.check_shown(trace, shown)
+        check_shown(trace, shown)
         if what_if:
             if finding is not None or step is not None or from_ms is not None or to_ms is not None or occurrence:
                 raise OutputError("--what-if simulates the whole trace or --within a range, such as ProfilerStep#1")
@@ -108,10 +107,11 @@ def _some(values: Sequence[T] | None) -> tuple[T, ...] | None:
 
 
 def _one(trace: Trace, output: Path, window: tuple[int, int] | None, shown: Shown, look: Appearance) -> None:
-    from overlapscope.plot.arrows import arrows
-    from overlapscope.plot.caption import caption
-    from overlapscope.plot.lanes import lanes, work_window
     from overlapscope.plot.timeline import save_timeline
+    from overlapscope.timeline.arrows import arrows
+    from overlapscope.timeline.caption import caption
+    from overlapscope.timeline.lanes import lanes
+    from overlapscope.timeline.view import work_window
 
     drawn = window or work_window(trace)
     if not lanes(trace, drawn, shown):
@@ -141,7 +141,7 @@ def _window(
     finding: str | None,
     between: tuple[float | None, float | None],
 ) -> tuple[int, int] | None:
-    from overlapscope.plot import view
+    from overlapscope.timeline import view
 
     if name is not None:
         return view.of_occurrence(trace, name, occurrence)
@@ -154,7 +154,7 @@ def _window(
 
 def _of_finding(trace: Trace, code: str) -> tuple[int, int]:
     from overlapscope.diagnosis.run import diagnose
-    from overlapscope.plot import view
+    from overlapscope.timeline import view
 
     diagnosis = diagnose(trace)
     found = {entry.code: entry for entry in reversed(diagnosis.findings)}

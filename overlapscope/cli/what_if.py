@@ -34,7 +34,7 @@ def what_if_command(  # noqa: PLR0913, PLR0917 - options of a command
 ) -> None:
     """Predict the time of a program with some changes, by simulating its trace."""
     from overlapscope.plot.before_after import save_before_after
-    from overlapscope.plot.timeline import check_suffix
+    from overlapscope.plot.files import check_suffix
 
     try:
         if figure is not None:

@@ -16,9 +16,10 @@ import numpy as np
 
 from overlapscope.atomic_files import writing
 from overlapscope.diagnosis.finding import Diagnosis
-from overlapscope.export.measured import GROUP, measured
-from overlapscope.export.recorded import recorded
-from overlapscope.export.tracks import Counter, Links, Track, levels
+from overlapscope.timeline.measured_tracks import GROUP, measured_tracks
+from overlapscope.timeline.nesting import nesting_levels
+from overlapscope.timeline.recorded_tracks import recorded_tracks
+from overlapscope.timeline.tracks import Counter, Links, Track
 
 Event = dict[str, Any]
 _LEVEL = 5  # of gzip: traces are large
@@ -44,8 +45,8 @@ def save_perfetto(found: Diagnosis, path: str | Path) -> None:
 def perfetto_events(found: Diagnosis) -> Iterator[Event]:
     """All events; times are in us since the trace's first event, as the format wants them."""
     trace = found.trace
-    ours, counters = measured(found)
-    theirs, links = recorded(trace)
+    ours, counters = measured_tracks(found)
+    theirs, links = recorded_tracks(trace)
     board = _Board(trace.start_ns, [*ours, *theirs], counters)
     yield from board.names()
     for track in (*ours, *theirs):
@@ -62,7 +63,7 @@ class _Board:
         self._zero_ns = zero_ns
         groups = dict.fromkeys([GROUP, *(track.group for track in tracks), *(counter.group for counter in counters)])
         self._process = {group: number for number, group in enumerate(groups, 1)}
-        self._levels = {id(track): levels(track.start_ns, track.end_ns) for track in tracks}
+        self._levels = {id(track): nesting_levels(track.start_ns, track.end_ns) for track in tracks}
         self._thread: dict[int, int] = {}
         self._titles: list[tuple[int, int, str]] = []
         following = len(groups) + 1
@@ -96,7 +97,7 @@ class _Board:
     def counts(self, counter: Counter) -> Iterator[Event]:
         """A value for each change."""
         process = self._process[counter.group]
-        for time, value in zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True):
+        for time, value in zip(counter.curve.time_ns.tolist(), counter.curve.value.tolist(), strict=True):
             args = {"value": value}
             yield {"ph": "C", "name": counter.title, "pid": process, "ts": self._us(time), "args": args}
 

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import base64
-import io
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from overlapscope.diagnosis.finding import Diagnosis, Finding
 from overlapscope.formatting import time
-from overlapscope.measure.windows import Window
+from overlapscope.markup import Html, tag, together
 from overlapscope.model.trace import Trace
-from overlapscope.page.markup import Html, tag, together
-from overlapscope.plot.before_after import before_after
-from overlapscope.plot.lanes import work_window
-from overlapscope.plot.style import Appearance
-from overlapscope.plot.timeline import figure_of
 from overlapscope.report.data import Audit
 from overlapscope.report.tables import plan_rows
 from overlapscope.whatif.prediction import Prediction
 
-_DOTS_PER_IN = 110
-_LOOK = Appearance(width="page")
 _MOST_FINDINGS = 8
 
 
@@ -37,10 +28,10 @@ def trace_html(trace: Trace) -> str:
 
 
 def diagnosis_html(found: Diagnosis) -> str:
-    """The summary, the findings, what mending them is worth, and the timeline."""
+    """The summary, the findings, what fixing them is worth, and the timeline."""
     findings = [_row(finding) for finding in found.findings[:_MOST_FINDINGS]]
     plan = plan_rows(found.plan) if found.plan is not None and found.plan.steps else []
-    window = found.window if len(found.window.start_ns) else None
+    window = (found.window.first_ns, found.window.last_ns) if len(found.window.start_ns) else None
     parts = (tag("p", tag("strong", found.summary)), _table(findings), _table(plan), _timeline(found.trace, window))
     return together(*parts)
 
@@ -52,9 +43,11 @@ def audit_html(found: Audit) -> str:
 
 def prediction_html(found: Prediction) -> str:
     """The sentence, what the predicted time is made of, and the timeline before and after."""
+    from overlapscope import before_after_png
+
     rows = [{"on the critical path": name, "time": time(ns)} for name, ns in found.made_of.items()]
     assumptions = [tag("li", entry) for entry in found.assumptions]
-    picture = _image(lambda: before_after(found, look=_LOOK))
+    picture = _image(before_after_png(found))
     return together(tag("p", tag("strong", found.sentence)), picture, _table(rows), tag("ul", *assumptions))
 
 
@@ -62,7 +55,7 @@ def _row(finding: Finding) -> dict[str, object]:
     return {
         "finding": f"{finding.code} {finding.name}",
         "says": together(tag("div", finding.message), tag("div", finding.where.words), tag("pre", finding.fix)),
-        "lost": time(finding.idle_ns) if finding.idle_ns else "",
+        "GPU idle": time(finding.idle_ns) if finding.idle_ns else "",
         "change": finding.change or "",
         "saves": time(finding.saving_ns) if finding.saving_ns is not None else "",
     }
@@ -77,15 +70,14 @@ def _table(rows: Sequence[Mapping[str, object]]) -> Html:
     return tag("table", tag("thead", head), tag("tbody", *body))
 
 
-def _timeline(trace: Trace, window: Window | None) -> Html:
+def _timeline(trace: Trace, window: tuple[int, int] | None) -> Html:
+    """Its picture; matplotlib is loaded when there is one to draw."""
     if not any(len(table) for table in trace.device_work):
         return Html("")
-    stretch = work_window(trace) if window is None else (window.first_ns, window.last_ns)
-    return _image(lambda: figure_of(trace, stretch, look=_LOOK))
+    from overlapscope import timeline_png
+
+    return _image(timeline_png(trace, window))
 
 
-def _image(draw: Callable[[], Any]) -> Html:
-    file = io.BytesIO()
-    draw().savefig(file, format="png", dpi=_DOTS_PER_IN)
-    data = base64.b64encode(file.getvalue()).decode()
-    return Html(f'<img alt="timeline" src="data:image/png;base64,{data}">')
+def _image(png: bytes) -> Html:
+    return Html(f'<img alt="timeline" src="data:image/png;base64,{base64.b64encode(png).decode()}">')

@@ -1,1 +1,1 @@
-"""Pictures of a trace. `lanes` decides what is drawn, as plain data; only the other modules know matplotlib."""
+"""Timelines as figures: matplotlib paints the lanes of `overlapscope.timeline`."""

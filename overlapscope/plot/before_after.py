@@ -8,13 +8,15 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from overlapscope.formatting import safe, time
-from overlapscope.measure.windows import of_range
-from overlapscope.model.trace import Trace
-from overlapscope.plot.canvas import add_legend, deepest, size_in
-from overlapscope.plot.lanes import Shown, lanes, work_window
+from overlapscope.formatting import safe
+from overlapscope.plot.canvas import add_legend, size_in
+from overlapscope.plot.files import check_suffix, png_of, save_figure
 from overlapscope.plot.style import Appearance, rc
-from overlapscope.plot.timeline import Window, check_suffix, paint, save_figure
+from overlapscope.plot.timeline import paint
+from overlapscope.timeline.comparison import of_prediction
+from overlapscope.timeline.lanes import lanes
+from overlapscope.timeline.pixels import deepest
+from overlapscope.timeline.shown import Shown
 from overlapscope.whatif.prediction import Prediction
 
 _TITLE_IN = 0.2
@@ -34,39 +36,29 @@ def save_before_after(
         save_figure(before_after(prediction, shown=shown, look=look), path)
 
 
+def before_after_png(
+    prediction: Prediction, *, shown: Shown = Shown(), look: Appearance = Appearance(width="page")
+) -> bytes:
+    """The two timelines as a PNG for the screen, such as a notebook shows."""
+    return png_of(before_after(prediction, shown=shown, look=look))
+
+
 def before_after(prediction: Prediction, *, shown: Shown = Shown(), look: Appearance = Appearance()) -> Figure:
     """The two timelines as one figure."""
-    traces = (prediction.trace, prediction.after)
-    windows = [_window(trace, prediction.window.name) for trace in traces]
-    span = max(end - start for start, end in windows)
-    windows = [(start, start + span) for start, _ in windows]
-    found = [lanes(trace, window, shown) for trace, window in zip(traces, windows, strict=True)]
-    most = max((deepest(entry, *window) for entry, window in zip(found, windows, strict=True)), default=0)
+    views = of_prediction(prediction)
+    found = [lanes(view.trace, view.window, shown) for view in views]
+    most = max(deepest(entry, *view.window) for entry, view in zip(found, views, strict=True))
     sizes = [size_in(entry, look) for entry in found]
     heights = [height for _, height in sizes]
     with mpl.rc_context(rc(look.font)):
         figure = Figure(figsize=(sizes[0][0], sum(heights) + 2 * _TITLE_IN), layout="constrained")
         axes = figure.subplots(2, 1, height_ratios=heights)
-        rows = zip(axes, traces, found, windows, _titles(prediction), strict=True)
         hatched = set()
-        for ax, trace, entry, window, title in rows:
-            hatched |= paint(ax, trace, entry, window, replace(look, legend=False), most)
-            ax.set_title(safe(title), loc="left", fontsize=mpl.rcParams["font.size"], pad=3)
+        for ax, view, entry in zip(axes, views, found, strict=True):
+            hatched |= paint(ax, view.trace, entry, view.window, replace(look, legend=False), most)
+            ax.set_title(safe(view.label), loc="left", fontsize=mpl.rcParams["font.size"], pad=3)
         axes[0].set_xlabel("")  # the lower one's axis is for both
         axes[0].tick_params(labelbottom=False)
         if look.legend:
             add_legend(axes[-1], [lane for entry in found for lane in entry], look, hatched)
     return figure
-
-
-def _titles(prediction: Prediction) -> tuple[str, str]:
-    """What each is, with the time of its window, as it is told elsewhere."""
-    changes = " + ".join(map(str, prediction.changes))
-    return f"measured: {time(prediction.measured_ns)}", f"{changes}: {time(prediction.predicted_ns)} predicted"
-
-
-def _window(trace: Trace, name: str | None) -> Window:
-    if name is None:
-        return work_window(trace)
-    window = of_range(trace, name)
-    return window.first_ns, window.last_ns

@@ -17,10 +17,10 @@ from matplotlib.textpath import TextPath
 
 from overlapscope.formatting import safe
 from overlapscope.model.columns import Int64
-from overlapscope.plot.arrows import Arrows
-from overlapscope.plot.bars import Bars, Lane, LaneKind, Style
-from overlapscope.plot.pixels import binned, for_pixels, highest
 from overlapscope.plot.style import PALETTES, SHADES, WIDTHS_IN, Appearance
+from overlapscope.timeline.arrows import Arrows
+from overlapscope.timeline.bars import Bars, Lane, LaneKind, Style, styles_in
+from overlapscope.timeline.pixels import binned, deepest, for_pixels, highest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -257,12 +257,6 @@ def _width_in(text: str, family: str) -> float:
     return float(TextPath((0, 0), escaped, size=_SMALL, prop=FontProperties(family=[family])).get_extents().width / 72)
 
 
-def deepest(found: Sequence[Lane], first: int, last: int) -> int:
-    """The highest value of any curve within a window; 0 without one."""
-    curves = [lane.curve for lane in found if lane.curve is not None]
-    return max((int(highest(curve, first, last, 1).value.max(initial=0)) for curve in curves), default=0)
-
-
 def round_length(most: float) -> float:
     """The largest of 1, 2 and 5 times a power of ten that is no more than this.
 
@@ -323,9 +317,7 @@ def _is_shaded(found: Sequence[Lane], look: Appearance) -> bool:
 
 def _styles(found: Sequence[Lane]) -> list[Style]:
     """The styles that need an entry in the legend, in the order of their declaration."""
-    used = {bars.style for lane in found for bars in lane.bars}
-    used |= {Style.QUEUED for lane in found if lane.curve is not None}
-    return [style for style in Style if style in used and style is not Style.RANGE]
+    return [style for style in styles_in(found) if style is not Style.RANGE]
 
 
 def _total_height(found: Sequence[Lane]) -> float:

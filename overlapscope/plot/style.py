@@ -1,6 +1,6 @@
 """How timelines look: sizes for paper, fonts, and palettes that the colour-blind and a grey printer can tell apart.
 
-Hues are of the Okabe-Ito set, or near. Pageable memory is hatched as well as red or orange: it is what one looks for.
+Pageable memory is hatched as well as red or orange: it is what one looks for.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from overlapscope.plot.bars import Style
+from overlapscope.timeline.bars import Style
+from overlapscope.timeline.colours import COLOURS
 
 Width = Literal["column", "page"]
 Font = Literal["sans", "serif"]
@@ -25,32 +26,17 @@ class Look:
 
 
 _RISING, _FALLING = "//////", "\\\\" * 3
+_HATCHES = {Style.HTOD_PAGEABLE: _RISING, Style.DTOH_PAGEABLE: _FALLING}
+_HEIGHTS = {Style.MEMSET: 0.5, Style.HIDDEN: 1.0, Style.EXPOSED: 1.0, Style.KERNELS_ONLY: 1.0}
 LOOKS: dict[Style, Look] = {
-    Style.RANGE: Look("#DFE5ED"),
-    Style.CALL: Look("#93A0B2"),
-    Style.HELD_COPY: Look("#7A1F3D"),
-    Style.HELD_SYNC: Look("#E9D8A6"),
-    Style.HELD_OTHER: Look("#A67C52"),
-    Style.KERNEL: Look("#B9C2CF"),
-    Style.COLLECTIVE: Look("#3B4A63"),
-    Style.MEMSET: Look("#5E548E", height=0.5),
-    Style.HTOD_PAGEABLE: Look("#D55E00", _RISING),
-    Style.HTOD_PINNED: Look("#0072B2"),
-    Style.DTOH_PAGEABLE: Look("#C17A00", _FALLING),
-    Style.DTOH_PINNED: Look("#56B4E9"),
-    Style.COPY_ON_DEVICE: Look("#CC79A7"),
-    Style.COPY_OTHER: Look("#F0E442"),
-    Style.HIDDEN: Look("#009E73", height=1.0),
-    Style.EXPOSED: Look("#111111", height=1.0),
-    Style.KERNELS_ONLY: Look("#DDE1E7", height=1.0),
-    Style.QUEUED: Look("#7C8AA0"),
+    style: Look(COLOURS[style], _HATCHES.get(style, ""), _HEIGHTS.get(style, 0.8)) for style in Style
 }
 GREYS: dict[Style, Look] = {
     Style.RANGE: Look("#EDEDED"),
     Style.CALL: Look("#DADADA"),
-    Style.HELD_COPY: Look("#000000"),
-    Style.HELD_SYNC: Look("#B4B4B4", "......"),
-    Style.HELD_OTHER: Look("#787878", "||||||"),
+    Style.BLOCKED_BY_COPY: Look("#000000"),
+    Style.BLOCKED_BY_SYNC: Look("#B4B4B4", "......"),
+    Style.BLOCKED_BY_OTHER: Look("#787878", "||||||"),
     Style.KERNEL: Look("#C6C6C6"),
     Style.COLLECTIVE: Look("#303030", "xxxxxx"),
     Style.MEMSET: Look("#A4A4A4", "------", height=0.5),

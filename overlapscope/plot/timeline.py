@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from overlapscope.atomic_files import writing
-from overlapscope.errors import OutputError
 from overlapscope.model.trace import Trace
-from overlapscope.plot.arrows import arrows as arrows_of
-from overlapscope.plot.bars import Lane, Style
 from overlapscope.plot.canvas import Canvas, add_legend, size_in
-from overlapscope.plot.lanes import Shown, lanes, work_window
+from overlapscope.plot.files import DOTS_PER_IN, check_suffix, png_of, save_figure
 from overlapscope.plot.style import Appearance, Font, Palette, Width, rc
+from overlapscope.timeline.arrows import arrows as arrows_of
+from overlapscope.timeline.bars import Lane, Style
+from overlapscope.timeline.lanes import lanes
+from overlapscope.timeline.shown import Shown
+from overlapscope.timeline.view import work_window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Window = tuple[int, int]
-_SUFFIXES = (".png", ".svg", ".pdf")
-DOTS_PER_IN = 300
-"""Of pixel files; nothing finer is drawn in vector files either."""
-
 
 def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
     trace: Trace,
-    window: Window | None = None,
+    window: tuple[int, int] | None = None,
     *,
     ax: Axes | None = None,
     shown: Shown = Shown(),
@@ -78,7 +74,7 @@ def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
 def save_timeline(
     trace: Trace,
     path: str | Path,
-    window: Window | None = None,
+    window: tuple[int, int] | None = None,
     *,
     shown: Shown = Shown(),
     look: Appearance = Appearance(),
@@ -98,13 +94,22 @@ def save_timeline(
     path = Path(path)
     check_suffix(path)
     with mpl.rc_context(rc(look.font)):
-        save_figure(figure_of(trace, window, shown=shown, look=look), path)
+        save_figure(_figure(trace, window, shown, look), path)
 
 
-def figure_of(
-    trace: Trace, window: Window | None = None, *, shown: Shown = Shown(), look: Appearance = Appearance()
-) -> Figure:
-    """The timeline as a figure that pyplot knows nothing of; arguments as for `save_timeline`."""
+def timeline_png(
+    trace: Trace,
+    window: tuple[int, int] | None = None,
+    *,
+    shown: Shown = Shown(),
+    look: Appearance = Appearance(width="page"),
+) -> bytes:
+    """The timeline as a PNG for the screen, such as a notebook shows; arguments as for `save_timeline`."""
+    return png_of(_figure(trace, window, shown, look))
+
+
+def _figure(trace: Trace, window: tuple[int, int] | None, shown: Shown, look: Appearance) -> Figure:
+    """The timeline as a figure that pyplot knows nothing of."""
     window = window or work_window(trace)
     found = lanes(trace, window, shown)
     with mpl.rc_context(rc(look.font)):
@@ -113,7 +118,9 @@ def figure_of(
     return figure
 
 
-def paint(ax: Axes, trace: Trace, found: Sequence[Lane], window: Window, look: Appearance, most: int = 0) -> set[Style]:
+def paint(
+    ax: Axes, trace: Trace, found: Sequence[Lane], window: tuple[int, int], look: Appearance, most: int = 0
+) -> set[Style]:
     """Draw lanes and everything that goes with them into some axes; curves up to ``most`` at least.
 
     Returns:
@@ -126,21 +133,3 @@ def paint(ax: Axes, trace: Trace, found: Sequence[Lane], window: Window, look: A
     if look.legend:
         add_legend(ax, found, look, canvas.hatched)
     return canvas.hatched
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure; the same one gives the same bytes, because there is no date in them.
-
-    Raises:
-        OutputError: the file cannot be written.
-    """
-    kind = path.suffix.lower()[1:]
-    undated: dict[str, Any] | None = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    with writing(path) as file:
-        figure.savefig(file, format=kind, dpi=DOTS_PER_IN, metadata=undated)
-
-
-def check_suffix(path: Path) -> None:
-    """Raise `OutputError` when a timeline cannot be written to a file of this name."""
-    if path.suffix.lower() not in _SUFFIXES:
-        raise OutputError(f"{path}: cannot draw to {path.suffix or 'a file without suffix'}; use .png, .svg or .pdf")

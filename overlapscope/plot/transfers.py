@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from overlapscope.calibration.reading import gpus
 from overlapscope.formatting import safe
+from overlapscope.plot.files import check_suffix, save_figure
 from overlapscope.plot.style import WIDTHS_IN, rc
-from overlapscope.plot.timeline import check_suffix, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,83 @@
+"""A report as one self-contained HTML page: it loads nothing, and runs no script but its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from importlib.resources import files
+from pathlib import Path, PurePath
+from typing import Any
+
+from overlapscope import __version__
+from overlapscope.atomic_files import writing
+from overlapscope.html import sections
+from overlapscope.html.bars import packed
+from overlapscope.html.colours import colour_rules
+from overlapscope.markup import Html, tag, text
+from overlapscope.report.data import Audit
+from overlapscope.timeline.comparison import of_plan
+
+_SCRIPTS = ("uplot.js", "timeline.js")
+_STYLES = ("uplot.css", "page.css")
+_CREDIT = f"Made by overlapscope {__version__}. Axes and canvas of the timeline: uPlot, MIT licence."
+
+
+def save_report(audit: Audit, path: str | Path) -> None:
+    """Write the report of an audit to ``path``.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    page = report_html(audit).encode()
+    with writing(Path(path)) as file:
+        file.write(page)
+
+
+def report_html(audit: Audit) -> str:
+    """The report of an audit: verdict, plan, timeline before and after, findings, tables, in one page."""
+    views = of_plan(audit.diagnosis)
+    bars = packed(views)
+    scripts, styles = ([_asset(name) for name in names] for names in (_SCRIPTS, _STYLES))
+    styles.append(colour_rules())
+    stored = {"timeline-about": _json(bars.about)}
+    stored |= {f"timeline-bars-{number}": data for number, data in enumerate(bars.data)}
+    body = (
+        sections.heading(audit),
+        sections.plan(audit.diagnosis),
+        sections.timeline([view.label for view in views], bars.styles),
+        sections.findings(audit.diagnosis, views[0].zero_ns),
+        sections.figures(audit),
+        sections.warnings(audit),
+        tag("footer", _CREDIT),
+        *(tag("script", Html(value), type="application/json", id=name) for name, value in stored.items()),
+        *(tag("script", Html(script)) for script in scripts),
+    )
+    head = (
+        Html('<meta charset="utf-8">'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{text(_policy(scripts, styles))}">'),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        tag("title", f"{PurePath(audit.trace.metadata.path).name}: overlapscope"),
+        *(tag("style", Html(style)) for style in styles),
+    )
+    return f"<!doctype html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
+
+
+def _policy(scripts: list[str], styles: list[str]) -> str:
+    """Nothing but what is in the page."""
+    allowed = {"script-src": scripts, "style-src": styles}
+    parts = [f"{kind} {' '.join(map(_hash, texts))}" for kind, texts in allowed.items()]
+    return "; ".join(["default-src 'none'", *parts, "base-uri 'none'", "form-action 'none'"])
+
+
+def _hash(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the element it stands in."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _asset(name: str) -> str:
+    return files("overlapscope.html").joinpath("assets", name).read_text(encoding="utf-8")

@@ -1,0 +1,55 @@
+"""A window as it was and as it is predicted to be, on one scale of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from overlapscope.diagnosis.finding import Diagnosis
+from overlapscope.formatting import time
+from overlapscope.model.trace import Trace
+from overlapscope.timeline.view import of_name
+from overlapscope.whatif.prediction import Prediction
+from overlapscope.whatif.what_if import what_if
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A stretch of a trace under a label; times are shown from ``zero_ns`` on."""
+
+    label: str
+    trace: Trace
+    zero_ns: int
+    first_ns: int
+    last_ns: int
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Its stretch, as `overlapscope.timeline.lanes.lanes` takes it."""
+        return self.first_ns, self.last_ns
+
+
+def of_prediction(found: Prediction) -> list[View]:
+    """The window of a prediction as it was measured, and as it would be, each labelled with its time."""
+    measured = f"measured: {time(found.measured_ns)}"
+    predicted = f"{' + '.join(map(str, found.changes))}: {time(found.predicted_ns)} predicted"
+    return _on_one_scale([(measured, found.trace), (predicted, found.after)], found.window.name)
+
+
+def of_plan(found: Diagnosis) -> list[View]:
+    """The window of a diagnosis as it was measured, and as it would be with all that its plan fixes."""
+    labelled = [("measured", found.trace)]
+    if found.plan is not None and found.plan.steps:
+        changes = found.plan.steps[-1].changes
+        labelled.append((f"with {' + '.join(changes)}", what_if(found.trace, changes, found.window.name).after))
+    return _on_one_scale(labelled, found.window.name)
+
+
+def _on_one_scale(labelled: Sequence[tuple[str, Trace]], name: str | None) -> list[View]:
+    """The window of this name in each trace, each as long as the longest; zero is where the tables have theirs."""
+    stretches = [of_name(trace, name) for _, trace in labelled]
+    longest = max(last - first for first, last in stretches)
+    return [
+        View(label, trace, trace.start_ns if name is None else first, first, first + longest)
+        for (label, trace), (first, _) in zip(labelled, stretches, strict=True)
+    ]

@@ -1,0 +1,75 @@
+"""Lanes of the host: named ranges, and threads with their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from itertools import chain
+
+import numpy as np
+
+from overlapscope.measure.host import blocked_from_ns
+from overlapscope.model.columns import NO_ID, Bool
+from overlapscope.model.enums import SYNC_CALLS, ApiKind
+from overlapscope.model.trace import Trace
+from overlapscope.timeline.bars import Lane, LaneKind, Style, bars_within
+from overlapscope.timeline.nesting import depths
+from overlapscope.timeline.shown import Shown
+
+
+def range_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterator[Lane]:
+    """A lane for each depth of nested ranges, of the threads with most ranges."""
+    inside = (trace.ranges.end_ns > window[0]) & (trace.ranges.start_ns < window[1])
+    table = trace.ranges.take(inside & _named(trace, shown.ranges))
+    names = trace.names.decode(table.name_id)
+    places = [place for place in table.threads if shown.has_thread(place[1])]
+    counts = {place: int(((table.process == place[0]) & (table.thread == place[1])).sum()) for place in places}
+    for process, thread in sorted(sorted(places, key=lambda place: -counts[place])[: shown.most_range_threads]):
+        mine = np.flatnonzero((table.process == process) & (table.thread == thread))
+        depth = np.full(len(table), NO_ID, np.int64)
+        depth[mine] = depths(table.start_ns[mine], table.end_ns[mine])
+        for level in range(min(shown.range_depth, int(depth.max(initial=-1)) + 1)):
+            bars = bars_within(table, depth == level, Style.RANGE, window, names)
+            if bars:
+                title = "" if level else _title("ranges", process, thread, places)
+                group = f"ranges {process} {thread}"
+                yield Lane(LaneKind.RANGES, title, group, tuple(bars), place=(process, thread))
+
+
+def _named(trace: Trace, patterns: tuple[str, ...] | None) -> Bool:
+    """Which ranges have one of these names."""
+    if patterns is None:
+        return np.ones(len(trace.ranges), np.bool_)
+    used = np.unique(trace.ranges.name_id).tolist()
+    wanted = [number for number in used if any(fnmatchcase(trace.names[number], pattern) for pattern in patterns)]
+    return np.isin(trace.ranges.name_id, wanted)
+
+
+def _title(word: str, process: int, thread: int, places: list[tuple[int, int]]) -> str:
+    """The word alone for a lone thread; else with the thread, and with the process where there are several."""
+    if len(places) == 1:
+        return word
+    owner = f"{process}/" if len({place[0] for place in places}) > 1 else ""
+    return f"{word} {owner}{'?' if thread == NO_ID else thread}"
+
+
+def thread_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterator[Lane]:
+    """A lane for each thread, with its calls by what they blocked it for."""
+    calls = trace.api_calls
+    blocks = blocked_from_ns(trace) < calls.end_ns
+    names = trace.names.decode(calls.name_id) if shown.labels else None
+    copying, syncing = calls.kind == ApiKind.COPY, np.isin(calls.kind, SYNC_CALLS)
+    styles = {
+        Style.CALL: ~blocks,
+        Style.BLOCKED_BY_COPY: blocks & copying,
+        Style.BLOCKED_BY_SYNC: blocks & syncing,
+        Style.BLOCKED_BY_OTHER: blocks & ~copying & ~syncing,
+    }
+    places = calls.threads
+    for process, thread in places:
+        mine = (calls.process == process) & (calls.thread == thread) & (calls.parent == NO_ID)
+        parts = [bars_within(calls, mine & rows, style, window, names) for style, rows in styles.items()]
+        bars = tuple(chain.from_iterable(parts))
+        if bars and shown.has_thread(thread):
+            title = _title("calls", process, thread, places)
+            yield Lane(LaneKind.THREAD, title, "host", bars, place=(process, thread))

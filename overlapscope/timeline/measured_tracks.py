@@ -1,0 +1,80 @@
+"""What was measured of a trace, as tracks and counters of our own beside the recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from overlapscope.diagnosis.catalogue import rule
+from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
+from overlapscope.diagnosis.intervals import finding_intervals
+from overlapscope.formatting import time
+from overlapscope.measure.devices import Activity, activity
+from overlapscope.measure.host import blocked_from_ns
+from overlapscope.measure.launches import queue_depth
+from overlapscope.measure.spans import profile
+from overlapscope.model.enums import Direction
+from overlapscope.model.trace import Trace
+from overlapscope.timeline.bars import Curve, Style, edges_ns
+from overlapscope.timeline.device_lanes import copy_bars
+from overlapscope.timeline.places import device_titles
+from overlapscope.timeline.tracks import Counter, Track
+
+GROUP = "overlapscope"
+
+
+def measured_tracks(found: Diagnosis) -> tuple[list[Track], list[Counter]]:
+    """Findings, blocked threads, hidden and exposed copies, why devices were idle; queues and copies in flight."""
+    titles = device_titles(found.trace, "of process")
+    tracks = [*_findings(found), *_blocked(found.trace)]
+    for device in found.devices:
+        title = titles[device.key]
+        tracks += [_copying(title, activity(found.trace, device.key, found.window)), _idle(title, device)]
+    return [track for track in tracks if len(track)], list(_counters(found.trace))
+
+
+def _findings(found: Diagnosis) -> Iterator[Track]:
+    """A track for each finding, with the stretches that it is about."""
+    for finding in found.findings:
+        start, end = finding_intervals(found, finding)
+        advice = {"says": [finding.message], "fix": [finding.fix], "GPU idle": [time(finding.idle_ns)]}
+        arguments = {name: values * len(start) for name, values in advice.items()}
+        title = f"{finding.rank} {finding.code} {finding.name}"
+        yield Track(GROUP, title, start, end, [finding.name] * len(start), arguments)
+
+
+def _blocked(trace: Trace) -> Iterator[Track]:
+    """For each thread, what its calls took beyond a plain enqueue."""
+    blocked_ns, rows = blocked_from_ns(trace), np.arange(len(trace.api_calls))
+    rows = rows[blocked_ns < trace.api_calls.end_ns]
+    calls = trace.api_calls.take(rows)
+    for process, thread in calls.threads:
+        mine = (calls.process == process) & (calls.thread == thread)
+        names = [f"blocked by {name}" for name in trace.names.decode(calls.name_id[mine])]
+        title = f"blocked: thread {thread} of {process}"
+        yield Track(GROUP, title, blocked_ns[rows[mine]], calls.end_ns[mine], names)
+
+
+def _copying(device: str, active: Activity) -> Track:
+    bars = copy_bars(active)
+    names = [name for part in bars for name in part.names()]
+    return Track(GROUP, f"{device}: copies", *edges_ns(bars), names)
+
+
+def _idle(title: str, device: DeviceDiagnosis) -> Track:
+    """Each stretch in which a device had no work of its own, with its reason."""
+    idle = device.idle
+    reasons = [f"{code} {rule(code).name}" for code in device.codes]
+    names = [reasons[reason] if reason >= 0 else "no reason of its own" for reason in device.reason.tolist()]
+    return Track(GROUP, f"{title}: waits", idle.start_ns, idle.end_ns, names)
+
+
+def _counters(trace: Trace) -> Iterator[Counter]:
+    for key, title in device_titles(trace, "of process").items():
+        yield Counter(GROUP, f"{title}: {Style.QUEUED}", Curve(*queue_depth(trace, key)))
+        mine = key.rows(trace.copies)
+        for way in np.unique(trace.copies.direction[mine]).tolist():
+            rows = mine & (trace.copies.direction == way)
+            steps = profile(trace.copies.start_ns[rows], trace.copies.end_ns[rows])
+            yield Counter(GROUP, f"{title}: {Direction(way).label} copies in flight", Curve(*steps))
