@@ -149,7 +149,7 @@ def test_every_key_of_the_transfers_is_on_the_page_and_the_reverse() -> None:
 
 
 def values_at(value: Any, path: str) -> list[Any]:
-    """Every value in JSON data that has this path; those in lists one by one, as a list of one is as good as its entry."""
+    """Every value in JSON data that has this path, those in lists one by one: a list of one is as good as its entry."""
     found = [value]
     for part in path.split("."):
         name = part.removesuffix("[]")
