@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from overlapscope.measure.staging import Staging, StagingConfig
     from overlapscope.measure.windows import Window
     from overlapscope.model.columns import Column, Names, Table
-    from overlapscope.model.enums import Labelled
+    from overlapscope.model.enums import Labelled, MemoryKind
     from overlapscope.model.health import Health, HealthSeverity, HealthWarning
     from overlapscope.model.metadata import Device, Metadata
     from overlapscope.model.tables import (
@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from overlapscope.report.content import AuditConfig, audit
     from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamFigures
     from overlapscope.timeline.shown import Shown
-    from overlapscope.whatif.change import Change
+    from overlapscope.whatif.change import Bounds, Change
     from overlapscope.whatif.changes.batch_copies import BatchCopies
     from overlapscope.whatif.changes.cuda_graph import CudaGraph
     from overlapscope.whatif.changes.faster_link import FasterLink
@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from overlapscope.whatif.changes.prefetch import Prefetch
     from overlapscope.whatif.changes.side_stream import SideStream
     from overlapscope.whatif.config import ProfilerConfig, SimulationConfig
+    from overlapscope.whatif.editor import Editor, Where
     from overlapscope.whatif.prediction import Prediction, Unprofiled
     from overlapscope.whatif.what_if import what_if
 
@@ -140,7 +141,7 @@ _MODULES = {
     "measure.staging": "Staging StagingConfig",
     "measure.windows": "Window",
     "model.columns": "Column Names Table",
-    "model.enums": "Labelled",
+    "model.enums": "Labelled MemoryKind",
     "model.health": "Health HealthSeverity HealthWarning",
     "model.metadata": "Device Metadata",
     "model.tables": "ApiCalls Copies CpuOps DeviceWork EventRecords EventWaits Frames Kernels Memsets Overheads "
@@ -153,7 +154,7 @@ _MODULES = {
     "report.content": "AuditConfig audit",
     "report.data": "Audit CostlyCopy DeviceAudit Occurrence StreamFigures",
     "timeline.shown": "Shown",
-    "whatif.change": "Change",
+    "whatif.change": "Bounds Change",
     "whatif.changes.batch_copies": "BatchCopies",
     "whatif.changes.cuda_graph": "CudaGraph",
     "whatif.changes.faster_link": "FasterLink",
@@ -164,6 +165,7 @@ _MODULES = {
     "whatif.changes.prefetch": "Prefetch",
     "whatif.changes.side_stream": "SideStream",
     "whatif.config": "ProfilerConfig SimulationConfig",
+    "whatif.editor": "Editor Where",
     "whatif.prediction": "Prediction Unprofiled",
     "whatif.what_if": "what_if",
 }
@@ -177,6 +179,7 @@ __all__ = [
     "Audit",
     "AuditConfig",
     "BatchCopies",
+    "Bounds",
     "Calibration",
     "CaptureError",
     "Cause",
@@ -204,6 +207,7 @@ __all__ = [
     "Diagnosis",
     "DiagnosisConfig",
     "DuplexTime",
+    "Editor",
     "EventRecords",
     "EventWaits",
     "FasterLink",
@@ -223,6 +227,7 @@ __all__ = [
     "Labelled",
     "LaunchConfig",
     "LaunchFigures",
+    "MemoryKind",
     "Memsets",
     "Metadata",
     "Names",
@@ -268,6 +273,7 @@ __all__ = [
     "UnknownTraceFormat",
     "Unprofiled",
     "UnusableTrace",
+    "Where",
     "Window",
     "WindowEmpty",
     "annotate",

@@ -78,7 +78,6 @@ def test_figures_are_those_of_the_manifest(corpus_trace: Path) -> None:
 
 
 def test_nothing_is_counted_twice(corpus_trace: Path) -> None:
-    trace = opened(corpus_trace)
     for device in audited(corpus_trace).devices:
         activity = device.activity
         assert 0 <= activity.overlap.total_ns <= min(activity.kernels.total_ns, activity.copies.total_ns)

@@ -12,6 +12,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from overlapscope import diagnose, open_trace, record
+from overlapscope.calibration.publishing import published
 from overlapscope.cli.main import app
 from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.diagnosis.config import DiagnosisConfig
@@ -33,9 +34,9 @@ def section(name: str) -> str:
     return PAGE.read_text().partition(f"\n## {name}\n")[2].partition("\n## ")[0]
 
 
-def listed(name: str) -> dict[str, str]:
-    """Every key of a section with its path, and the name that it had in version 1."""
-    prefixes, found = [""], {}
+def renamed(name: str) -> dict[str, str | None]:
+    """Every key of a section with its path, and the name that it had in version 1 where it had another one."""
+    prefixes, found = [""], dict[str, str | None]()
     for line in section(name).splitlines():
         if line.startswith("### "):
             prefixes = [f"{prefix}." for prefix in CODED.findall(line)]
@@ -44,8 +45,13 @@ def listed(name: str) -> dict[str, str]:
             (key,), old = CODED.findall(cells[0]), CODED.findall(cells[-1])
             for prefix in prefixes:
                 assert prefix + key not in found, "no key twice"
-                found[prefix + key] = (old or [key.rpartition(".")[2]])[0]
+                found[prefix + key] = old[0] if old else None
     return found
+
+
+def listed(name: str) -> dict[str, str]:
+    """Every key of a section with its path, and the name that it had in version 1."""
+    return {key: old or key.rpartition(".")[2] for key, old in renamed(name).items()}
 
 
 def listed_evidence() -> dict[str, set[str]]:
@@ -142,19 +148,44 @@ def test_every_key_of_the_transfers_is_on_the_page_and_the_reverse() -> None:
     assert set(keys_of(measured)) == set(listed("overlapscope.transfers/2"))
 
 
+def values_at(value: Any, path: str) -> list[Any]:
+    """Every value in JSON data that has this path, those in lists one by one: a list of one is as good as its entry."""
+    found = [value]
+    for part in path.split("."):
+        name = part.removesuffix("[]")
+        inner = [each[name] for each in found if name in each]
+        found = [entry for each in inner for entry in (each if isinstance(each, list) else [each])]
+    return found
+
+
+def old_paths() -> dict[str, str]:
+    """The path that each key of a calibration had in version 1."""
+    return {key: old or key for key, old in renamed("overlapscope.calibration/2").items()}
+
+
 def test_every_key_of_a_recording_is_on_the_page_and_the_reverse(tmp_path: Path) -> None:
     """The sample has version 1 of the schema; of what is recorded now, a machine without a GPU shows a part."""
-    keys = listed("overlapscope.recording/2")
+    keys = set(listed("overlapscope.calibration/2"))
     sample = json.loads(gzip.decompress(RECORDED.read_bytes()))["overlapscope"]
     assert sample["schema"] == "overlapscope.recording/1"
     devices = {key for key in keys_of(sample) if key.startswith("devices[]")}
-    assert as_now(sample, keys) - devices == set(keys)
+    assert set(keys_of(published(sample))) - devices == keys
     assert devices == {key for key in listed("overlapscope.transfers/2") if key.startswith("devices[]")}
     with record(tmp_path / "t.json", steps=1, warmup=0, unprofiled=1, device="cpu") as recording:
         recording.run(lambda: None)
     now = json.loads((tmp_path / "t.json").read_text())["overlapscope"]
-    assert set(keys_of(now)) <= set(keys)
-    assert now["schema"] == "overlapscope.recording/2"
+    assert set(keys_of(now)) <= keys
+    assert now["schema"] == "overlapscope.calibration/2"
+
+
+def test_every_key_of_a_recording_has_its_old_path_on_the_page() -> None:
+    """All of version 1 but the two keys around what stands by itself now; and the numbers are the same."""
+    sample = json.loads(gzip.decompress(RECORDED.read_bytes()))["overlapscope"]
+    devices = {key for key in keys_of(sample) if key.startswith("devices[]")}
+    assert set(old_paths().values()) == set(keys_of(sample)) - devices - {"issue", "steps"}
+    for key, old in old_paths().items():
+        if key.endswith(("_ns", "_bytes", ".count", ".tensor")):
+            assert values_at(published(sample), key) == values_at(sample, old)
 
 
 def test_every_key_of_the_metadata_beside_tables_is_on_the_page_and_the_reverse(tmp_path: Path) -> None:

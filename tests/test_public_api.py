@@ -114,11 +114,13 @@ def types_of(hint: Any) -> Iterator[type]:
 
 
 def hints(thing: Any) -> Iterator[Any]:
-    modules = {"Axes": matplotlib.axes.Axes, "pandas": pd, "pyarrow": pa}
+    modules = {"Axes": matplotlib.axes.Axes, "pandas": pd, "pd": pd, "pyarrow": pa}
     yield from typing.get_type_hints(thing, localns=modules).values()
 
 
-FOLLOWED = tuple(f"overlapscope.{package}." for package in ("diagnosis", "report", "measure", "model", "plot"))
+FOLLOWED = tuple(
+    f"overlapscope.{package}." for package in ("diagnosis", "report", "measure", "model", "plot", "timeline")
+)
 """Packages whose dataclasses users look into, field by field."""
 
 

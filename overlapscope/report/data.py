@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from overlapscope.calibration.schema import Calibration
+from overlapscope.calibration.schema import Calibration, TimedSteps
 from overlapscope.diagnosis.causes import IdleByCause
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.measure.devices import Activity, DeviceKey, device_keys
@@ -204,10 +204,14 @@ def _recording(recording: Calibration | None) -> dict[str, Any] | None:
         return None
     return {
         "versions": dict(recording.versions),
-        "recorded": None if recording.recorded is None else asdict(recording.recorded),
-        "unprofiled": None if recording.unprofiled is None else asdict(recording.unprofiled),
+        "recorded": _steps(recording.recorded),
+        "unprofiled": _steps(recording.unprofiled),
         "profiler_factor": recording.profiler_factor,
     }
+
+
+def _steps(steps: TimedSteps | None) -> dict[str, Any] | None:
+    return None if steps is None else {"count": steps.count, "wall_ns": steps.wall_ns, "scatter": steps.scatter}
 
 
 def _window(window: Window, occurrences: tuple[Occurrence, ...]) -> dict[str, Any]:
