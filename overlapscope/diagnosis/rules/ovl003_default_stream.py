@@ -55,7 +55,8 @@ def claims(context: DeviceContext) -> Bool:
     graph = context.graph
     bound_by = graph.bound_by(graph.work_start(graph.work_of_copy[context.copy]))
     by_event = context.has_cause(Cause.COPY_EVENT) & (context.copy != NO_ID)
-    return result | (by_event & (bound_by == DependencyKind.LEGACY_DEFAULT_STREAM))
+    result |= by_event & (bound_by == DependencyKind.LEGACY_DEFAULT_STREAM)
+    return result
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
