@@ -17,7 +17,7 @@ from overlapscope.read.opening import open_trace
 from overlapscope.whatif.catalogue import NAMES
 from overlapscope.whatif.what_if import what_if
 
-_CHANGES = f"{', '.join(NAMES)}; =N for prefetch and faster-link (GB/s); :range=NAME,stream=N,source=TEXT limits it."
+_CHANGES = f"{', '.join(NAMES)}; =N for prefetch and faster-link (GB/s); :within=NAME,stream=N,source=TEXT limits it."
 
 
 def what_if_command(
