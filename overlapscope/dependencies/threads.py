@@ -233,7 +233,7 @@ def significance(by_chance: Float64, truncation: float) -> float:
     The truncated product method: the probability that the product of those up to the truncation is as small.
 
     >>> round(significance(np.array([0.01, 0.8, 0.9]), 0.25), 3)
-    0.068
+    0.096
     """
     count, small = len(by_chance), np.clip(by_chance[by_chance <= truncation], _LEAST, 1)
     if not len(small):

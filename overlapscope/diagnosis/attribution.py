@@ -16,12 +16,12 @@ from overlapscope.dependencies.config import DEFAULT, DependencyConfig
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.diagnosis.causes import Cause, IdleByCause, IdleTime
-from overlapscope.diagnosis.host_activity import HostActivity, Segments
+from overlapscope.diagnosis.host_activity import HostActivity, Segments, one_after_the_other
 from overlapscope.diagnosis.run_ahead import lost_run_ahead
 from overlapscope.measure.devices import Activity, DeviceKey
 from overlapscope.measure.issue import first_copy_of
 from overlapscope.measure.launches import launch_latency_ns
-from overlapscope.measure.spans import EMPTY, Spans, subtract, union
+from overlapscope.measure.spans import Spans, subtract, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
 from overlapscope.model.enums import Direction
@@ -116,10 +116,10 @@ class Attribution:
         idle = subtract(activity.extent, union(graph.work.start_ns[own], graph.work.end_ns[own]))
         pieces = self.walk(own, idle)
         tail = _spans(pieces.take(pieces.cause == Cause.NO_WORK_LEFT))
-        copies = _Running.of(graph, link)
-        _, start, end, copy = copies.within(tail.start_ns, tail.end_ns)
+        copies = _running(graph, link)
+        which, last = copies.within(tail.start_ns, tail.end_ns)
         awaited = self.walk(link, subtract(tail, copies.spans))
-        copying = Pieces.of(np.zeros(len(start), np.int64), start, end, Cause.COPY_ONLY, copy=copy)
+        copying = Pieces.of(which, last.start_ns, last.end_ns, Cause.COPY_ONLY, copy=last.call)
         pieces = Pieces.together(pieces.take(pieces.cause != Cause.NO_WORK_LEFT), copying, awaited)
         pieces = pieces.take(~np.isin(pieces.cause, (Cause.BACK_TO_BACK, Cause.NO_WORK_LEFT)))
         pieces = _with_blocking_calls(graph, window, pieces, self.config)
@@ -200,28 +200,15 @@ class Attribution:
         start, end = graph.work.start_ns[other], np.minimum(graph.work.end_ns[other], items.until_ns)
         inferred = items.inferred | graph.dependencies.inferred[edge]
         behind = _CAUSE_OF[graph.dependencies.likely[edge]]
-        behind = np.where(
-            inferred & (behind == Cause.COPY_EVENT) & self._waits_unknown, Cause.WAIT_NOT_RECORDED, behind
-        )
+        guessed = inferred & (behind == Cause.COPY_EVENT) & self._waits_unknown
+        behind = np.where(guessed, Cause.WAIT_NOT_RECORDED, behind)
         cause = np.where((items.cause == _NO_CAUSE) | (behind == Cause.COPY_ENGINE), behind, items.cause)
         launch = self._rows(items.first)
         short = items.until_ns - end <= self._latency_ns
-        after = Pieces.of(
-            items.gap,
-            end,
-            items.until_ns,
-            np.where(short, Cause.LAUNCH_LATENCY, Cause.WAIT_NOT_RECORDED),
-            launch_call=launch,
-        )
-        running = Pieces.of(
-            items.gap,
-            np.maximum(start, begin),
-            end,
-            cause,
-            copy=graph.work.copy[other],
-            launch_call=launch,
-            inferred=inferred,
-        )
+        rest = np.where(short, Cause.LAUNCH_LATENCY, Cause.WAIT_NOT_RECORDED)
+        after = Pieces.of(items.gap, end, items.until_ns, rest, launch_call=launch)
+        columns: dict[str, Any] = {"copy": graph.work.copy[other], "launch_call": launch, "inferred": inferred}
+        running = Pieces.of(items.gap, np.maximum(start, begin), end, cause, **columns)
         further = _Items(items.gap, other, begin, start, cause.astype(np.int64), inferred, items.first)
         return further.take(start > begin), [after, running]
 
@@ -244,7 +231,8 @@ class Attribution:
         gap, call, begin, until, launch = (values[late] for values in (gap, call, begin, until, launch))
         while len(gap):
             source = self._handed_by(call, begin)
-            since = np.where(source == NO_ID, begin, np.maximum(begin, np.append(graph.calls.end_ns, 0)[source]))
+            handed = np.append(graph.calls.end_ns, 0)[source]
+            since = np.where((source == NO_ID) | (handed >= until), begin, np.maximum(begin, handed))
             found.append(self._doing(gap, call, since, until, launch))
             more = since > begin
             gap, begin, until, launch = gap[more], begin[more], since[more], launch[more]
@@ -278,31 +266,12 @@ class Attribution:
         return rows
 
 
-@dataclass(frozen=True, eq=False)
-class _Running:
-    """When copies ran, each moment attributed to the copy that was first there; sorted, disjoint."""
-
-    segments: Segments
-
-    @classmethod
-    def of(cls, graph: Graph, some: Bool) -> _Running:
-        work = graph.work
-        rows = np.flatnonzero(some & (work.end_ns > work.start_ns))
-        if not len(rows):
-            return cls(Segments.of(EMPTY.start_ns, EMPTY.end_ns, 0))
-        reached = np.maximum.accumulate(work.end_ns[rows])
-        start = np.maximum(work.start_ns[rows], np.concatenate([work.start_ns[rows[:1]], reached[:-1]]))
-        return cls(Segments.of(start, np.maximum(start, work.end_ns[rows]), 0, work.copy[rows]))
-
-    @property
-    def spans(self) -> Spans:
-        """The time in which they ran."""
-        return self.segments.spans
-
-    def within(self, begin_ns: Int64, until_ns: Int64) -> tuple[Int64, Int64, Int64, Int64]:
-        """Index of the interval, start, end and copy of each part that lies in one of some intervals."""
-        which, parts = self.segments.within(begin_ns, until_ns)
-        return which, parts.start_ns, parts.end_ns, parts.call
+def _running(graph: Graph, some: Bool) -> Segments:
+    """When copies ran, each moment with the row of the copy that was first there, as ``call``; sorted, disjoint."""
+    work = graph.work
+    rows = np.flatnonzero(some & (work.end_ns > work.start_ns))
+    start, end = one_after_the_other(work.start_ns[rows], work.end_ns[rows])
+    return Segments.of(start, end, Cause.COPY_ONLY, work.copy[rows])
 
 
 def _of_device(graph: Graph, key: DeviceKey) -> Bool:
@@ -332,11 +301,11 @@ def _with_blocking_calls(graph: Graph, window: Window, pieces: Pieces, config: D
     return Pieces.together(pieces.take(~late), found)
 
 
-def _synchronising_with_copies(pieces: Pieces, copies: _Running) -> Pieces:
+def _synchronising_with_copies(pieces: Pieces, copies: Segments) -> Pieces:
     """Where a thread synchronises while copies run, these are what it waits for."""
     waits = pieces.take(pieces.cause == Cause.SYNCHRONISATION)
-    which, start, end, copy = copies.within(waits.start_ns, waits.end_ns)
-    waiting = replace(waits.take(which), start_ns=start, end_ns=end, copy=copy)
+    which, found = copies.within(waits.start_ns, waits.end_ns)
+    waiting = replace(waits.take(which), start_ns=found.start_ns, end_ns=found.end_ns, copy=found.call)
     free = subtract(_spans(waits), copies.spans)
     position = np.searchsorted(waits.start_ns, free.start_ns, "right") - 1
     rest = replace(waits.take(position), start_ns=free.start_ns, end_ns=free.end_ns)

@@ -85,7 +85,7 @@ class HostActivity:
         graph, first = self._graph, int(self._graph.calls.first[owner])
         place, trace = (int(graph.calls.process[first]), int(graph.calls.thread[first])), graph.trace
         rows = np.flatnonzero(graph.calls.owner == owner)
-        start, end = _one_after_the_other(graph.calls.start_ns[rows], graph.calls.end_ns[rows])
+        start, end = one_after_the_other(graph.calls.start_ns[rows], graph.calls.end_ns[rows])
         profiler = _flat(_spans_of(trace.overheads, *place), Cause.PROFILER)
         working = merge(*(_spans_of(table, *place) for table in (trace.cpu_ops, trace.frames, trace.ranges)))
         calls = self._locked(rows).over(self._calls(rows, start, end))
@@ -117,7 +117,7 @@ class HostActivity:
         order = np.argsort(calls.end_ns[other], kind="stable")
         other, mine = other[order], mine[order]
         begin = np.maximum(self._blocked_ns[other], self._blocked_ns[mine])
-        begin, until = _one_after_the_other(begin, np.maximum(begin, calls.end_ns[other]))
+        begin, until = one_after_the_other(begin, np.maximum(begin, calls.end_ns[other]))
         cause = np.where(calls.kind[other] == ApiKind.COPY, Cause.COPY_CALL, Cause.ALLOCATION)
         return Segments.of(begin, until, cause, calls.row[other])
 
@@ -131,7 +131,7 @@ def _spans_of(table: HostWork, process: int, thread: int) -> Spans:
     return union(table.start_ns[here], table.end_ns[here]) if here.any() else EMPTY
 
 
-def _one_after_the_other(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
+def one_after_the_other(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
     """Intervals made disjoint in their order: each begins when those before it are over."""
     if not len(start_ns):
         return start_ns, end_ns
