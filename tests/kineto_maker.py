@@ -9,6 +9,17 @@ from typing import Any
 
 Event = dict[str, Any]
 
+H200: Event = {"deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
+"""The header of a trace from a GPU whose link is known by its name."""
+TO_GPU: Event = {"kinds": "HtoD (Pinned -> Device)", "stream": 7}
+"""A pinned copy on the stream of the kernels, of which copies to the host are ``TO_HOST``."""
+TO_HOST: Event = {"kinds": "DtoH (Device -> Pinned)", "stream": 7}
+
+
+def calibrated(**fields: Any) -> Event:
+    """The header of a trace with these fields of a calibration."""
+    return {"overlapscope": {"schema": "overlapscope.calibration/2", **fields}}
+
 
 def kernel(
     ts: float, dur: float, *, stream: int = 7, device: int = 0, correlation: int | None = None, **more: Any
@@ -48,6 +59,11 @@ def cpu_op(name: str, ts: float, dur: float, *, pid: int = 1, tid: int = 1) -> E
 def sync(name: str, ts: float, dur: float, *, stream: int, correlation: int, **args: Any) -> Event:
     about = {"device": 0, "stream": stream, "correlation": correlation, "cuda_sync_kind": name} | args
     return _event("cuda_sync", name, 0, stream, ts, dur, about)
+
+
+def overhead(ts: float, dur: float, name: str = "Activity Buffer Request") -> Event:
+    """What the profiler did for itself, as Kineto writes it: of no thread."""
+    return _event("overhead", name, -1, 0, ts, dur, {})
 
 
 def _event(cat: str, name: str, pid: int, tid: int, ts: float, dur: float, args: Event) -> Event:

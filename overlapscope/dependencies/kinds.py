@@ -8,22 +8,25 @@ _GUIDE = "CUDA C++ Programming Guide"
 
 
 class DependencyKind(Labelled):
-    """Why a node of the graph comes no earlier than another."""
+    """Why a node of the graph comes no earlier than another.
+
+    The surer come first: of two that bound a node at the same time, the first one did.
+    """
 
     PROGRAM_ORDER = 0, "program order"
-    API_CALL = 1, "duration of the call"
-    ALLOCATION = 2, "duration of an allocation or a free"
-    EXECUTION = 3, "execution"
-    LAUNCH = 4, "launch"
-    STREAM_ORDER = 5, "stream order"
-    EVENT = 6, "event"
-    OTHER_DEVICE = 7, "event of another GPU"
-    LEGACY_DEFAULT_STREAM = 8, "legacy default stream"
-    COPY_ENGINE = 9, "copy engine"
-    FULL_DEVICE = 10, "kernels that fill the GPU"
-    NOT_RECORDED = 11, "a wait that was not recorded"
-    STAGING = 12, "staging of a copy"
-    SYNCHRONISATION = 13, "synchronisation"
+    EXECUTION = 1, "execution"
+    LAUNCH = 2, "launch"
+    STREAM_ORDER = 3, "stream order"
+    EVENT = 4, "event"
+    OTHER_DEVICE = 5, "event of another GPU"
+    LEGACY_DEFAULT_STREAM = 6, "legacy default stream"
+    COPY_ENGINE = 7, "copy engine"
+    FULL_DEVICE = 8, "kernels that fill the GPU"
+    NOT_RECORDED = 9, "a wait that was not recorded"
+    STAGING = 10, "staging of a copy"
+    SYNCHRONISATION = 11, "synchronisation"
+    API_CALL = 12, "duration of the call"
+    ALLOCATION = 13, "duration of an allocation or a free"
     DRIVER_LOCK = 14, "driver lock"
     THREAD_HANDOFF = 15, "thread hand-off"
 
@@ -35,11 +38,6 @@ FACTS: dict[DependencyKind, tuple[str, str]] = {
     DependencyKind.PROGRAM_ORDER: (
         "a thread makes its calls one after the other; between two of them it does its own work",
         "the trace",
-    ),
-    DependencyKind.API_CALL: ("a call takes time by itself", "the trace"),
-    DependencyKind.ALLOCATION: (
-        "page-locked allocation, cudaMalloc and cudaFree may synchronise with the GPU",
-        f"{_GUIDE}, Implicit Synchronization",
     ),
     DependencyKind.EXECUTION: ("a kernel, copy or memset takes time by itself", "the trace"),
     DependencyKind.LAUNCH: ("device work starts after the call that launches it", f"{_GUIDE}, Asynchronous Execution"),
@@ -75,6 +73,11 @@ FACTS: dict[DependencyKind, tuple[str, str]] = {
     DependencyKind.SYNCHRONISATION: (
         "a synchronising call returns when the stream, event or GPU is done",
         "CUDA Runtime API, cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize",
+    ),
+    DependencyKind.API_CALL: ("a call takes time by itself", "the trace"),
+    DependencyKind.ALLOCATION: (
+        "page-locked allocation, cudaMalloc and cudaFree may synchronise with the GPU",
+        f"{_GUIDE}, Implicit Synchronization",
     ),
     DependencyKind.DRIVER_LOCK: (
         "while one thread is inside a blocking copy call, launches of other threads wait",

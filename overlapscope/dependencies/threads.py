@@ -7,7 +7,8 @@ stretch ends anywhere, and is as near to the last beginning of a rest as that wi
 probabilities are combined over all stretches into one test. Where a thread waits for another, it also hands work to
 it: an accepted pair counts in both directions.
 
-Threads of torch's autograd engine need no test: they work for the thread that called ``backward()``, which waits.
+Threads of torch's autograd engine need no test: they work for the thread that called ``backward()``, which waits for
+them and for nothing else meanwhile.
 
 Source of the test: Zaykin et al., Truncated product method for combining P-values, Genetic Epidemiology 22, 2002.
 """
@@ -73,10 +74,13 @@ class _Idle:
     start_ns: Int64
     end_ns: Int64
 
+    def take(self, rows: Bool | Int64) -> _Idle:
+        """Some of them."""
+        return _Idle(self.call[rows], self.start_ns[rows], self.end_ns[rows])
+
     def some(self, most: int) -> _Idle:
         """At most so many of them, spread evenly."""
-        rows = np.unique(np.linspace(0, len(self.call) - 1, min(most, len(self.call))).astype(np.int64))
-        return _Idle(self.call[rows], self.start_ns[rows], self.end_ns[rows])
+        return self.take(np.unique(np.linspace(0, len(self.call) - 1, min(most, len(self.call))).astype(np.int64)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,28 +158,41 @@ def _idle(busy: Spans, begin_ns: int, call: Int64, start_ns: Int64, config: Depe
 
 def _accepted(threads: list[_Thread], config: DependencyConfig) -> Iterator[Pair]:
     """Pairs of threads of which one waits for the other."""
+    called = {number: _caller(threads, number, config) for number, each in enumerate(threads) if each.autograd}
+    yield from ((caller, number) for number, caller in called.items() if caller is not None)
     for mine, thread in enumerate(threads):
-        idle = thread.idle.some(config.most_tested)
-        peers = [number for number, each in enumerate(threads) if number != mine and each.process == thread.process]
-        silence = {number: _silence(threads[number].busy, idle) for number in peers}
-        silence = {number: found for number, found in silence.items() if found.fell.any()}
         if thread.autograd:
-            yield from ((caller, mine) for caller in _caller(threads, idle, silence))
             continue
+        idle = thread.idle
+        for engine in (number for number, caller in called.items() if caller == mine):
+            idle = idle.take(~_silence(threads[engine].busy, idle).active)  # it waited for that
+        idle = idle.some(config.most_tested)
+        silence = _silences(threads, mine, idle)
         for group, level in _groups(silence, config.significance, len(threads)):
             busy = merge(*(threads[number].busy for number in group))
             if significance(_prompt(busy, idle, config), config.truncation) <= level:
                 yield from ((number, mine) for number in group)
 
 
-def _caller(threads: list[_Thread], idle: _Idle, silence: dict[int, _Silence]) -> list[int]:
-    """The thread that an autograd thread works for: of those that are none, the one that it follows most closely."""
+def _silences(threads: list[_Thread], mine: int, idle: _Idle) -> dict[int, _Silence]:
+    """Other threads of the process that fell silent in idle stretches of one; autograd's work for their caller only."""
+    peers = (
+        number
+        for number, each in enumerate(threads)
+        if number != mine and each.process == threads[mine].process and not each.autograd
+    )
+    silence = {number: _silence(threads[number].busy, idle) for number in peers}
+    return {number: found for number, found in silence.items() if found.fell.any()}
+
+
+def _caller(threads: list[_Thread], mine: int, config: DependencyConfig) -> int | None:
+    """The thread that an autograd thread works for: the one that it follows most closely."""
+    idle = threads[mine].idle.some(config.most_tested)
     after = {
         number: float(np.median((idle.end_ns - found.since_ns)[found.fell]))
-        for number, found in silence.items()
-        if not threads[number].autograd
+        for number, found in _silences(threads, mine, idle).items()
     }
-    return [min(after, key=lambda number: after[number])] if after else []
+    return min(after, key=lambda number: after[number], default=None)
 
 
 def _groups(silence: dict[int, _Silence], level: float, threads: int) -> Iterator[tuple[list[int], float]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.simulate import has_cycle
 from overlapscope.whatif.change import Change
@@ -17,11 +19,9 @@ def bounding_graphs(before: Graph, editor: Editor, changes: Iterable[Change]) ->
     open_order = [bounds for bounds in found if bounds is not None]
     avoidable = Dependencies.together(editor.avoidable, *(bounds.avoidable for bounds in open_order))
     moved = Dependencies.together(Dependencies.none(), *(bounds.possible for bounds in open_order[:1]))
-    less = (
-        after.with_dependencies(after.dependencies.take(~after.dependencies.among(avoidable)))
-        if len(avoidable)
-        else after
-    )
+    edges = after.dependencies
+    gone = edges.among(avoidable) & np.isin(edges.kind, avoidable.kind)  # a copy engine stays one
+    less = after.with_dependencies(edges.take(~gone)) if gone.any() else after
     for extra in (Dependencies.together(editor.possible, moved), editor.possible, moved):
         more = after.with_dependencies(after.dependencies, extra)
         if len(extra) and not has_cycle(more):  # else it is more order than there can be

@@ -5,7 +5,7 @@ A copy to the GPU waits for its launch, its copy engine and the copies before it
 may consume it waits for it. A copy to the host waits for the work before it on its old stream, and later work of that
 stream does not wait for it. Who waited for either by way of later work of the stream still does: a host that reads what
 came, another stream that consumes what went. A copy to another GPU does as one to the host on the stream that sends it,
-and is received in two buffers in turn.
+and waits for nothing on the GPU that receives it.
 
 ## What it assumes
 A trace does not show what consumes a copy: the next work of the old stream is taken to, unless the recording knows the
@@ -13,8 +13,9 @@ operators' arguments.
 
 ## Bounds
 At best nothing waits for copies whose consumers are not known. At worst they go round two buffers: each group waits for
-the work before the group before it. And where as many bytes came to the host before on that stream, they may be what
-goes back (a D2H-H2D round trip), so the copy waits for these.
+the work before the group before it. Copies to another GPU wait at worst for the one buffer that they have there now.
+And where as many bytes came to the host before on that stream, they may be what goes back (a D2H-H2D round trip), so
+the copy waits for these.
 
 ## When it misleads
 Without `record_stream` or an event, another stream may use memory before the copy is there: order the streams.
@@ -39,7 +40,7 @@ from overlapscope.whatif.editor import Editor, Where
 from overlapscope.whatif.round_trips import round_trips
 from overlapscope.whatif.streams import Streams, codes
 
-_TWO_BUFFERS = "copies to another device are received in two buffers in turn"
+_RECEIVED = "copies to another device find a free buffer there"
 _UNKNOWN = "the trace does not say what reads a copy, so the next work of its old stream waits for it"
 _ORDER = (DependencyKind.STREAM_ORDER, DependencyKind.NOT_RECORDED)
 _EVENTS = (DependencyKind.EVENT, DependencyKind.OTHER_DEVICE)
@@ -68,7 +69,7 @@ class SideStream(Change):
         editor.possible = Dependencies.together(editor.possible, edges.take(received))
         uploads = move.moved & (graph.work.engine == Direction.HTOD)
         editor.assume(
-            *[_UNKNOWN] * bool((uploads & ~consumers_known(graph)).any()), *[_TWO_BUFFERS] * bool(received.any())
+            *[_UNKNOWN] * bool((uploads & ~consumers_known(graph)).any()), *[_RECEIVED] * bool(received.any())
         )
 
     def bounds(self, before: Graph, after: Graph, config: SimulationConfig) -> Bounds | None:

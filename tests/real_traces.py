@@ -1,0 +1,41 @@
+"""Traces of real programs, and their graphs, each built once."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from overlapscope import open_trace
+from overlapscope.dependencies.build import build_graph
+from overlapscope.dependencies.graph import Graph
+from tests.conftest import CASES, SAMPLES
+
+TRACES = sorted([*SAMPLES.glob("*-*.gz"), *CASES.glob("*.gz")])
+SOME = [
+    SAMPLES / f"{name}.json.gz"
+    for name in ("moe_prefetch-pageable", "offload-pageable-same", "prefetcher-non-blocking")
+]
+SYNCHRONISED = [
+    *SOME,
+    *(
+        SAMPLES / f"{name}.json.gz"
+        for name in (
+            "pinning_guide-read-after-wait",
+            "scalar_reads-cpu",
+            "offload-pinned-same",
+            "gemm_copy-pinned-kernels-first-non-blocking-same",
+            "prefetcher-prefetcher",
+        )
+    ),
+    *(
+        CASES / f"{name}.json.gz"
+        for name in ("read_after_event", "read_after_synchronise", "prefetched", "two_copy_streams")
+    ),
+]
+"""Traces with synchronisations, streams and events of many kinds."""
+
+
+@cache
+def graph(path: Path) -> Graph:
+    """The graph of a trace."""
+    return build_graph(open_trace(path))
