@@ -25,7 +25,7 @@ def test_it_says_what_waited_for_what(tmp_path: Path) -> None:
     simulation = simulate(build_graph(trace_of(tmp_path, STAGED)))
     rows = [tuple(entry.values()) for entry in critical_path(simulation).to_dict()]
     copy, launch = ("cudaMemcpyAsync on thread 1", "cudaLaunchKernel on thread 1")
-    device = "Memcpy HtoD (Pageable -> Device) on stream 13"
+    device = "HtoD copy (pageable) on stream 13"
     assert rows == [
         (4_000, f"{device}, start", "launch", False, 4_000, f"{copy}, start"),
         (990_000, f"{device}, end", "execution", False, 986_000, f"{device}, start"),
