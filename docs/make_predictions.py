@@ -110,8 +110,10 @@ From any trace:
 - **Work moved on the host.** A fixed program that does its host work after the GPU's is a change without a name
   (`streamed_vocoder`). Why `molecule_batches` gains more than its reads took is not known.
 - **CUDA graphs.** What passes between two nodes of a graph was measured on H200s.
-- **Threads.** Two threads that make calls at random moments may be taken for threads that hand work to each other: what
-  one gains, the other seems to gain too.
+- **Threads.** A thread that waits for another is found by how promptly it goes on, each time. One that goes on after
+  it worked by itself for a while, or whose waits are few among many pauses, is taken to be independent: then it gains
+  nothing from the other (`distillation`, `producer_thread`). By chance, about one idle thread in a hundred seems to
+  wait for another.
 - **Three GPUs or more.** A wait for another GPU's event is known only where its stream's number is unique.
 
 Without a calibration, or under Nsight Systems, also:

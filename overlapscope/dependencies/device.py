@@ -193,16 +193,16 @@ def _likely_kind(graph: Graph, one: Int64, other: Int64, previous: Int64) -> Int
     )
 
 
-def _between(moments: Int64, since: Int64, until: Int64, wanted: Int64 | None = None, key: Int64 | None = None) -> Bool:
-    """Whether one of some moments, of the wanted key where one is given, lies from a time on and before another."""
+def _between(times: Int64, since: Int64, until: Int64, wanted: Int64 | None = None, key: Int64 | None = None) -> Bool:
+    """Whether one of some times, of the wanted key where one is given, lies from a time on and before another."""
     if wanted is None or key is None:
-        moments = np.sort(moments)
-        found: Bool = np.searchsorted(moments, until) > np.searchsorted(moments, since)
+        times = np.sort(times)
+        found: Bool = np.searchsorted(times, until) > np.searchsorted(times, since)
         return found
     result = np.zeros(len(since), np.bool_)
     for value in np.unique(wanted).tolist():
         mine = wanted == value
-        result[mine] = _between(moments[key == value], since[mine], until[mine])
+        result[mine] = _between(times[key == value], since[mine], until[mine])
     return result
 
 

@@ -1,4 +1,4 @@
-"""The longest way to each node of a graph."""
+"""Simulate a graph: the longest way to each node."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def simulate(graph: Graph) -> Simulation:
 
 
 def has_cycle(graph: Graph) -> bool:
-    """Whether some nodes wait for each other, so that it cannot be replayed."""
+    """Whether some nodes wait for each other, so that it cannot be simulated."""
     try:
         _order(graph)
     except ValueError:
