@@ -12,11 +12,11 @@ $(BIN)/overlapscope: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-$(VENV)/.test: pyproject.toml $(BIN)/overlapscope
+$(VENV)/.test: pyproject.toml | $(BIN)/overlapscope
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.test
+$(VENV)/.dev: pyproject.toml | $(VENV)/.test
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 

@@ -47,7 +47,7 @@ HEAD = """# How good predictions are
 
 Made by `docs/make_predictions.py` from `benchmarks/predictions.json`, which was written on {written} from the sample
 traces and the recordings of commit {recordings}; do not edit.
-[benchmarks](../benchmarks/README.md) says how to get all recordings, and a row for each.
+`benchmarks/README.md` says how to get all recordings, and a row for each.
 
 From the trace of a faulty program, `what-if` predicts what the program takes once it is fixed. {count} pairs of
 programs, faulty and really fixed, show how near that is. The workloads are those of `sample_traces`; the other sets are
