@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal
 SLOW := corpus or predictions or browser
 
 .PHONY: demo test test-slow test-all lint types contracts doctest notebooks docs site check clean
@@ -12,11 +12,11 @@ $(BIN)/overlapscope: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-$(VENV)/.test: pyproject.toml $(BIN)/overlapscope
+$(VENV)/.test: pyproject.toml | $(BIN)/overlapscope
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.test
+$(VENV)/.dev: pyproject.toml | $(VENV)/.test
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 

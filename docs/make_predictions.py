@@ -84,11 +84,11 @@ pairs that were recorded more than once, the fixed program was once 6 % or more 
 ## How blind this is
 
 Faults of the simulation that a set showed were fixed afterwards, so today's figures are not blind. The last column of
-the table is: it counts the pairs within {within} when a set was predicted for the first time, with the median error in
-parentheses. Expect of a program of your own what that column says. All sets but `programs.py` were written by authors
-who had not seen the simulation. At first sight the worst from a recorded trace was 38 % off in `third.py`, 57 % in
-`fourth.py` and 37 % in `two_gpus.py`. All sets before `fourth.py` were timed and recorded again since then. An eighth
-program for two GPUs crashed in CUDA and was taken out.
+the table is: it counts the pairs within {within} when a set was predicted for the first time, with the median error
+in parentheses. Expect of a program of your own what that column says. The sets from `blind.py` on were written by
+authors who had not seen the simulation; the workloads and `programs.py` were not. At first sight the worst from a
+recorded trace was 38 % off in `third.py`, 57 % in `fourth.py` and 37 % in `two_gpus.py`. All sets before `fourth.py`
+were timed and recorded again since then. An eighth program for two GPUs crashed in CUDA and was taken out.
 
 ## The worst
 

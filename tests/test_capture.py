@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import sys
@@ -10,7 +11,9 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from time import sleep
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -115,3 +118,23 @@ def test_any_name_leaves_the_trace_readable(tmp_path: Path) -> None:
         pass
     profiler.export_chrome_trace(str(tmp_path / "t.json"))
     assert profiled_names(tmp_path / "t.json") == ["say '?ber'/?"]
+
+
+def test_threads_that_open_their_first_ranges_at_once_share_a_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nvtx package makes it with the first range, and is asked for one range at a time."""
+    inside: list[str] = []
+
+    def first_range(message: str, **_: Any) -> Any:
+        inside.append(message)
+        sleep(0.01)
+        assert inside == [message]
+        inside.pop()
+        return contextlib.nullcontext()
+
+    def work(number: int) -> None:
+        with annotate(f"first range {number}"):
+            pass
+
+    monkeypatch.setitem(sys.modules, "nvtx", SimpleNamespace(annotate=first_range))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))

@@ -152,7 +152,12 @@ def _profiler_range(name: str) -> Any:
 @lru_cache(maxsize=1024)
 def _marker(name: str, color: int) -> Any:
     """An NVTX range that can be open many times at once; making one costs more than opening it."""
-    return _nvtx().annotate(message=name, color=color, domain=DOMAIN)
+    with _one_domain:
+        return _nvtx().annotate(message=name, color=color, domain=DOMAIN)
+
+
+_one_domain = threading.Lock()
+"""The nvtx package makes the domain with its first range, and twice where two threads make their first at once."""
 
 
 def _nvtx() -> Any:
