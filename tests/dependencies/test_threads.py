@@ -164,10 +164,10 @@ def test_a_thread_that_goes_on_while_others_are_busy_waits_for_none(tmp_path: Pa
     assert not {pair for pair in hand_offs(build_graph(trace_of(tmp_path, *others, *own, **make.H200))) if pair[1] == 1}
 
 
-def backward(*, silence: int, worker: bool = False, steps: int = 6) -> list[make.Event]:
-    """Steps: the main thread launches, then autograd's, then the main one again, with a silence between each.
+def backward(steps: int) -> list[make.Event]:
+    """The main thread launches, then autograd's, then the main one again, with a silence of 0.4 ms between each.
 
-    The ``worker`` copies after autograd's launches each time, but sooner or later.
+    A worker copies after autograd's launches each time, but sooner or later.
     """
     events, now, correlation = [thread_name(2, "pt_autograd_0"), thread_name(1, "python3")], 0.0, 0
     for step in range(steps):
@@ -179,17 +179,20 @@ def backward(*, silence: int, worker: bool = False, steps: int = 6) -> list[make
                 events += [make.call(now, 10, tid=tid, correlation=correlation)]
                 events += [make.kernel(now + 8, 5, correlation=correlation)]
                 now += 20
-            if worker and tid == 2:
+            if tid == 2:
                 correlation += 1
                 begin = now + SOMEWHAT[step]
-                events.append(make.call(begin, silence // 2, tid=3, name="cudaMemcpyAsync", correlation=correlation))
-            now += silence
+                events.append(make.call(begin, 200, tid=3, name="cudaMemcpyAsync", correlation=correlation))
+            now += 400
     return events
 
 
-def test_the_thread_of_autograd_works_for_the_one_before_it(tmp_path: Path) -> None:
-    trace = trace_of(tmp_path, *backward(silence=400, worker=True, steps=20))
-    assert hand_offs(build_graph(trace)) == {(1, 2), (2, 1)}
+@pytest.mark.parametrize("known_by", ["M", "cpu_op"], ids=["its thread's name", "its operators"])
+def test_the_thread_of_autograd_works_for_the_one_before_it(known_by: str, tmp_path: Path) -> None:
+    """Nothing else waits for it, nor it for anything else: neither the worker that copies right after it each time."""
+    told_apart = {"M", "cpu_op"} - {known_by}
+    events = [event for event in backward(20) if event.get("cat", "M") not in told_apart]
+    assert hand_offs(build_graph(trace_of(tmp_path, *events))) == {(1, 2), (2, 1)}
 
 
 def seldom(steps: int) -> list[make.Event]:

@@ -1,0 +1,1 @@
+"""One change per file. Its docstring is its page in the documentation."""

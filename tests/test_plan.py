@@ -1,0 +1,56 @@
+"""Plans: what fixing the findings of a diagnosis is worth, by themselves and one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from overlapscope import audit, diagnose, open_trace, what_if
+from overlapscope.diagnosis.config import DEFAULT
+from overlapscope.report.findings import findings
+from tests.conftest import PAIRS, SAMPLES
+
+
+def test_a_fix_that_may_win_is_not_said_to_win_nothing() -> None:
+    """Torch's profiler by itself does not know which kernel reads which copy."""
+    found = diagnose(open_trace(PAIRS / "producer_thread-faulty-plain.json.gz"), "step")
+    (finding,) = [each for each in found.findings if each.code == "OVL002"]
+    assert finding.saving_ns is not None
+    assert finding.saving_ns < 100_000
+    assert finding.saving_high_ns is not None
+    assert finding.saving_high_ns > 5_000_000
+    assert finding.rank == 1
+
+
+def test_a_diagnosis_plans_what_was_really_done() -> None:
+    found = diagnose(open_trace(SAMPLES / "moe_prefetch-pageable.json.gz"), "moe_prefetch")
+    assert found.plan is not None
+    assert [step.changes for step in found.plan.steps[:2]] == [("pin",), ("pin", "non-blocking")]
+    assert found.findings[0].saving_ns is not None
+    assert found.findings[0].saving_ns > 0.5 * found.window.wall_ns
+    times = [step.predicted_ns for step in found.plan.steps]
+    assert times == sorted(times, reverse=True), "each step wins something"
+    assert [step.fixes for step in found.plan.steps[:2]] == [("OVL001",), ()], "only then is blocking what costs"
+    first = what_if(found.trace, ["pin"], "moe_prefetch")
+    assert first.unprofiled is not None
+    assert found.plan.steps[0].unprofiled_ns == first.unprofiled.predicted_ns < found.plan.steps[0].predicted_ns
+    assert found.plan.unprofiled_ns == first.unprofiled.simulated_ns
+    said = audit(found.trace, "moe_prefetch").to_dict()["simulation"]
+    assert said == {
+        "simulated_ns": found.plan.simulated_ns,
+        "unprofiled_ns": first.unprofiled.simulated_ns,
+    }
+
+
+@pytest.mark.parametrize("too_large", [False, True])
+def test_what_is_too_large_for_a_plan_says_so(too_large: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = open_trace(SAMPLES / "gemm_copy-pageable-copy-first-blocking-same.json.gz")
+    found = diagnose(trace, config=replace(DEFAULT, most_nodes=10) if too_large else DEFAULT)
+    assert (found.plan is None) == too_large
+    assert (found.findings[0].saving_ns is None) == too_large
+    Console().print(*findings(found))
+    said = capsys.readouterr().out
+    assert ("what-if" in said) == too_large
+    assert ("Mended and replayed" in said) != too_large

@@ -1,0 +1,120 @@
+"""The changes that there are: each a class in a file of its own, listed, explained, and written as it is read."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from overlapscope import what_if
+from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.whatif import catalogue, changes
+from overlapscope.whatif.catalogue import CHANGES, NAMES, change, parse
+from overlapscope.whatif.change import Change
+from overlapscope.whatif.editor import Editor, Where
+from tests.notation import trace_of
+
+HEADINGS = ["What it changes", "What it assumes", "Bounds", "When it misleads"]
+"""Sections of a change's page, in this order; the first and the last one are always there."""
+
+
+def written(kind: type[Change]) -> str:
+    """A change with a number where it takes one."""
+    return kind.name if kind.option is None else f"{kind.name}=2"
+
+
+def test_every_change_has_a_file_and_every_file_a_change() -> None:
+    modules = [import_module(f"{changes.__name__}.{found.name}") for found in pkgutil.iter_modules(changes.__path__)]
+    defined = [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Change) and value.__module__ == module.__name__
+    ]
+    assert len(defined) == len(modules)
+    assert set(defined) == set(CHANGES)
+    for kind in defined:
+        assert kind.__module__.rpartition(".")[2] == kind.name.replace("-", "_")
+
+
+@pytest.mark.parametrize("kind", CHANGES, ids=NAMES)
+def test_every_change_has_a_page(kind: type[Change]) -> None:
+    first, *sections = re.split(r"^## (.+)$", kind.page(), flags=re.MULTILINE)
+    headings, texts = sections[::2], [text.strip() for text in sections[1::2]]
+    assert first.strip().endswith(".")
+    assert "\n\n" not in first.strip(), "one sentence or two"
+    assert headings == [heading for heading in HEADINGS if heading in headings]
+    assert {"What it changes", "When it misleads"} <= set(headings)
+    assert all(text.endswith(".") for text in texts)
+    assert ("Bounds" in headings) == ("bounds" in vars(kind))
+
+
+@pytest.mark.parametrize("kind", CHANGES, ids=NAMES)
+def test_every_change_is_read_as_it_is_written(kind: type[Change]) -> None:
+    assert str(parse(written(kind))) == written(kind)
+    limited = f"{written(kind)}:within=my step,source=train.py"
+    assert str(parse(limited)) == limited
+    assert type(parse(limited)) is kind is change(kind.name)
+    if not kind.about_calls:
+        assert parse(f"{written(kind)}:stream=13").stream == 13
+
+
+def test_names_of_before_are_read_and_written_as_they_are_now() -> None:
+    known = {kind.old_name: kind.name for kind in CHANGES if kind.old_name}
+    assert known == {"graph": "cuda-graph", "coalesce": "batch-copies", "no-host-read": "no-scalar-sync"}
+    for old, new in known.items():
+        assert str(parse(f"{old}:within=step")) == f"{new}:within=step"
+        assert change(old).name == new
+    assert not known.keys() & set(NAMES)
+    with pytest.raises(KeyError):
+        change("nonsense")
+
+
+def test_what_often_follows_is_a_change() -> None:
+    assert {name for kind in CHANGES for name in kind.often_followed_by} <= set(NAMES)
+
+
+@dataclass(frozen=True)
+class ShorterKernels(Change):
+    """A change that nobody has: kernels take a share of their time."""
+
+    name: ClassVar[str] = "shorter-kernels"
+    option: ClassVar[str | None] = "times"
+    times: float = 2.0
+
+    def apply(self, editor: Editor, where: Where) -> None:
+        """Those that are issued where the change applies."""
+        graph, edges = editor.graph, editor.dependencies
+        mine = np.flatnonzero((graph.work.table == 0) & np.append(where.calls, False)[graph.calls.row[graph.work.call]])
+        rows = graph.into(graph.work_end(mine), DependencyKind.EXECUTION)
+        editor.limit_weights(rows, (edges.weight_ns[rows] / self.times).astype(np.int64))
+        editor.assume("kernels can be shorter")
+
+
+def test_a_new_change_needs_a_class_and_a_line_in_the_catalogue(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is read, written, limited, made together with others, bounded and explained like any other."""
+    monkeypatch.setattr(catalogue, "CHANGES", (*CHANGES, ShorterKernels))
+    monkeypatch.setattr(catalogue, "NAMES", (*NAMES, ShorterKernels.name))
+    trace = trace_of(
+        tmp_path,
+        """
+        thread 1: range first 0-9 | launch 0-4 -> stream 7: 10-410 | launch 10-14 -> stream 7: 412-812
+                  copy 20MB pinned HtoD 20-24 -> stream 7: 814-1_214
+        """,
+    )
+    found = what_if(trace, ["shorter-kernels", "side-stream"])
+    assert [str(each) for each in found.changes] == ["shorter-kernels=2", "side-stream"]
+    assert found.after.kernels.duration_ns.tolist() == [200_000, 200_000]
+    assert found.low_ns <= found.predicted_ns <= found.high_ns < found.simulated_ns
+    assert "shorter-kernels: kernels can be shorter" in found.assumptions
+    part = what_if(trace, "shorter-kernels=4:within=first")
+    assert part.after.kernels.duration_ns.tolist() == [100_000, 400_000]
+    assert ShorterKernels.page() == import_module(__name__).__doc__
