@@ -9,13 +9,12 @@ and waits for nothing on the GPU that receives it.
 
 ## What it assumes
 A trace does not show what consumes a copy: the next work of the old stream is taken to, unless the recording knows the
-operators' arguments.
+operators' arguments. Where as many bytes came to the host before on that stream, they may be what goes back (a D2H-H2D
+round trip), so the copy waits for these.
 
 ## Bounds
 At best nothing waits for copies whose consumers are not known. At worst they go round two buffers: each group waits for
 the work before the group before it. Copies to another GPU wait at worst for the one buffer that they have there now.
-And where as many bytes came to the host before on that stream, they may be what goes back (a D2H-H2D round trip), so
-the copy waits for these.
 
 ## When it misleads
 Without `record_stream` or an event, another stream may use memory before the copy is there: order the streams.
@@ -61,7 +60,11 @@ class SideStream(Change):
         gone = move.released() | received
         gone |= edges.of_kind(*_ORDER) & np.isin(edges.source, graph.work_end(move.arrivals)) & ~edges.among(consumed)
         kept = edges.take(~gone)
-        order = (*move.still_waited(), *move.new_order(follow_ns))
+        order = (
+            *move.still_waited(),
+            *move.new_order(follow_ns),
+            round_trips(graph, move.arrivals, follow_ns, inputs=False),
+        )
         streams = move.new_streams()
         editor.remove(gone)
         editor.add(consumed.take(~consumed.among(kept)), *order)
@@ -243,4 +246,4 @@ def _two_buffers(before: Graph, after: Graph, moved: Int64, follow_ns: int) -> D
     earlier[1:][same] = ahead[first][:-1][same]
     source, target = after.work_end(earlier[group]), after.work_start(order)
     buffers = Dependencies.of(source, target, follow_ns, DependencyKind.EVENT)
-    return Dependencies.together(buffers, round_trips(before, moved, follow_ns))
+    return Dependencies.together(buffers, round_trips(before, moved, follow_ns, inputs=True))
