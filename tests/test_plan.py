@@ -47,10 +47,10 @@ def test_a_diagnosis_plans_what_was_really_done() -> None:
 @pytest.mark.parametrize("too_large", [False, True])
 def test_what_is_too_large_for_a_plan_says_so(too_large: bool, capsys: pytest.CaptureFixture[str]) -> None:
     trace = open_trace(SAMPLES / "gemm_copy-pageable-copy-first-blocking-same.json.gz")
-    found = diagnose(trace, config=replace(DEFAULT, most_nodes=10) if too_large else DEFAULT)
+    found = diagnose(trace, config=replace(DEFAULT, max_simulated_nodes=10) if too_large else DEFAULT)
     assert (found.plan is None) == too_large
     assert (found.findings[0].saving_ns is None) == too_large
     Console().print(*findings(found))
     said = capsys.readouterr().out
     assert ("what-if" in said) == too_large
-    assert ("Mended and replayed" in said) != too_large
+    assert ("After fixes (simulated)" in said) != too_large

@@ -73,7 +73,7 @@ def test_a_device_that_waits_for_another_one_is_told_so(tmp_path: Path) -> None:
     (finding,) = diagnose(trace).findings
     assert (finding.code, finding.where.device, finding.saving_ns) == ("OVL017", 1, None)
     assert finding.confidence is Confidence.HIGH
-    assert "4.9 ms for work of another one, once" in finding.message
+    assert "4.9 ms for work of another GPU, once" in finding.message
 
 
 def test_where_the_event_is_left_open_that_is_not_as_sure(tmp_path: Path) -> None:
