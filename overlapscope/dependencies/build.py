@@ -33,7 +33,13 @@ def build_graph(trace: Trace, config: DependencyConfig = DEFAULT) -> Graph:
     """
     graph = nodes_of(trace)
     execution = graph.dependencies.take(graph.dependencies.of_kind(DependencyKind.EXECUTION))
-    graph = graph.with_dependencies(execution, host_dependencies(graph, config), device_dependencies(graph, config))
+    return without_cycles(
+        graph.with_dependencies(execution, host_dependencies(graph, config), device_dependencies(graph, config))
+    )
+
+
+def without_cycles(graph: Graph) -> Graph:
+    """The graph without the waits that close cycles among nodes at the same time; the surest are dropped last."""
     for kept in (_CERTAIN, ()):
         if not has_cycle(graph):
             break

@@ -16,7 +16,7 @@ import numpy as np
 
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.measure.copies import host_kind
-from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
 from overlapscope.model.enums import ALLOCATIONS, LINK, MemoryKind
 from overlapscope.model.trace import Trace
 
@@ -205,20 +205,6 @@ class Graph:
         """Process, device and number of every stream with work."""
         keys = np.stack([self.work.process, self.work.device, self.work.stream])
         return [(int(a), int(b), int(c)) for a, b, c in np.unique(keys, axis=1).T]
-
-    def on_device(self, process: Int64 | Int32, device: Int64 | Int32, stream: Int64) -> Int64:
-        """The device of some streams: the one named where they work there, else the only other that has their number.
-
-        A wait names the number of the stream that recorded its event, which may be another device's.
-        """
-        result = device.astype(np.int64)
-        devices: dict[tuple[int, int], list[int]] = {}
-        for owner, place, number in self.streams:
-            devices.setdefault((owner, number), []).append(place)
-        for (owner, number), places in devices.items():
-            if len(places) == 1:
-                result[(process == owner) & (stream == number)] = places[0]
-        return result
 
     def of_memory(self, kind: MemoryKind) -> Bool:
         """Which work copies from or to host memory of a kind."""

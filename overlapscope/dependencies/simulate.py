@@ -65,7 +65,7 @@ def in_cycles(graph: Graph) -> Bool:
 
 
 def _order(graph: Graph) -> Int64:
-    """Moments such that every edge leads forward: by their time in the trace, or sorted out where that does not do."""
+    """Nodes such that every edge leads forward: by their time in the trace, or sorted out where that does not do."""
     kinds = np.arange(len(graph.time_ns)) % 2
     order = np.lexsort((kinds, graph.time_ns))
     place = np.empty(len(order), np.int64)

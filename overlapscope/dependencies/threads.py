@@ -57,7 +57,7 @@ def hand_offs(graph: Graph, config: DependencyConfig) -> tuple[Dependencies, Int
         parts.append(np.stack([source, idle.call[rows]])[:, known])
         idle_ns[idle.call[rows[known]]] = (idle.end_ns - idle.start_ns)[rows[known]]
     source, target = np.concatenate(parts, axis=1)
-    latest = np.zeros(len(calls), np.int64)
+    latest = np.full(len(calls), np.iinfo(np.int64).min)
     np.maximum.at(latest, target, calls.end_ns[source])
     after_ns = calls.start_ns[target] - latest[target]
     found = Dependencies.of(
@@ -169,6 +169,8 @@ def _accepted(threads: list[_Thread], config: DependencyConfig) -> Iterator[Pair
         idle = idle.some(config.most_tested)
         silence = _silences(threads, mine, idle)
         for group, level in _groups(silence, config.significance, len(threads)):
+            if len(group) == 1 and not _may_be_significant(silence[group[0]], idle, level, config):
+                continue
             busy = merge(*(threads[number].busy for number in group))
             if significance(_prompt(busy, idle, config), config.truncation) <= level:
                 yield from ((number, mine) for number in group)
@@ -213,6 +215,14 @@ def _groups(silence: dict[int, _Silence], level: float, threads: int) -> Iterato
     for number in silence:
         if [number] != together:
             yield [number], level / threads / len(silence)
+
+
+def _may_be_significant(silence: _Silence, idle: _Idle, level: float, config: DependencyConfig) -> bool:
+    """Whether a test can reach a level at all: no result is below the product of the shortest possible answers."""
+    fell = silence.fell
+    near = (idle.end_ns - silence.since_ns)[fell] / (idle.end_ns - idle.start_ns)[fell]
+    small = np.clip(near[near <= config.truncation], _LEAST, 1)
+    return bool(np.log(small).sum() <= log(level))
 
 
 def _silence(busy: Spans, idle: _Idle) -> _Silence:

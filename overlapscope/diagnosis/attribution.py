@@ -123,7 +123,7 @@ class Attribution:
         pieces = Pieces.together(pieces.take(pieces.cause != Cause.NO_WORK_LEFT), copying, awaited)
         pieces = pieces.take(~np.isin(pieces.cause, (Cause.BACK_TO_BACK, Cause.NO_WORK_LEFT)))
         pieces = _with_blocking_calls(graph, window, pieces, self.config)
-        return _table(graph.trace, _synchronising_with_copies(pieces, copies))
+        return _table(graph.trace, _synchronising_with_copies(graph, pieces, link))
 
     def by_cause(self, key: DeviceKey, idle: Spans, *, kernels_only: bool = False) -> IdleByCause:
         """Idle time of a device by cause; the causes add up to all of ``idle``.
@@ -298,18 +298,29 @@ def _with_blocking_calls(graph: Graph, window: Window, pieces: Pieces, config: D
     found = pieces.take(np.flatnonzero(late)[row])
     copy = np.append(first_copy_of(graph.trace), NO_ID)[blocking]
     found = replace(found, start_ns=start, end_ns=end, blocking_call=blocking, copy=copy)
+    thread = np.append(graph.trace.api_calls.thread, NO_ID)
+    elsewhere = (blocking != NO_ID) & (blocking != found.call) & (thread[blocking] != thread[found.launch_call])
+    found = replace(found, inferred=found.inferred | elsewhere)  # that one thread waited for the other is not recorded
     return Pieces.together(pieces.take(~late), found)
 
 
-def _synchronising_with_copies(pieces: Pieces, copies: Segments) -> Pieces:
-    """Where a thread synchronises while copies run, these are what it waits for."""
+def _synchronising_with_copies(graph: Graph, pieces: Pieces, link: Bool) -> Pieces:
+    """Where a thread synchronises while copies run, these are what it waits for: those of its stream first."""
     waits = pieces.take(pieces.cause == Cause.SYNCHRONISATION)
-    which, found = copies.within(waits.start_ns, waits.end_ns)
-    waiting = replace(waits.take(which), start_ns=found.start_ns, end_ns=found.end_ns, copy=found.call)
-    free = subtract(_spans(waits), copies.spans)
-    position = np.searchsorted(waits.start_ns, free.start_ns, "right") - 1
-    rest = replace(waits.take(position), start_ns=free.start_ns, end_ns=free.end_ns)
-    return Pieces.together(pieces.take(pieces.cause != Cause.SYNCHRONISATION), waiting, rest)
+    stream_of = np.full(len(graph.trace.api_calls) + 1, NO_ID, np.int64)
+    stream_of[graph.trace.syncs.call] = graph.trace.syncs.stream
+    stream, found = stream_of[waits.call], [pieces.take(pieces.cause != Cause.SYNCHRONISATION)]
+    for number in np.unique(stream).tolist():
+        rest = waits.take(stream == number)
+        for some in (link & (graph.work.stream == number), link):
+            copies = _running(graph, some)
+            which, last = copies.within(rest.start_ns, rest.end_ns)
+            found.append(replace(rest.take(which), start_ns=last.start_ns, end_ns=last.end_ns, copy=last.call))
+            free = subtract(_spans(rest), copies.spans)
+            position = np.searchsorted(rest.start_ns, free.start_ns, "right") - 1
+            rest = replace(rest.take(position), start_ns=free.start_ns, end_ns=free.end_ns)
+        found.append(rest)
+    return Pieces.together(*found)
 
 
 def _table(trace: Trace, pieces: Pieces) -> IdleTime:

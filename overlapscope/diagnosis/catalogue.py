@@ -55,12 +55,13 @@ calls, then specific causes before general ones; a late host is the last."""
 
 
 def rule(code: str) -> Rule:
-    """The rule with a code, in upper or lower case.
+    """The rule with a code, in upper or lower case, or with a name.
 
     Raises:
         KeyError: there is none.
     """
-    return {entry.code: entry for entry in RULES}[code.upper()]
+    named = {key: entry for entry in RULES for key in (entry.code, entry.name.upper())}
+    return named[code.upper()]
 
 
 CLAIMING: tuple[Rule, ...] = tuple(rule(f"OVL{number}") for number in _PRECEDENCE)

@@ -11,6 +11,7 @@ from overlapscope.diagnosis.finding import Finding, Plan, Step
 from overlapscope.measure.windows import Window, is_whole
 from overlapscope.whatif.catalogue import parse
 from overlapscope.whatif.change import Change
+from overlapscope.whatif.config import SimulationConfig
 from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.what_if import Baseline
 
@@ -27,7 +28,7 @@ def simulate_fixes(
     measurable = window.name is not None or is_whole(graph.trace, window)
     if len(graph.time_ns) > config.max_simulated_nodes or not fixable or not measurable:
         return findings, None
-    base = Baseline.of(graph, window)
+    base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
     findings = tuple(_with_saving(base, finding, config) for finding in findings)
     return findings, Plan(tuple(_greedy(base, fixable, config)), base.simulated_ns, base.unprofiled_ns)
 

@@ -12,7 +12,7 @@ from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
 from overlapscope.diagnosis.device_context import DeviceContext, unique
-from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis, Finding, Place, Plan, Severity, Share
+from overlapscope.diagnosis.finding import Confidence, DeviceDiagnosis, Diagnosis, Finding, Place, Plan, Severity, Share
 from overlapscope.diagnosis.places import shares
 from overlapscope.diagnosis.plan import simulate_fixes
 from overlapscope.diagnosis.reasons import CODES, reason_of, reason_of_copies
@@ -24,6 +24,7 @@ from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 
 _NOTHING_TO_GAIN = "OVL011"
+_INFERRED = "that the launching thread waited for the other one, or the work for the copy, is inferred from times"
 
 
 def diagnose(trace: Trace, within: str | Window | None = None, config: DiagnosisConfig = DEFAULT) -> Diagnosis:
@@ -110,12 +111,14 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
     calls = unique(np.concatenate([context.blocking_calls_of(rows), issued])) if report.calls is None else report.calls
     idle_ns = context.idle_ns(rows) if report.idle_ns is None else report.idle_ns
     places = _places(context, rows, copies)
+    guessed_ns = context.idle_ns(rows[context.idle.inferred[rows]])
+    inferred = report.confidence is Confidence.HIGH and 2 * guessed_ns > idle_ns > 0
     return Finding(
         code=rule.code,
         name=rule.name,
         severity=_severity(context, report, idle_ns),
-        confidence=report.confidence,
-        confirm_with=report.confirm_with,
+        confidence=Confidence.MEDIUM if inferred else report.confidence,
+        confirm_with=_INFERRED if inferred else report.confirm_with,
         rank=0,
         copies=tuple(copies.tolist()),
         calls=tuple(calls.tolist()),

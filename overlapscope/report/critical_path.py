@@ -6,11 +6,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from overlapscope.dependencies.critical_path import CriticalPath
+from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
 from overlapscope.formatting import counted, safe, time
 
 _LONGEST = 60  # characters of a kernel's name
 _SHARE = 0.01
-"""Dependencies that add less than this share of the path's time are summed up."""
+"""Usual dependencies that add less than this share of the path's time are summed up."""
+_USUAL = {
+    kind.label
+    for kind in (
+        *OWN_DURATION,
+        DependencyKind.EXECUTION,
+        DependencyKind.LAUNCH,
+        DependencyKind.PROGRAM_ORDER,
+        DependencyKind.STREAM_ORDER,
+    )
+}
 
 
 def critical_path_lines(title: str, path: CriticalPath) -> list[str]:
@@ -23,7 +34,7 @@ def critical_path_lines(title: str, path: CriticalPath) -> list[str]:
 def _steps(path: CriticalPath, total: int) -> Iterator[str]:
     skipped: list[dict[str, Any]] = []
     for row in path.to_dict():
-        if row["added_ns"] < _SHARE * total:
+        if row["added_ns"] < _SHARE * total and row["dependency"] in _USUAL:
             skipped.append(row)
             continue
         yield from _summed(skipped)

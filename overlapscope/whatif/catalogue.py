@@ -8,6 +8,7 @@ from itertools import groupby
 
 import numpy as np
 
+from overlapscope.dependencies.build import without_cycles
 from overlapscope.dependencies.graph import Graph
 from overlapscope.errors import ChangeNotUnderstood
 from overlapscope.whatif.change import Change, parsed
@@ -93,6 +94,7 @@ def changed(graph: Graph, changes: Iterable[Change], config: SimulationConfig = 
             before, editor.assumptions = editor.assumptions, []
             alike[0].apply(editor, where)
             editor.assumptions = before + [f"{alike[0].name}: {text}" for text in editor.assumptions]
+    editor.graph = without_cycles(editor.graph)
     return editor
 
 

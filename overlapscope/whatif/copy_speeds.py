@@ -18,11 +18,11 @@ _LATENCY_NS = 1_500  # of a tiny copy; measured on an H200
 
 @dataclass(frozen=True, eq=False)
 class Speed:
-    """Sizes and what moving each takes, by size; ``basis`` says where that is known from."""
+    """Sizes and what moving each takes, by size; ``known_from`` says where that is known from."""
 
     size_bytes: Float64
     time_ns: Float64
-    basis: str
+    known_from: str
 
     def exact_ns(self, size_bytes: Int64) -> Float64:
         """What these sizes take: in between as on a line, beyond the largest at its bandwidth."""
@@ -85,10 +85,10 @@ def _link(trace: Trace) -> Speed | None:
         return None
     slowest = min(known, key=lambda found: (found.gb_s, found.source))
     sizes = np.array([1.0, 1e9])
-    basis = f"{slowest.gb_s:.0f} GB/s, what {slowest.source} reaches"
-    return _from_points(sizes, _LATENCY_NS + sizes / slowest.gb_s, basis)
+    known_from = f"{slowest.gb_s:.0f} GB/s, what {slowest.source} reaches"
+    return _from_points(sizes, _LATENCY_NS + sizes / slowest.gb_s, known_from)
 
 
-def _from_points(sizes: Float64, times: Float64, basis: str) -> Speed:
+def _from_points(sizes: Float64, times: Float64, known_from: str) -> Speed:
     """Larger copies take longer: what scatters the other way is smoothed."""
-    return Speed(np.append(0.0, sizes), np.maximum.accumulate(np.append(min(times[0], _LATENCY_NS), times)), basis)
+    return Speed(np.append(0.0, sizes), np.maximum.accumulate(np.append(min(times[0], _LATENCY_NS), times)), known_from)

@@ -1,4 +1,4 @@
-"""What the host takes to gather many pieces in one pinned buffer: from the calibration, else as staging does here."""
+"""What the host takes to pack many pieces in one pinned buffer: from the calibration, else as staging does here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from overlapscope.whatif.copy_speeds import LONGEST_NS, Speed, staged_speed
 class Pieces:
     """What a piece takes where all are of one size and where they are not.
 
-    torch gathers pieces of one size faster: with one loop over all, where others are copied one by one.
+    torch packs pieces of one size faster: with one loop over all, where others are copied one by one.
     """
 
     equal: Speed
@@ -37,9 +37,9 @@ class Pieces:
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """What pieces take where the host did little since it last gathered them, and after other work; and beside them.
+    """What pieces take where the host did little since it last packed them, and after other work; and beside them.
 
-    That is what a gather takes without its pieces, and a view of a piece.
+    That is what packing takes without its pieces, and a view of a piece.
     """
 
     warm: Pieces
@@ -48,9 +48,9 @@ class Packing:
     view_ns: int
 
     @property
-    def basis(self) -> str:
+    def known_from(self) -> str:
         """Where it is known from."""
-        return self.warm.equal.basis
+        return self.warm.equal.known_from
 
     def host_ns(self, size_bytes: Int64, group: Int64) -> Int64:
         """What packing each group of pieces takes at best, without views of them; a week at most."""
@@ -59,7 +59,7 @@ class Packing:
     def more_ns(self, size_bytes: Int64, made: Bool, group: Int64) -> Int64:
         """What may come to it where pieces are cold, and views are needed; a week at most.
 
-        One of each piece, to gather its octets, and one of what arrives where a tensor was ``made`` for it.
+        One of each piece, to pack its bytes, and one of what arrives where a tensor was ``made`` for it.
         """
         later = self.cold.of_groups_ns(size_bytes, group) - self.warm.of_groups_ns(size_bytes, group)
         return _whole_ns(np.maximum(later, 0) + float(self.view_ns) * np.bincount(group, 1 + made))
@@ -71,7 +71,7 @@ _WARM = ("warm_pack_ns", "pack_ns"), ("warm_ragged_ns", "ragged_ns", "pack_ns")
 
 
 def packing(trace: Trace) -> Packing | None:
-    """How fast pieces are gathered on the host: from the calibration, else as fast as pageable copies of their size.
+    """How fast pieces are packed on the host: from the calibration, else as fast as pageable copies of their size.
 
     Those are copied on the host too, before they are sent. None where nothing tells.
     """
@@ -83,7 +83,7 @@ def packing(trace: Trace) -> Packing | None:
     staged = staged_speed(trace, Direction.HTOD)
     if staged is None:
         return None
-    staged = replace(staged, basis=f"packing on the host: as long as staging, {staged.basis}")
+    staged = replace(staged, known_from=f"packing on the host: as long as staging, {staged.known_from}")
     pieces = Pieces(staged, staged)
     return Packing(pieces, pieces, 0, 0)
 

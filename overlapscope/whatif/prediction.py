@@ -145,13 +145,13 @@ class Prediction:
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row for each basis, recorded and without the profiler's cost as far as known; times in ns."""
+        """One row with the times of the trace, and one without the profiler's cost as far as known; times in ns."""
         import pandas as pd
 
-        bases = {"recorded": self, "unprofiled": self.unprofiled, "partly_unprofiled": self.partly_unprofiled}
+        times = {"recorded": self, "unprofiled": self.unprofiled, "partly_unprofiled": self.partly_unprofiled}
         names = ("simulated_ns", "predicted_ns", "low_ns", "high_ns")
-        rows = {basis: [getattr(each, name) for name in names] for basis, each in bases.items() if each is not None}
-        return pd.DataFrame.from_dict(rows, orient="index", columns=list(names)).rename_axis("basis")
+        rows = {name: [getattr(each, key) for key in names] for name, each in times.items() if each is not None}
+        return pd.DataFrame.from_dict(rows, orient="index", columns=list(names)).rename_axis("times")
 
     def __repr__(self) -> str:
         return f"<Prediction: {self.sentence}>"

@@ -108,8 +108,8 @@ def _send_as_one(editor: Editor, run: _Run, pack: Packing | None) -> None:
     issue = graph.into(graph.work_start(first), DependencyKind.LAUNCH)
     launched = issue != NO_ID
     editor.set_sources(issue[launched], graph.call_end(run.leader[launched]), 0)
-    editor.assume(*([] if speed is None else [f"one copy of all bytes: {speed.basis}"]))
-    editor.assume("packing on the host is not counted" if pack is None else pack.basis)
+    editor.assume(*([] if speed is None else [f"one copy of all bytes: {speed.known_from}"]))
+    editor.assume("packing on the host is not counted" if pack is None else pack.known_from)
 
 
 def _skip(editor: Editor, inside: Int64) -> None:

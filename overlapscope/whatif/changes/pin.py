@@ -88,4 +88,4 @@ def _shorten(editor: Editor, some: Int64) -> None:
             editor.assume(f"{direction.label}: no pinned bandwidth is known, so copies keep their duration")
             continue
         editor.limit_weights(run[mine], speed.copy_time_ns(sizes))
-        editor.assume(f"{direction.label}: {speed.basis}")
+        editor.assume(f"{direction.label}: {speed.known_from}")
