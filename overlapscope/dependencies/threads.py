@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from math import exp, lgamma, log
+from math import exp, lgamma, log, sqrt
 
 import numpy as np
 
@@ -169,7 +169,7 @@ def _accepted(threads: list[_Thread], config: DependencyConfig) -> Iterator[Pair
         idle = idle.some(config.most_tested)
         silence = _silences(threads, mine, idle)
         for group, level in _groups(silence, config.significance, len(threads)):
-            if len(group) == 1 and not _may_be_significant(silence[group[0]], idle, level, config):
+            if len(group) == 1 and not _may_be_significant(silence[group[0]], idle, config):
                 continue
             busy = merge(*(threads[number].busy for number in group))
             if significance(_prompt(busy, idle, config), config.truncation) <= level:
@@ -217,12 +217,17 @@ def _groups(silence: dict[int, _Silence], level: float, threads: int) -> Iterato
             yield [number], level / threads / len(silence)
 
 
-def _may_be_significant(silence: _Silence, idle: _Idle, level: float, config: DependencyConfig) -> bool:
-    """Whether a test can reach a level at all: no result is below the product of the shortest possible answers."""
-    fell = silence.fell
+def _may_be_significant(silence: _Silence, idle: _Idle, config: DependencyConfig) -> bool:
+    """Whether answers are shorter than chance makes them by two standard deviations; others reach no level.
+
+    The logarithms of those up to the truncation are summed, as in the test. No answer is less likely by chance than
+    its share of the stretch.
+    """
+    fell, usual = silence.fell, log(1 / config.truncation) + 1
     near = (idle.end_ns - silence.since_ns)[fell] / (idle.end_ns - idle.start_ns)[fell]
-    small = np.clip(near[near <= config.truncation], _LEAST, 1)
-    return bool(np.log(small).sum() <= log(level))
+    found = float(-np.log(np.clip(near[near <= config.truncation], _LEAST, 1)).sum())
+    expected = int(silence.active.sum()) * config.truncation
+    return found > expected * usual + 2 * sqrt(expected * (1 + (1 - config.truncation) * usual**2))
 
 
 def _silence(busy: Spans, idle: _Idle) -> _Silence:
