@@ -50,8 +50,7 @@ from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule, mostly_d2h
 from overlapscope.formatting import counted, size, time
-from overlapscope.measure.launches import launch_latency_ns
-from overlapscope.model.columns import NO_TIME, Bool, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
 
 
 def claims(context: DeviceContext) -> Bool:
@@ -83,16 +82,10 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
 
 def _delayed_by_kernels(context: DeviceContext, copies: Int64) -> int:
     """How many of the copies had been issued and began only when a kernel ended, because their stream waited for it."""
-    table, kernels = context.trace.copies, context.trace.kernels
-    latency = (
-        launch_latency_ns(context.trace, context.config.dependencies.launch)
-        * context.config.dependencies.launch.tolerance
-    )
-    ends = np.sort(kernels.end_ns[context.activity.key.rows(kernels)])
-    start = table.start_ns[copies]
-    before = np.append(ends, NO_TIME)[np.searchsorted(ends, start, "right") - 1]
-    issued = np.append(context.trace.api_calls.end_ns, NO_TIME)[table.call[copies]]
-    return int(((start - before <= latency) & (before > issued)).sum())
+    graph = context.graph
+    edge = graph.binding[graph.work_start(graph.work_of_copy[copies])]
+    source = np.maximum(graph.work_of(np.append(graph.dependencies.source, NO_ID)[edge]), NO_ID)
+    return int((np.append(graph.work.table, NO_ID)[source] == 0).sum())
 
 
 RULE = Rule(
