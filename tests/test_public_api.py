@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import subprocess
 import sys
 import typing
@@ -190,3 +191,26 @@ def test_results_are_json_and_frames() -> None:
     assert columns["start_ns"] == trace.copies.start_ns.tolist()
     (theirs,) = overlapscope.their_overlap(trace, "hta")
     assert theirs.to_pandas().iloc[0].to_dict() == theirs.to_dict()
+
+
+def results_of(value: Any) -> Iterator[Any]:
+    """The result, and every dataclass inside it that has a dictionary of its own."""
+    if isinstance(value, tuple):
+        for entry in value:
+            yield from results_of(entry)
+    elif dataclasses.is_dataclass(value) and hasattr(value, "to_dict"):
+        yield value
+        for entry in dataclasses.fields(value):
+            yield from results_of(getattr(value, entry.name))
+
+
+def test_every_result_of_an_audit_is_a_dictionary_and_a_frame() -> None:
+    trace = overlapscope.open_trace(SAMPLE)
+    results = [*results_of(overlapscope.audit(trace)), trace.health, *trace.health]
+    assert len({type(result) for result in results}) > 12
+    for result in results:
+        assert json.loads(json.dumps(result.to_dict())) == result.to_dict()
+        assert isinstance(result.to_pandas(), pd.DataFrame)
+    (place,) = {type(result): result for result in results if isinstance(result, overlapscope.Share)}.values()
+    assert place.to_pandas()["device"].tolist() == [place.where.device]
+    assert place.to_pandas()["idle_ns"].tolist() == [place.idle_ns]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64, Table, column
 from overlapscope.model.enums import Labelled
+from overlapscope.model.frames import frame
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Cause(Labelled):
@@ -64,6 +68,10 @@ class IdleByCause:
     def to_dict(self) -> dict[str, int]:
         """As JSON-ready data: a key for every cause, such as ``copy_call_ns``."""
         return {f"{cause.name.lower()}_ns": self.of_cause.get(cause, 0) for cause in Cause}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The causes, one per row, with their idle time in ns."""
+        return frame({"cause": cause.name.lower(), "idle_ns": self.of_cause.get(cause, 0)} for cause in Cause)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -12,7 +12,7 @@ from overlapscope.formatting import share, time
 from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Int64
-from overlapscope.model.frames import frame
+from overlapscope.model.frames import Row, frame
 from overlapscope.model.trace import Trace
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Confidence(StrEnum):
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(Row):
     """A place in the program; None where the trace does not record it.
 
     ``range`` is the path of annotated ranges around the call, outermost first, ``source`` the innermost line of user
@@ -62,7 +62,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(Row):
     """A place, with the part of a finding's GPU idle time that belongs to it."""
 
     where: Place
@@ -122,7 +122,7 @@ class Finding:
         """The finding as JSON-ready data: an entry of ``findings``."""
         plain = asdict(self) | {"severity": str(self.severity), "confidence": str(self.confidence)}
         plain |= {"copies": list(self.copies), "calls": list(self.calls), "evidence": dict(self.evidence)}
-        return plain | {"places": [asdict(entry) for entry in self.places]}
+        return plain | {"places": [entry.to_dict() for entry in self.places]}
 
     def to_pandas(self) -> pandas.DataFrame:
         """The places of the finding, one per row, with the GPU idle time of each."""
@@ -151,7 +151,7 @@ _ROW_COLUMNS = (*_ROW, *(entry.name for entry in fields(Place)), "copies")
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Row):
     """One step of a plan: the simulated program with some changes.
 
     Attributes:
@@ -171,10 +171,6 @@ class Step:
     low_ns: int
     high_ns: int
     unprofiled_ns: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The step as JSON-ready data: an entry of ``plan``."""
-        return asdict(self) | {"changes": list(self.changes), "fixes": list(self.fixes)}
 
 
 @dataclass(frozen=True)
@@ -215,6 +211,14 @@ class DeviceDiagnosis:
     def idle_ns(self, code: str) -> int:
         """GPU idle time attributed to one rule."""
         return int(self.idle.duration_ns[self.reason == self.codes.index(code)].sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The device and its idle time by rule, in ns, as JSON-ready data."""
+        return asdict(self.key) | {"idle_ns": {code: self.idle_ns(code) for code in self.codes}}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The idle intervals, one per row, each with the code of its rule."""
+        return self.idle.to_pandas().assign(code=[self.codes[index] for index in self.reason])
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,26 +16,23 @@ Both merge all devices of a process into one timeline.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from overlapscope.measure.places import steps
 from overlapscope.measure.spans import Spans, intersect, merge, subtract, union
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.frames import frame
+from overlapscope.model.frames import Row
 from overlapscope.model.tables import DeviceWork
 from overlapscope.model.trace import Trace
-
-if TYPE_CHECKING:
-    import pandas
 
 Definition = Literal["hta", "tracelens"]
 
 
 @dataclass(frozen=True)
-class TheirFigures:
+class TheirFigures(Row):
     """The overlap figures of one process by another tool's definition, in ns.
 
     ``exposed_*`` and ``overlap_fraction`` follow that tool; ``overlap_fraction`` is the share of
@@ -54,14 +51,6 @@ class TheirFigures:
     idle_ns: int
     total_ns: int
     overlap_fraction: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON-ready data."""
-        return asdict(self)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """The figures as one row; concatenate the frames of several processes."""
-        return frame([asdict(self)])
 
 
 def their_overlap(trace: Trace, definition: Definition, *, last_step: bool = False) -> tuple[TheirFigures, ...]:

@@ -13,11 +13,12 @@ from overlapscope.measure.spans import intersect, merge, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
 from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.frames import Row
 from overlapscope.model.trace import Trace
 
 
 @dataclass(frozen=True)
-class CopyGroup:
+class CopyGroup(Row):
     """Figures of the copies of one group that overlap the window.
 
     ``total_ns``, ``hidden_ns`` and ``exposed_ns`` are sums over copies, clipped to the window; ``busy_ns`` is

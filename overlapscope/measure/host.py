@@ -7,12 +7,14 @@ cannot launch anything else. An overlap percentage does not show this cost.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import ApiKind
+from overlapscope.model.frames import Row
 from overlapscope.model.trace import Trace
 
 
@@ -40,7 +42,7 @@ DEFAULT = HostConfig()
 
 
 @dataclass(frozen=True)
-class HostBlocking:
+class HostBlocking(Row):
     """All calls of one API function on one thread within the window.
 
     ``total_ns`` is their total duration, ``blocked_ns`` the part of it for which they blocked the thread. A call inside
@@ -53,6 +55,11 @@ class HostBlocking:
     calls: int
     total_ns: int
     blocked_ns: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON-ready data; ``process`` and ``thread`` are None where they are not recorded."""
+        unknown = {name: None for name in ("process", "thread") if getattr(self, name) == NO_ID}
+        return super().to_dict() | unknown
 
 
 def plain_enqueue_ns(trace: Trace, config: HostConfig = DEFAULT) -> int:

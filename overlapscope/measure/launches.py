@@ -10,6 +10,7 @@ from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.spans import Spans, contains, covered, profile
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.frames import Row
 from overlapscope.model.trace import Trace
 
 
@@ -42,7 +43,7 @@ def launch_latency_ns(trace: Trace, config: LaunchConfig = DEFAULT) -> int:
 
 
 @dataclass(frozen=True)
-class LaunchFigures:
+class LaunchFigures(Row):
     """Launch delay and queue depth of a device; None where no device work has a known call.
 
     The launch delay goes from the start of a call to the start of its work. The queue is the work that was issued and

@@ -10,12 +10,13 @@ from overlapscope.measure.devices import Activity, activity, device_keys
 from overlapscope.measure.spans import Spans, intersect, union
 from overlapscope.measure.windows import ends_with_work, whole
 from overlapscope.model.columns import Int64
+from overlapscope.model.frames import Row
 from overlapscope.model.tables import Ranges
 from overlapscope.model.trace import Trace
 
 
 @dataclass(frozen=True)
-class RangeFigures:
+class RangeFigures(Row):
     """Figures of all ranges of one name, each up to the end of its device work.
 
     ``wall_ns`` is the union of the occurrences; busy times are sums over the devices of their process.

@@ -11,6 +11,7 @@ from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.frames import Row
 from overlapscope.model.trace import Trace
 
 
@@ -25,7 +26,7 @@ class StagingConfig:
 
 
 @dataclass(frozen=True)
-class Staging:
+class Staging(Row):
     """The pageable copies of one device and direction, and what staging cost in device time.
 
     ``staging_cost_ns`` is their device time beyond that of pinned copies of the same size in this trace. It covers the

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import pandas
@@ -17,3 +19,32 @@ def frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = Non
     import pandas as pd
 
     return pd.DataFrame(list(rows), columns=columns if columns is None else list(columns)).convert_dtypes()
+
+
+class Row:
+    """A small result: a dataclass of numbers and texts that is one row of a frame.
+
+    Fields that are themselves a dataclass or a mapping stay nested in ``to_dict`` and become columns in ``to_pandas``.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON-ready data."""
+        return {name: _plain(value) for name, value in asdict(cast("Any", self)).items()}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The fields as one row; concatenate the frames of several results."""
+        row: dict[str, Any] = {}
+        for name, value in self.to_dict().items():
+            row |= value if isinstance(value, dict) else {name: value}
+        return frame([row])
+
+
+def _plain(value: Any) -> Any:
+    """A field's value as JSON has it: enums as their text, tuples as lists."""
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, StrEnum):
+        return str(value)
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    return list(value) if isinstance(value, tuple) else value

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from overlapscope.model.frames import Row, frame
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class HealthSeverity(StrEnum):
@@ -16,7 +22,7 @@ class HealthSeverity(StrEnum):
 
 
 @dataclass(frozen=True)
-class HealthWarning:
+class HealthWarning(Row):
     """One warning about a trace.
 
     ``share`` is ``count`` over the number of rows that it could concern, from 0 to 1; None where that has no meaning,
@@ -47,6 +53,16 @@ class Health:
 
     def __len__(self) -> int:
         return len(self.warnings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The warnings and counts as JSON-ready data; the keys are those of an audit."""
+        warnings = [warning.to_dict() for warning in self.warnings]
+        return {"health": warnings, "events_read": self.events_read, "events_kept": self.events_kept}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The warnings, one per row."""
+        columns = [entry.name for entry in fields(HealthWarning)]
+        return frame((warning.to_dict() for warning in self.warnings), columns)
 
     @property
     def damaged(self) -> bool:

@@ -5,7 +5,7 @@ In JSON, unknown values are null, and nothing is rounded.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from overlapscope.calibration.schema import Calibration, TimedSteps
@@ -19,7 +19,7 @@ from overlapscope.measure.ranges import RangeFigures
 from overlapscope.measure.staging import Staging
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID
-from overlapscope.model.frames import frame
+from overlapscope.model.frames import Row, frame
 from overlapscope.model.trace import Trace
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SCHEMA = "overlapscope.audit/2"
 
 
 @dataclass(frozen=True)
-class StreamFigures:
+class StreamFigures(Row):
     """What ran on one stream: the number of kernels, copies and memsets, and the time of kernels and copies."""
 
     stream: int
@@ -40,6 +40,10 @@ class StreamFigures:
     copy_total_ns: int
     hidden_ns: int
     exposed_ns: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON-ready data; ``stream`` is None where it is not recorded."""
+        return super().to_dict() | {"stream": _known(self.stream)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +84,7 @@ class DeviceAudit:
             "copy_concurrency_ns": activity.copy_concurrency.total_ns,
             "idle_causes": self.idle.to_dict(),
             "kernel_gap_causes": self.kernel_gaps.to_dict(),
-            "launches": asdict(self.launches),
+            "launches": self.launches.to_dict(),
             "staging": [
                 {
                     "direction": row.direction,
@@ -93,7 +97,7 @@ class DeviceAudit:
                 for row in self.staging
             ],
             "directions": _directions(self),
-            "streams": [asdict(row) | {"stream": _known(row.stream)} for row in self.streams],
+            "streams": [row.to_dict() for row in self.streams],
         }
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -102,7 +106,7 @@ class DeviceAudit:
 
 
 @dataclass(frozen=True)
-class CostlyCopy:
+class CostlyCopy(Row):
     """A copy that was exposed or blocked the host, and where it was issued; None where that is not recorded."""
 
     row: int
@@ -123,7 +127,7 @@ class CostlyCopy:
 
 
 @dataclass(frozen=True)
-class Occurrence:
+class Occurrence(Row):
     """One occurrence of the range; busy times are sums over the devices of its process."""
 
     start_ns: int
@@ -136,6 +140,10 @@ class Occurrence:
     def wall_ns(self) -> int:
         """Length of the occurrence."""
         return self.end_ns - self.start_ns
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and ``wall_ns`` as JSON-ready data."""
+        return super().to_dict() | {"wall_ns": self.wall_ns}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -162,17 +170,12 @@ class Audit:
         steps = {key: diagnosis.pop(key) for key in ("simulation", "plan", "findings")}
         return {
             "source": _source(self.trace),
-            "health": [asdict(warning) for warning in self.trace.health],
-            "events_read": self.trace.health.events_read,
-            "events_kept": self.trace.health.events_kept,
+            **self.trace.health.to_dict(),
             "window": _window(self.window, self.occurrences),
             "devices": [device.to_dict() for device in self.devices],
-            "host_blocking": [
-                asdict(row) | {"process": _known(row.process), "thread": _known(row.thread)}
-                for row in self.host_blocking
-            ],
-            "ranges": [asdict(entry) for entry in self.ranges],
-            "costly_copies": [asdict(copy) for copy in self.costly],
+            "host_blocking": [row.to_dict() for row in self.host_blocking],
+            "ranges": [entry.to_dict() for entry in self.ranges],
+            "costly_copies": [copy.to_dict() for copy in self.costly],
             "counts": self.counts,
             "diagnosis": diagnosis,
             **steps,
@@ -220,7 +223,7 @@ def _window(window: Window, occurrences: tuple[Occurrence, ...]) -> dict[str, An
         "start_ns": window.first_ns,
         "end_ns": window.last_ns,
         "wall_ns": window.wall_ns,
-        "occurrences": [asdict(entry) | {"wall_ns": entry.wall_ns} for entry in occurrences],
+        "occurrences": [entry.to_dict() for entry in occurrences],
     }
 
 

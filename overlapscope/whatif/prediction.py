@@ -12,6 +12,7 @@ from overlapscope.dependencies.critical_path import CriticalPath, critical_path
 from overlapscope.dependencies.simulate import Simulation
 from overlapscope.formatting import share, time
 from overlapscope.measure.windows import Window
+from overlapscope.model.frames import Row
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.retimed import retimed
@@ -23,7 +24,7 @@ SCHEMA = "overlapscope.what-if/2"
 
 
 @dataclass(frozen=True)
-class Unprofiled:
+class Unprofiled(Row):
     """The same without some cost of the profiler, in ns; ``event_ns`` is what it spent for each event it recorded."""
 
     event_ns: float
