@@ -11,7 +11,7 @@ from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.formatting import share, time
 from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.windows import Window
-from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.columns import Int64, known
 from overlapscope.model.frames import Row, frame
 from overlapscope.model.trace import Trace
 
@@ -214,7 +214,8 @@ class DeviceDiagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """The device and its idle time by rule, in ns, as JSON-ready data."""
-        return asdict(self.key) | {"idle_ns": {code: self.idle_ns(code) for code in self.codes}}
+        key = {"process": known(self.key.process), "device": known(self.key.device)}
+        return key | {"idle_ns": {code: self.idle_ns(code) for code in self.codes}}
 
     def to_pandas(self) -> pandas.DataFrame:
         """The idle intervals, one per row, each with the code of its rule."""
@@ -290,8 +291,3 @@ class Diagnosis:
     def to_pandas(self) -> pandas.DataFrame:
         """The findings, one per row, ranked."""
         return frame((finding.row() for finding in self.findings), _ROW_COLUMNS)
-
-
-def known(value: Any) -> int | None:
-    """A number from a column, or None where it is not recorded."""
-    return None if int(value) == NO_ID else int(value)

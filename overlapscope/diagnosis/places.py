@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from overlapscope.diagnosis.finding import Place, Share, known
+from overlapscope.diagnosis.finding import Place, Share
 from overlapscope.measure.places import enclosing, innermost
-from overlapscope.model.columns import NO_ID, Int32, Int64
+from overlapscope.model.columns import NO_ID, Int32, Int64, known
 from overlapscope.model.tables import HostWork
 from overlapscope.model.trace import Trace
 
@@ -55,7 +55,7 @@ def _places(trace: Trace, calls: Int64, streams: Int64, device: int) -> list[Pla
             api=trace.names[int(names[index])] or None,
             process=known(process[index]),
             thread=known(thread[index]),
-            device=None if device == NO_ID else device,
+            device=known(device),
             stream=known(streams[index]),
         )
         for index in range(len(calls))

@@ -11,7 +11,7 @@ import numpy as np
 from overlapscope.measure.copies import CopyFacts, blocked_by_calls
 from overlapscope.measure.spans import intersect, merge, union
 from overlapscope.measure.windows import Window
-from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, known
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.frames import Row
 from overlapscope.model.trace import Trace
@@ -44,7 +44,7 @@ def _range_name(trace: Trace, place: int) -> str | None:
 
 
 def _number(_: Trace, value: int) -> int | None:
-    return None if value == NO_ID else value
+    return known(value)
 
 
 Codes = Callable[[Trace, CopyFacts], Int64]

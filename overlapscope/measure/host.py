@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from overlapscope.measure.windows import Window
-from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.columns import NO_ID, Int64, known
 from overlapscope.model.enums import ApiKind
 from overlapscope.model.frames import Row
 from overlapscope.model.trace import Trace
@@ -58,8 +58,7 @@ class HostBlocking(Row):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON-ready data; ``process`` and ``thread`` are None where they are not recorded."""
-        unknown = {name: None for name in ("process", "thread") if getattr(self, name) == NO_ID}
-        return super().to_dict() | unknown
+        return super().to_dict() | {"process": known(self.process), "thread": known(self.thread)}
 
 
 def plain_enqueue_ns(trace: Trace, config: HostConfig = DEFAULT) -> int:

@@ -30,6 +30,11 @@ NO_ID = -1
 """The value of an id, row or size column where the value is not recorded."""
 
 
+def known(value: Any) -> int | None:
+    """A number from an id, row or size column, or None where it is not recorded."""
+    return None if int(value) == NO_ID else int(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """The declaration of one column of a table."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from overlapscope.measure.ranges import figures_by_range
 from overlapscope.measure.spans import Spans, covered, intersect, union
 from overlapscope.measure.staging import StagingConfig, staging
 from overlapscope.measure.windows import Window, is_whole, window_of
-from overlapscope.model.columns import NO_ID, Bool
+from overlapscope.model.columns import NO_ID, Bool, known
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Ranges, Timed
 from overlapscope.model.trace import DEVICE_WORK, Trace
@@ -157,9 +156,6 @@ def _costly(trace: Trace, facts: CopyFacts, window: Window, count: int) -> tuple
 
 def _costly_copy(trace: Trace, facts: CopyFacts, row: int) -> CostlyCopy:
     copies, call, place = trace.copies, int(trace.copies.call[row]), int(facts.range_row[row])
-
-    def known(value: Any) -> int | None:
-        return None if int(value) == NO_ID else int(value)
 
     return CostlyCopy(
         row=row,

@@ -18,7 +18,7 @@ from overlapscope.measure.launches import LaunchFigures
 from overlapscope.measure.ranges import RangeFigures
 from overlapscope.measure.staging import Staging
 from overlapscope.measure.windows import Window
-from overlapscope.model.columns import NO_ID
+from overlapscope.model.columns import known
 from overlapscope.model.frames import Row, frame
 from overlapscope.model.trace import Trace
 
@@ -43,7 +43,7 @@ class StreamFigures(Row):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON-ready data; ``stream`` is None where it is not recorded."""
-        return super().to_dict() | {"stream": _known(self.stream)}
+        return super().to_dict() | {"stream": known(self.stream)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +65,8 @@ class DeviceAudit:
         """The device as JSON-ready data: an entry of ``devices``."""
         activity = self.activity
         return {
-            "process": _known(self.key.process),
-            "device": _known(self.key.device),
+            "process": known(self.key.process),
+            "device": known(self.key.device),
             "name": self.name,
             "kernel_busy_ns": activity.kernels.total_ns,
             "copy_busy_ns": activity.copies.total_ns,
@@ -235,17 +235,4 @@ def _directions(device: DeviceAudit) -> dict[str, Any]:
 
 
 def _group(group: CopyGroup) -> dict[str, int | None]:
-    return {
-        "count": group.count,
-        "size_bytes": group.size_bytes,
-        "unknown_size": group.unknown_size,
-        "total_ns": group.total_ns,
-        "busy_ns": group.busy_ns,
-        "hidden_ns": group.hidden_ns,
-        "exposed_ns": group.exposed_ns,
-        "blocked_ns": group.blocked_ns,
-    }
-
-
-def _known(value: int) -> int | None:
-    return None if value == NO_ID else value
+    return {name: value for name, value in group.to_dict().items() if name not in ("key", "unclipped_ns")}

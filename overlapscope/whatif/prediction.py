@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +161,7 @@ class Prediction:
 def _plain(without: Unprofiled | None) -> dict[str, int] | None:
     if without is None:
         return None
-    return {key: value for key, value in asdict(without).items() if key != "event_ns"}
+    return {key: value for key, value in without.to_dict().items() if key != "event_ns"}
 
 
 def _bounds(low_ns: int, high_ns: int) -> str:
