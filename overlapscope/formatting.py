@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
+from collections.abc import Iterable, Sequence
+from statistics import median
 
 _WHOLE = 100  # from here on without decimals
 _SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 _SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_LONGEST = 100_000  # of a column's numbers; from here on its unit is a larger one
+_MOST_DECIMALS = 3
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
@@ -35,6 +40,48 @@ def size(count: int) -> str:
         if count >= scale:
             return f"{count / scale:.3g} {unit}"
     return f"{count} B"
+
+
+def time_unit(values: Iterable[float | None]) -> tuple[float, str]:
+    """The unit for a table of times in ns, as its length and its name.
+
+    It suits the time in the middle, unless the longest becomes too long in it.
+
+    >>> time_unit([39_660_000, 161_000, 12_000_000, None])
+    (1000000.0, 'ms')
+    """
+    return _unit(values, _SCALES)
+
+
+def size_unit(values: Iterable[float | None]) -> tuple[float, str]:
+    """The unit for a table of numbers of bytes, likewise.
+
+    >>> size_unit([67_108_864, 12_582_912])
+    (1048576, 'MiB')
+    """
+    return _unit(values, (*_SIZES, (1, "B")))
+
+
+def numbers(values: Sequence[float | None], unit: float = 1) -> list[str]:
+    """Numbers in a unit as texts with as many decimals each: three figures of the largest, two of the smallest.
+
+    >>> numbers([39_660_000, 161_000, None], 1e6)
+    ['39.66', '0.16', '?']
+    """
+    scaled = [None if value is None else value / unit for value in values]
+    known = [abs(value) for value in scaled if value]
+    decimals = 0
+    if any(value != round(value) for value in known):
+        first, last = (math.floor(math.log10(value)) for value in (max(known), min(known)))
+        decimals = min(max(2 - first, 1 - last, 0), _MOST_DECIMALS)
+    return ["?" if value is None else f"{value:,.{decimals}f}" for value in scaled]
+
+
+def _unit(values: Iterable[float | None], scales: Sequence[tuple[float, str]]) -> tuple[float, str]:
+    known = [abs(value) for value in values if value]
+    middle, largest = (median(known), max(known)) if known else (0, 0)
+    fitting = [entry for entry in scales if largest < _LONGEST * entry[0]] or [scales[0]]
+    return next((entry for entry in fitting if middle >= entry[0]), fitting[-1])
 
 
 def share(part: float, whole: float) -> str:

@@ -1,51 +1,83 @@
-"""The tables of an audit as rows of text, for a terminal and for the HTML report."""
+"""The tables of an audit as rows of text, for a terminal and for the HTML report.
+
+A heading names the unit of its column; all numbers of a column have that unit, and as many decimals each.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import Plan
-from overlapscope.formatting import safe, share, size, time
+from overlapscope.formatting import numbers, safe, size_unit, time_unit
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
-from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit
+from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence
 
 Cells = dict[str, str]
 """One row of a table: text by column heading."""
+TextColumns = dict[str, Sequence[str]]
+"""A table column by column: the texts of each heading."""
 
-NAME_WIDTH = 24
-"""Most characters shown of a name from the trace."""
 LEFT = frozenset({"API", "call", "range", "direction", "memory", "changes", "fixes"})
 """Columns of text, aligned left; the others are numbers."""
+_NAME_WIDTH = 80
+"""Most characters shown of a name from the trace."""
 _OCCURRENCE_ROWS = 8
 _BLOCKING_ROWS = 5
 
 
-def tables(audit: Audit, name_width: int = NAME_WIDTH) -> list[tuple[str, list[Cells]]]:
+def tables(audit: Audit, name_width: int = _NAME_WIDTH) -> list[tuple[str, list[Cells]]]:
     """All tables that have rows, each with its title."""
+    groups = [(device, group) for device in audit.devices for group in device.memory]
+    blocking = [row for row in audit.host_blocking[:_BLOCKING_ROWS] if row.blocked_ns]
     every = [
-        (_occurrence_title(audit), _occurrence_cells(audit)),
-        ("Devices", [_device_cells(device) for device in audit.devices]),
-        ("Copies", [_copy_cells(device, group) for device in audit.devices for group in device.memory]),
-        ("Most expensive copies", _costly_cells(audit.costly, audit.window.first_ns, name_width)),
-        ("Blocking CUDA calls", _blocking_cells(audit.host_blocking)),
+        (_occurrence_title(audit), _occurrences(audit)),
+        ("Devices", _devices(audit.devices)),
+        ("Copies", _copies(groups)),
+        ("Most expensive copies", _costly(audit.costly, audit.window.first_ns, name_width)),
+        ("Blocking CUDA calls", _blocking(blocking, name_width)),
     ]
-    return [(title, rows) for title, rows in every if rows]
+    return [(title, rows(columns)) for title, columns in every if rows(columns)]
+
+
+def rows(columns: TextColumns) -> list[Cells]:
+    """A table row by row."""
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+
+def in_time(**columns: Sequence[float | None]) -> TextColumns:
+    """Columns of times in ns, all in one unit; ``_`` in their names stands for a space."""
+    length, unit = time_unit(value for values in columns.values() for value in values)
+    return {f"{name.replace('_', ' ')} ({unit})": numbers(values, length) for name, values in columns.items()}
+
+
+def in_bytes(heading: str, values: Sequence[float | None]) -> TextColumns:
+    """A column of numbers of bytes."""
+    length, unit = size_unit(values)
+    return {f"{heading} ({unit})": numbers(values, length)}
 
 
 def plan_rows(found: Plan) -> list[Cells]:
     """The simulated time of the window without changes, and after each step of a plan."""
-    rows = [_plan_row(found, "none", "", found.simulated_ns, "", found.unprofiled_ns)]
-    for step in found.steps:
-        bounds = f"{time(step.low_ns)} to {time(step.high_ns)}" if step.low_ns < step.high_ns else ""
-        changes, fixes = " + ".join(step.changes), ", ".join(step.fixes)
-        rows.append(_plan_row(found, changes, fixes, step.predicted_ns, bounds, step.unprofiled_ns))
-    return rows
-
-
-def _plan_row(found: Plan, changes: str, fixes: str, ns: int, bounds: str, unprofiled_ns: int | None) -> Cells:
-    part = share(ns, found.simulated_ns)
-    row = {"changes": changes, "fixes": fixes, "time": time(ns), "relative": part, "bounds": bounds}
-    return row | ({} if found.unprofiled_ns is None else {"without profiler": time(unprofiled_ns)})
+    simulated = [found.simulated_ns, *(step.predicted_ns for step in found.steps)]
+    bare = [found.unprofiled_ns, *(step.unprofiled_ns for step in found.steps)]
+    uncertain = [None, *((step.low_ns, step.high_ns) if step.low_ns < step.high_ns else None for step in found.steps)]
+    columns: dict[str, Sequence[int | None]] = {
+        "time": simulated,
+        "low": [None if bounds is None else bounds[0] for bounds in uncertain],
+        "high": [None if bounds is None else bounds[1] for bounds in uncertain],
+    }
+    if found.unprofiled_ns is not None:
+        columns["without_profiler"] = bare
+    return rows(
+        {
+            "changes": ["none", *(" + ".join(step.changes) for step in found.steps)],
+            "fixes": ["", *(", ".join(step.fixes) for step in found.steps)],
+            "relative (%)": [_percent(ns, found.simulated_ns) for ns in simulated],
+            **{name: ["" if text == "?" else text for text in texts] for name, texts in in_time(**columns).items()},
+        }
+    )
 
 
 def _occurrence_title(audit: Audit) -> str:
@@ -53,96 +85,90 @@ def _occurrence_title(audit: Audit) -> str:
     return "Occurrences" if count <= _OCCURRENCE_ROWS else f"The {_OCCURRENCE_ROWS} longest of {count:,} occurrences"
 
 
-def _occurrence_cells(audit: Audit) -> list[Cells]:
-    if len(audit.occurrences) < 2:  # noqa: PLR2004 - a single occurrence is the whole window
-        return []
-    longest = sorted(audit.occurrences, key=lambda entry: -entry.wall_ns)[:_OCCURRENCE_ROWS]
-    return [
-        {
-            "start": time(entry.start_ns - audit.window.first_ns),
-            "wall": time(entry.wall_ns),
-            "kernels": time(entry.kernel_busy_ns),
-            "copies": time(entry.copy_busy_ns),
-            "overlap": time(entry.overlap_ns),
-        }
-        for entry in sorted(longest, key=lambda entry: entry.start_ns)
-    ]
+def _occurrences(audit: Audit) -> TextColumns:
+    several = audit.occurrences if len(audit.occurrences) > 1 else ()  # a single one is the whole window
+    longest = sorted(several, key=lambda entry: -entry.wall_ns)[:_OCCURRENCE_ROWS]
+    shown: list[Occurrence] = sorted(longest, key=lambda entry: entry.start_ns)
+    return in_time(
+        start=[entry.start_ns - audit.window.first_ns for entry in shown],
+        wall=[entry.wall_ns for entry in shown],
+        kernels=[entry.kernel_busy_ns for entry in shown],
+        copies=[entry.copy_busy_ns for entry in shown],
+        overlap=[entry.overlap_ns for entry in shown],
+    )
 
 
-def _device_cells(device: DeviceAudit) -> Cells:
-    activity = device.activity
+def _devices(devices: Sequence[DeviceAudit]) -> TextColumns:
+    active = [device.activity for device in devices]
     return {
-        "process": _id(device.key.process),
-        "device": _id(device.key.device),
-        "span": time(activity.span_ns),
-        "kernels": time(activity.kernels.total_ns),
-        "copies": time(activity.copies.total_ns),
-        "overlap": time(activity.overlap.total_ns),
-        "no work": time(activity.idle.total_ns),
-        "no kernel": time(device.kernel_gaps.total_ns),
-        "in copy call": time(device.kernel_gaps.sum_ns(Cause.COPY_CALL)),
+        "process": [_id(device.key.process) for device in devices],
+        "device": [_id(device.key.device) for device in devices],
+        **in_time(
+            span=[activity.span_ns for activity in active],
+            kernels=[activity.kernels.total_ns for activity in active],
+            copies=[activity.copies.total_ns for activity in active],
+            overlap=[activity.overlap.total_ns for activity in active],
+            no_work=[activity.idle.total_ns for activity in active],
+            no_kernel=[device.kernel_gaps.total_ns for device in devices],
+            in_copy_call=[device.kernel_gaps.sum_ns(Cause.COPY_CALL) for device in devices],
+        ),
     }
 
 
-def _copy_cells(device: DeviceAudit, group: CopyGroup) -> Cells:
-    undefined = not device.activity.kernels.total_ns
+def _copies(groups: Sequence[tuple[DeviceAudit, CopyGroup]]) -> TextColumns:
+    some = [group for _, group in groups]
     return {
-        "process": _id(device.key.process),
-        "device": _id(device.key.device),
-        "direction": group.key["direction"],
-        "memory": _memory(group.key["memory"]),
-        "copies": f"{group.count:,}",
-        "size": _size(group.size_bytes),
-        "time": time(group.total_ns),
-        "hidden": "undefined" if undefined else share(group.hidden_ns, group.total_ns),
-        "exposed": time(group.exposed_ns),
-        "bandwidth": _bandwidth(group),
-        "host blocked": time(group.blocked_ns),
+        "process": [_id(device.key.process) for device, _ in groups],
+        "device": [_id(device.key.device) for device, _ in groups],
+        "direction": [group.key["direction"] for group in some],
+        "memory": [_memory(group.key["memory"]) for group in some],
+        "copies": [f"{group.count:,}" for group in some],
+        **in_bytes("size", [group.size_bytes for group in some]),
+        **in_time(
+            time=[group.total_ns for group in some],
+            exposed=[group.exposed_ns for group in some],
+            host_blocked=[group.blocked_ns for group in some],
+        ),
+        "hidden (%)": [_hidden(device, group) for device, group in groups],
+        "bandwidth (GB/s)": numbers([_bandwidth(group) for group in some]),
     }
 
 
-def _bandwidth(group: CopyGroup) -> str:
-    if not group.size_bytes or not group.unclipped_ns:
-        return "?"
-    return f"{group.size_bytes / group.unclipped_ns:.3g} GB/s"
+def _hidden(device: DeviceAudit, group: CopyGroup) -> str:
+    return _percent(group.hidden_ns, group.total_ns) if device.activity.kernels.total_ns else "undefined"
 
 
-def _costly_cells(copies: tuple[CostlyCopy, ...], first_ns: int, name_width: int) -> list[Cells]:
-    return [
-        {
-            "start": time(copy.start_ns - first_ns),
-            "process": _id(copy.process),
-            "device": _id(copy.device),
-            "stream": _id(copy.stream),
-            "direction": copy.direction,
-            "memory": _memory(copy.memory),
-            "size": _size(copy.size_bytes),
-            "exposed": time(copy.exposed_ns),
-            "host blocked": time(copy.blocked_ns),
-            "call": safe(copy.call or "?", NAME_WIDTH),
-            "range": safe(copy.range or "-", name_width),
-        }
-        for copy in copies
-    ]
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f}" if whole else "undefined"
 
 
-def _blocking_cells(blocking: tuple[HostBlocking, ...]) -> list[Cells]:
-    return [
-        {
-            "process": _id(row.process),
-            "thread": _id(row.thread),
-            "API": safe(row.api, NAME_WIDTH),
-            "calls": f"{row.calls:,}",
-            "total": time(row.total_ns),
-            "blocked": time(row.blocked_ns),
-        }
-        for row in blocking[:_BLOCKING_ROWS]
-        if row.blocked_ns
-    ]
+def _bandwidth(group: CopyGroup) -> float | None:
+    return group.size_bytes / group.unclipped_ns if group.size_bytes and group.unclipped_ns else None
 
 
-def _size(count: int | None) -> str:
-    return "?" if count is None else size(count)
+def _costly(copies: Sequence[CostlyCopy], first_ns: int, name_width: int) -> TextColumns:
+    return {
+        **in_time(start=[copy.start_ns - first_ns for copy in copies]),
+        "process": [_id(copy.process) for copy in copies],
+        "device": [_id(copy.device) for copy in copies],
+        "stream": [_id(copy.stream) for copy in copies],
+        "direction": [copy.direction for copy in copies],
+        "memory": [_memory(copy.memory) for copy in copies],
+        **in_bytes("size", [copy.size_bytes for copy in copies]),
+        **in_time(exposed=[copy.exposed_ns for copy in copies], host_blocked=[copy.blocked_ns for copy in copies]),
+        "call": [safe(copy.call or "?", name_width) for copy in copies],
+        "range": [safe(copy.range or "-", name_width) for copy in copies],
+    }
+
+
+def _blocking(blocking: Sequence[HostBlocking], name_width: int) -> TextColumns:
+    return {
+        "process": [_id(row.process) for row in blocking],
+        "thread": [_id(row.thread) for row in blocking],
+        "API": [safe(row.api, name_width) for row in blocking],
+        "calls": [f"{row.calls:,}" for row in blocking],
+        **in_time(total=[row.total_ns for row in blocking], blocked=[row.blocked_ns for row in blocking]),
+    }
 
 
 def _memory(label: str) -> str:
