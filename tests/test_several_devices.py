@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from overlapscope import diagnose, open_trace
+from overlapscope import audit, diagnose, open_trace
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import Confidence
+from overlapscope.measure.windows import whole
 from overlapscope.model.trace import Trace
 from tests import nsys_maker as nsys
 from tests.notation import trace_of
@@ -128,3 +129,18 @@ def test_what_waits_on_after_its_copy_does_so_for_no_known_reason(tmp_path: Path
 def test_only_what_the_work_waited_for_last_is_its_cause(upload: str, tmp_path: Path) -> None:
     """Also while the upload runs: without it the kernel would not have started any sooner."""
     assert idle_of_the_second(taking_turns(tmp_path, upload)) == {Cause.OTHER_DEVICE: 5_004 - 100}
+
+
+def test_a_window_of_one_device_is_about_that_one_only(tmp_path: Path) -> None:
+    trace = taking_turns(tmp_path, FETCH)
+    both = audit(trace)
+    (second,) = audit(trace, replace(whole(trace), device=1)).devices
+    assert second.to_dict() == both.devices[1].to_dict()
+    first = audit(trace, replace(whole(trace), device=0))
+    assert [device.key.device for device in first.devices] == [0]
+    assert {finding.where.device for finding in both.diagnosis.findings} == {1}
+    assert first.diagnosis.findings == ()
+    assert (both.counts["kernels"], first.counts["kernels"], first.counts["copies"]) == (3, 1, 0)
+    assert first.costly == ()
+    assert first.to_dict()["window"]["device"] == 0
+    assert "No copies" in first.verdict

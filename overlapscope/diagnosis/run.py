@@ -69,7 +69,7 @@ def diagnose_window(attribution: Attribution, window: Window, config: DiagnosisC
 def _contexts(attribution: Attribution, window: Window, config: DiagnosisConfig) -> Iterator[DeviceContext]:
     graph = attribution.graph
     facts = copy_facts(graph.trace, window, config.dependencies.host)
-    for key in device_keys(graph.trace):
+    for key in device_keys(graph.trace, window):
         active = activity(graph.trace, key, window)
         yield DeviceContext(graph, window, active, attribution.findings(active, window), facts, config)
 

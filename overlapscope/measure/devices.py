@@ -85,14 +85,15 @@ class Activity:
         return self.overlap.total_ns / self.copies.total_ns
 
 
-def device_keys(trace: Trace) -> list[DeviceKey]:
-    """Every device with work in the trace, sorted."""
+def device_keys(trace: Trace, window: Window | None = None) -> list[DeviceKey]:
+    """Every device with work in the trace, sorted; with a window, those that it is about."""
     pairs: set[tuple[int, int]] = set()
     for table in trace.device_work:
         for process in np.unique(table.process).tolist():
             devices = np.unique(table.device[table.process == process])
             pairs.update((process, device) for device in devices.tolist())
-    return [DeviceKey(*pair) for pair in sorted(pairs)]
+    only = None if window is None else window.device
+    return [DeviceKey(*pair) for pair in sorted(pairs) if only is None or pair[1] == only]
 
 
 def activity(trace: Trace, key: DeviceKey, window: Window) -> Activity:

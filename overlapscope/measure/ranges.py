@@ -8,7 +8,7 @@ import numpy as np
 
 from overlapscope.measure.devices import Activity, activity, device_keys
 from overlapscope.measure.spans import Spans, intersect, union
-from overlapscope.measure.windows import ends_with_work, whole
+from overlapscope.measure.windows import Window, ends_with_work, whole
 from overlapscope.model.columns import Int64
 from overlapscope.model.frames import Row
 from overlapscope.model.tables import Ranges
@@ -30,7 +30,9 @@ class RangeFigures(Row):
     overlap_ns: int
 
 
-def figures_by_range(trace: Trace, ranges: Ranges | None = None, most: int | None = None) -> tuple[RangeFigures, ...]:
+def figures_by_range(
+    trace: Trace, ranges: Ranges | None = None, most: int | None = None, window: Window | None = None
+) -> tuple[RangeFigures, ...]:
     """Figures of every range name, the longest first.
 
     Ranges nest, so the figures of different names do not add up.
@@ -39,12 +41,13 @@ def figures_by_range(trace: Trace, ranges: Ranges | None = None, most: int | Non
         trace: the trace.
         ranges: only these ranges of the trace.
         most: at most so many names, those with the longest total time.
+        window: only the work on the devices that it is about.
     """
     ranges = trace.ranges if ranges is None else ranges
     ends = ends_with_work(trace, ranges)
     names, member = np.unique(ranges.name_id, return_inverse=True)
     summed = np.bincount(member, weights=ends - ranges.start_ns, minlength=len(names))
-    active = [activity(trace, key, whole(trace)) for key in device_keys(trace)]
+    active = [activity(trace, key, whole(trace)) for key in device_keys(trace, window)]
     figures = [
         _figures(trace.names[int(names[index])], ranges, ends, np.flatnonzero(member == index), active)
         for index in np.argsort(-summed, kind="stable")[:most].tolist()

@@ -21,12 +21,14 @@ class Window:
 
     ``start_ns``, ``end_ns`` and ``process`` have one entry per occurrence. Occurrences may overlap where the device
     work of one runs into the next. ``name`` is None for a time interval without a range; it covers every process.
+    ``device`` restricts what is analysed to the GPUs of this number; None for all.
     """
 
     name: str | None
     start_ns: Int64
     end_ns: Int64
     process: Int64
+    device: int | None = None
 
     @classmethod
     def between(cls, start_ns: int, end_ns: int) -> Window:

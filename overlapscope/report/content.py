@@ -23,7 +23,7 @@ from overlapscope.measure.staging import StagingConfig, staging
 from overlapscope.measure.windows import Window, is_whole, window_of
 from overlapscope.model.columns import NO_ID, Bool, known
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.model.tables import Ranges, Timed
+from overlapscope.model.tables import DeviceWork, Ranges, Timed
 from overlapscope.model.trace import DEVICE_WORK, Trace
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamFigures
 from overlapscope.report.verdict import verdict
@@ -60,7 +60,7 @@ def audit(trace: Trace, within: str | Window | None = None, config: AuditConfig 
     facts = copy_facts(trace, window, config.host)
     dependencies = config.diagnosis.dependencies
     attribution = Attribution(build_graph(trace, dependencies), dependencies)
-    devices = tuple(_device(attribution, key, facts, window, config) for key in device_keys(trace))
+    devices = tuple(_device(attribution, key, facts, window, config) for key in device_keys(trace, window))
     devices = tuple(device for device in devices if len(device.activity.busy) or within is None)
     blocking = host_blocking(trace, window, config.host)
     counts = _counts(trace, window)
@@ -70,7 +70,7 @@ def audit(trace: Trace, within: str | Window | None = None, config: AuditConfig 
         occurrences=_occurrences(window, devices),
         devices=devices,
         host_blocking=blocking,
-        ranges=figures_by_range(trace, _ranges_within(trace.ranges, window), config.longest_ranges),
+        ranges=figures_by_range(trace, _ranges_within(trace.ranges, window), config.longest_ranges, window),
         costly=_costly(trace, facts, window, config.costly_copies),
         counts=counts,
         diagnosis=diagnose_window(attribution, window, config.diagnosis),
@@ -191,6 +191,9 @@ def _ranges_within(ranges: Ranges, window: Window) -> Ranges:
 
 
 def _inside(trace: Trace, table: Timed, window: Window) -> Bool:
-    if is_whole(trace, window):
-        return np.ones(len(table), np.bool_)
-    return window.touches(table.process, table.start_ns, table.end_ns)
+    there = np.ones(len(table), np.bool_)
+    if not is_whole(trace, window):
+        there = window.touches(table.process, table.start_ns, table.end_ns)
+    if isinstance(table, DeviceWork) and window.device is not None:
+        there &= table.device == window.device
+    return there

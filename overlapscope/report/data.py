@@ -220,6 +220,7 @@ def _steps(steps: TimedSteps | None) -> dict[str, Any] | None:
 def _window(window: Window, occurrences: tuple[Occurrence, ...]) -> dict[str, Any]:
     return {
         "name": window.name,
+        "device": window.device,
         "start_ns": window.first_ns,
         "end_ns": window.last_ns,
         "wall_ns": window.wall_ns,

@@ -40,6 +40,7 @@ def _heading(audit: Audit) -> Text:
     gpus = sorted({device.name for device in audit.devices if device.name})
     where = "whole trace" if is_whole(audit.trace, window) else "a part of the trace"
     where = where if window.name is None else f"range {window.name!r}, {len(window.start_ns)} x"
+    where += "" if window.device is None else f", device {window.device}"
     text = Text(safe(metadata.path), style="cyan")
     about = [metadata.tool, *gpus, f"{where}, {time(window.wall_ns)}"]
     text.append("\n" + safe("  ".join(about)), style="dim")
