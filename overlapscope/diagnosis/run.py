@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +27,12 @@ _NOTHING_TO_GAIN = "OVL011"
 _INFERRED = "that the launching thread waited for the other one, or the work for the copy, is inferred from times"
 
 
-def diagnose(trace: Trace, within: str | Window | None = None, config: DiagnosisConfig = DEFAULT) -> Diagnosis:
+def diagnose(
+    trace: Trace,
+    within: str | Window | None = None,
+    config: DiagnosisConfig = DEFAULT,
+    on_phase: Callable[[str], None] = lambda _: None,
+) -> Diagnosis:
     """Find out why the copies of ``trace`` were not hidden, and what else its GPUs waited for.
 
     Every nanosecond in which a GPU ran no kernel, memset or copy within the device has one reason. Reasons with enough
@@ -37,21 +42,30 @@ def diagnose(trace: Trace, within: str | Window | None = None, config: Diagnosis
         trace: an opened trace.
         within: analyse only the host ranges of this name (``*`` and ``?`` match), or a `Window`; None for all.
         config: thresholds, with their reasons.
+        on_phase: called with the name of each part of the work when it begins.
 
     Raises:
         RangeNotFound: the trace has no such range.
     """
+    on_phase("dependencies")
     attribution = Attribution(build_graph(trace, config.dependencies), config.dependencies)
-    return diagnose_window(attribution, window_of(trace, within), config)
+    return diagnose_window(attribution, window_of(trace, within), config, on_phase)
 
 
-def diagnose_window(attribution: Attribution, window: Window, config: DiagnosisConfig = DEFAULT) -> Diagnosis:
+def diagnose_window(
+    attribution: Attribution,
+    window: Window,
+    config: DiagnosisConfig = DEFAULT,
+    on_phase: Callable[[str], None] = lambda _: None,
+) -> Diagnosis:
     """Do the same for a window of a trace whose dependencies are known."""
     trace = attribution.graph.trace
+    on_phase("findings")
     contexts = _used([context for context in _contexts(attribution, window, config) if len(context.activity.busy)])
     reasons = [reason_of(context) for context in contexts]
     pairs = list(zip(contexts, reasons, strict=True))
     found = [finding for context, reason in pairs for finding in _findings(context, reason)]
+    on_phase("simulating fixes")
     findings, plan = simulate_fixes(attribution.graph, window, _ranked(found), config)
     return Diagnosis(
         trace=trace,

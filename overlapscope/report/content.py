@@ -44,7 +44,12 @@ class AuditConfig:
     diagnosis: DiagnosisConfig = DIAGNOSIS
 
 
-def audit(trace: Trace, within: str | Window | None = None, config: AuditConfig = AuditConfig()) -> Audit:
+def audit(
+    trace: Trace,
+    within: str | Window | None = None,
+    config: AuditConfig = AuditConfig(),
+    on_phase: Callable[[str], None] = lambda _: None,
+) -> Audit:
     """Measure the overlap and the cost of the copies of ``trace``, and diagnose why they were not hidden.
 
     Args:
@@ -52,14 +57,17 @@ def audit(trace: Trace, within: str | Window | None = None, config: AuditConfig 
         within: restrict every figure to the host ranges of this name (``*`` and ``?`` match; each occurrence counts up
             to the end of the device work issued inside it), or to a `Window`; None for the whole trace.
         config: thresholds, with their reasons.
+        on_phase: called with the name of each part of the work when it begins.
 
     Raises:
         RangeNotFound: the trace has no such range.
     """
     window = window_of(trace, within)
+    on_phase("dependencies")
     facts = copy_facts(trace, window, config.host)
     dependencies = config.diagnosis.dependencies
     attribution = Attribution(build_graph(trace, dependencies), dependencies)
+    on_phase("GPU idle time")
     devices = tuple(_device(attribution, key, facts, window, config) for key in device_keys(trace, window))
     devices = tuple(device for device in devices if len(device.activity.busy) or within is None)
     blocking = host_blocking(trace, window, config.host)
@@ -73,7 +81,7 @@ def audit(trace: Trace, within: str | Window | None = None, config: AuditConfig 
         ranges=figures_by_range(trace, _ranges_within(trace.ranges, window), config.longest_ranges, window),
         costly=_costly(trace, facts, window, config.costly_copies),
         counts=counts,
-        diagnosis=diagnose_window(attribution, window, config.diagnosis),
+        diagnosis=diagnose_window(attribution, window, config.diagnosis, on_phase),
         verdict=verdict(
             trace,
             window,
