@@ -9,9 +9,13 @@ import typer
 from overlapscope import __version__
 from overlapscope.cli import record
 from overlapscope.cli.audit import audit_command
+from overlapscope.cli.copies import copies_command
 from overlapscope.cli.demo import demo_command
 from overlapscope.cli.explain import explain_command
 from overlapscope.cli.export import export_command
+from overlapscope.cli.findings import findings_command
+from overlapscope.cli.gaps import gaps_command
+from overlapscope.cli.ranges import ranges_command
 from overlapscope.cli.report import report_command
 from overlapscope.cli.scrub import scrub_command
 from overlapscope.cli.timeline import timeline_command
@@ -31,6 +35,10 @@ app.command("record", context_settings=record.SETTINGS)(record.record_command)
 app.command("scrub")(scrub_command)
 app.command("what-if")(what_if_command)
 app.command("report")(report_command)
+app.command("findings")(findings_command)
+app.command("copies")(copies_command)
+app.command("gaps")(gaps_command)
+app.command("ranges")(ranges_command)
 app.command("timeline")(timeline_command)
 app.command("export")(export_command)
 app.command("explain")(explain_command)

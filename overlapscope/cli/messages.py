@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 
@@ -13,11 +18,12 @@ from overlapscope.formatting import safe
 
 
 class ExitCode(IntEnum):
-    """Exit status of a command: complete, with lost data, or without a result."""
+    """Exit status of a command: complete, with lost data, without a result, or with what ``--fail-on`` names."""
 
     CLEAN = 0
     PARTIAL = 1
     UNUSABLE = 2
+    FOUND = 3
 
 
 def refuse_to_replace(path: Path, output: Path) -> None:
@@ -33,6 +39,21 @@ def complain(error: OverlapscopeError, *, debug: bool = False) -> None:
     say(str(error))
 
 
-def say(text: str) -> None:
-    """Print a line to stderr, without control characters."""
-    typer.echo(f"overlapscope: {safe(text)}", err=True)
+@contextmanager
+def complaining(*, debug: bool = False) -> Iterator[None]:
+    """Turn a documented error into its sentence on stderr, and the exit status that says so."""
+    try:
+        yield
+    except OverlapscopeError as error:
+        complain(error, debug=debug)
+        raise typer.Exit(ExitCode.UNUSABLE) from error
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """Print a note to stderr, without control characters, unless ``quiet``; wrapped on a terminal."""
+    if quiet:
+        return
+    line = f"overlapscope: {safe(text)}"
+    if sys.stderr.isatty():
+        line = textwrap.fill(line, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+    typer.echo(line, err=True)

@@ -32,13 +32,14 @@ def shares(trace: Trace, calls: Int64, idle_ns: Int64, streams: Int64, device: i
     pairs, member = np.unique(np.stack([calls, streams]), axis=1, return_inverse=True)
     totals = np.bincount(member.reshape(-1), idle_ns, pairs.shape[1]).astype(np.int64)
     found: dict[Place, int] = {}
-    for place, total in zip(_places(trace, pairs[0], pairs[1], device), totals.tolist(), strict=True):
+    for place, total in zip(places(trace, pairs[0], pairs[1], device), totals.tolist(), strict=True):
         found[place] = found.get(place, 0) + total
     ranked = sorted(found.items(), key=lambda entry: -entry[1])
     return tuple(Share(place, total) for place, total in ranked[:_MOST])
 
 
-def _places(trace: Trace, calls: Int64, streams: Int64, device: int) -> list[Place]:
+def places(trace: Trace, calls: Int64, streams: Int64, device: int) -> list[Place]:
+    """The place of each call, with a stream and a device; of `NO_ID` nothing is known."""
     table = trace.api_calls
     process, thread = np.append(table.process, NO_ID)[calls], np.append(table.thread, NO_ID)[calls]
     moment = np.append(table.start_ns, 0)[calls]

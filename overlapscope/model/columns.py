@@ -159,7 +159,7 @@ class Table:
             missing = self._missing(spec)
             if missing is not None:
                 values = [None if unknown else value for value, unknown in zip(values, missing.tolist(), strict=True)]
-            result[_public_name(spec)] = [None if value != value else value for value in values]  # noqa: PLR0124 - NaN
+            result[public_name(spec)] = [None if value != value else value for value in values]  # noqa: PLR0124 - NaN
         return result
 
     def to_arrow(self) -> pyarrow.Table:
@@ -176,7 +176,7 @@ class Table:
                 array = pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), pa.array(labels, pa.string()))
             arrays.append(array)
             notes = {"unit": spec.unit, "meaning": spec.meaning}
-            schema.append(pa.field(_public_name(spec), array.type, metadata=notes))
+            schema.append(pa.field(public_name(spec), array.type, metadata=notes))
         return pa.Table.from_arrays(arrays, schema=pa.schema(schema))
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -189,11 +189,11 @@ class Table:
             missing = self._missing(spec)
             if labels is not None:
                 shown = codes if missing is None else np.where(missing, -1, codes)
-                series[_public_name(spec)] = pd.Categorical.from_codes(shown, categories=pd.Index(labels))
+                series[public_name(spec)] = pd.Categorical.from_codes(shown, categories=pd.Index(labels))
             elif missing is not None:
-                series[_public_name(spec)] = pd.arrays.IntegerArray(getattr(self, spec.name).copy(), missing)
+                series[public_name(spec)] = pd.arrays.IntegerArray(getattr(self, spec.name).copy(), missing)
             else:
-                series[_public_name(spec)] = getattr(self, spec.name)
+                series[public_name(spec)] = getattr(self, spec.name)
         return pd.DataFrame(series)
 
     def _missing(self, spec: Column) -> Bool | None:
@@ -223,5 +223,6 @@ def _narrowed(values: npt.NDArray[Any], spec: Column) -> npt.NDArray[Any]:
     return values.astype(spec.dtype, copy=False)
 
 
-def _public_name(spec: Column) -> str:
+def public_name(spec: Column) -> str:
+    """The name of a column in frames, Arrow tables and dictionaries."""
     return spec.name.removesuffix("_id") if spec.text else spec.name

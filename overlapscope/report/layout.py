@@ -15,6 +15,8 @@ from rich.text import Text
 
 from overlapscope.report.tables import LEFT, Cells
 
+_ENDS_MATTER = {"range", "source"}  # paths: the end says more than the begin
+
 _GAP = 2  # characters between columns
 _SHORTEST = 12  # characters of a text that is cut
 
@@ -42,17 +44,14 @@ def _stated(heading: str, value: str) -> str:
 
 
 def _shortened(widths: dict[str, int], shown: Sequence[str], width: int) -> dict[str, int]:
-    """The widths with texts cut, the longest first, as far as needed and as far as that is of use."""
+    """The widths with texts cut, the longest first, where the table fits then; else no wider than ``width``."""
     result = dict(widths)
-    texts = [name for name in shown if name in LEFT]
-    while texts and (excess := _total(result, shown) - width) > 0:
-        longest = max(texts, key=lambda name: result[name])
-        others = [result[name] for name in texts if result[name] < result[longest]]
-        least = max(_SHORTEST, _heading_width(longest), max(others, default=0))
-        if result[longest] <= least:
-            texts.remove(longest)
-            continue
-        result[longest] = max(least, result[longest] - excess)
+    least = {name: min(widths[name], max(_SHORTEST, _heading_width(name))) for name in shown if name in LEFT}
+    if _total(widths | least, shown) > width:
+        return {name: min(size, width) for name, size in widths.items()}
+    while _total(result, shown) > width:
+        longest = max(least, key=lambda name: result[name] - least[name])
+        result[longest] -= 1
     return result
 
 
@@ -75,10 +74,16 @@ def _table(rows: Sequence[Cells], widths: dict[str, int]) -> Table:
     for name, width in widths.items():
         justify: Literal["left", "right"] = "left" if name in LEFT else "right"
         heading = Text("\n".join(_lines(name, width)), justify=justify)
-        table.add_column(heading, justify=justify, width=width, no_wrap=True, overflow="ellipsis", header_style="dim")
+        table.add_column(heading, justify=justify, width=width, no_wrap=True, header_style="dim")
     for row in rows:
-        table.add_row(*(Text(row[name]) for name in widths))
+        table.add_row(*(Text(_cut(name, row[name], width)) for name, width in widths.items()))
     return table
+
+
+def _cut(heading: str, text: str, width: int) -> str:
+    if len(text) <= width:
+        return text
+    return "…" + text[1 - width :] if heading in _ENDS_MATTER else text[: width - 1] + "…"
 
 
 def _lines(heading: str, width: int) -> list[str]:

@@ -19,8 +19,11 @@ Cells = dict[str, str]
 TextColumns = dict[str, Sequence[str]]
 """A table column by column: the texts of each heading."""
 
-LEFT = frozenset({"API", "call", "range", "direction", "memory", "changes", "fixes"})
+LEFT = frozenset({"API", "api", "call", "cause", "change", "changes", "code", "confidence", "direction", "fixes"})
+LEFT |= {"memory", "name", "op", "range", "severity", "source"}
 """Columns of text, aligned left; the others are numbers."""
+NO_VALUE = "-"
+"""Shown where a text is not known."""
 _NAME_WIDTH = 80
 """Most characters shown of a name from the trace."""
 _OCCURRENCE_ROWS = 8
@@ -157,7 +160,7 @@ def _costly(copies: Sequence[CostlyCopy], first_ns: int, name_width: int) -> Tex
         **in_bytes("size", [copy.size_bytes for copy in copies]),
         **in_time(exposed=[copy.exposed_ns for copy in copies], host_blocked=[copy.blocked_ns for copy in copies]),
         "call": [safe(copy.call or "?", name_width) for copy in copies],
-        "range": [safe(copy.range or "-", name_width) for copy in copies],
+        "range": [safe(copy.range or NO_VALUE, name_width) for copy in copies],
     }
 
 

@@ -1,0 +1,59 @@
+"""Where a result goes: to standard output, or atomically to a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_FILE_WIDTH = 140
+"""Characters in a line of a text file."""
+
+
+def deliver(text: str, output: Path | None) -> None:
+    """Write a text to a file, or to standard output without one.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    if output is None:
+        sys.stdout.write(text)
+        return
+    from overlapscope.atomic_files import writing
+
+    with writing(output) as file:
+        file.write(text.encode())
+
+
+def render_to(output: Path | None, render: Callable[[Console], None]) -> None:
+    """Let ``render`` print to a terminal of its width, or to a file without colours.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    from io import StringIO
+
+    from rich.console import Console
+
+    if output is None:
+        render(Console(highlight=False))
+        return
+    buffer = StringIO()
+    render(Console(file=buffer, width=_FILE_WIDTH, highlight=False, color_system=None))
+    deliver(buffer.getvalue(), output)
+
+
+def print_lines(lines: list[str], console: Console) -> None:
+    """Print lines of text; what is too long goes on below its begin."""
+    import textwrap
+
+    from overlapscope.formatting import safe
+
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip(" ")))
+        wrapped = textwrap.wrap(safe(line.strip()), max(console.width - len(indent), 1), break_on_hyphens=False)
+        console.print("\n".join(indent + part for part in wrapped), markup=False, soft_wrap=True)

@@ -1,0 +1,73 @@
+"""The table ``gaps``: each stretch in which a GPU had no work of its own, with its cause and its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from overlapscope.diagnosis.causes import Cause
+from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
+from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, Table, column
+from overlapscope.model.trace import Trace
+from overlapscope.report.words import Words, places_of
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class GapTable(Table):
+    """Every stretch in which a GPU of the window did no work of its own, with one cause."""
+
+    row_meaning: ClassVar[str] = "One stretch in which a GPU did no work of its own, with one cause."
+
+    start_ns: Int64 = column("i8", "begin, on the trace's clock", unit="ns")
+    end_ns: Int64 = column("i8", "end, exclusive", unit="ns")
+    duration_ns: Int64 = column("i8", "its length", unit="ns")
+    code_id: Int32 = column("i4", "rule that it counts for; unknown for the start-up", text=True, null=NO_ID)
+    cause_id: Int32 = column("i4", "what it is attributed to", text=True, null=NO_ID)
+    inferred: Bool = column("?", "whether the wait was inferred from times rather than recorded")
+    copy_row: Int64 = column("i8", "row of the copy concerned in the trace's copies", null=NO_ID)
+    process: Int64 = column("i8", "operating-system process id", null=NO_ID)
+    device: Int32 = column("i4", "device number", null=NO_ID)
+    range_id: Int32 = column("i4", "ranges around the call to look at, outermost first", text=True, null=NO_ID)
+    source_id: Int32 = column("i4", "line of user code of that call", text=True, null=NO_ID)
+    op_id: Int32 = column("i4", "PyTorch operator of that call", text=True, null=NO_ID)
+    api_id: Int32 = column(
+        "i4", "that call: it blocked the thread, or issued the copy, or launched late", text=True, null=NO_ID
+    )
+
+
+def gap_table(found: Diagnosis) -> GapTable:
+    """Every stretch in which a GPU had no work of its own, of all devices, in the order of time."""
+    words, trace = Words(), found.trace
+    idle = [device.idle for device in found.devices]
+    start = _together([table.start_ns for table in idle])
+    order = np.argsort(start, kind="stable")
+    reasons = [device.codes[row] if row >= 0 else None for device in found.devices for row in device.reason.tolist()]
+    causes = [Cause(number).name.lower() for table in idle for number in table.cause.tolist()]
+    columns: dict[str, npt.NDArray[Any]] = {
+        "start_ns": start,
+        "end_ns": _together([table.end_ns for table in idle]),
+        "duration_ns": _together([table.duration_ns for table in idle]),
+        "code_id": words.ids(reasons),
+        "cause_id": words.ids(causes),
+        "inferred": _together([table.inferred for table in idle]).astype(np.bool_),
+        "copy_row": _together([table.copy for table in idle]),
+        "process": _together([np.full(len(device.idle), device.key.process) for device in found.devices]),
+        "device": _together([np.full(len(device.idle), device.key.device) for device in found.devices]),
+        **places_of(trace, _together([_call(trace, device) for device in found.devices]), words),
+    }
+    return GapTable.build(words.names, len(start), columns).take(order)
+
+
+def _together(parts: list[Int64] | list[Int32] | list[Bool]) -> Int64:
+    return np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
+
+
+def _call(trace: Trace, device: DeviceDiagnosis) -> Int64:
+    """The call to look at: the one that blocked the thread, else the one of the copy, else the late launch."""
+    idle = device.idle
+    issued = np.append(trace.copies.call, NO_ID)[idle.copy]
+    chosen = np.select([idle.blocking_call != NO_ID, issued != NO_ID], [idle.blocking_call, issued], idle.launch_call)
+    return chosen.astype(np.int64)
