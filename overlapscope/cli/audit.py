@@ -2,60 +2,89 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain, say
+from overlapscope.cli.fail_on import FailOn, complete_fail_on, parse_fail_on
+from overlapscope.cli.messages import ExitCode, complain, complaining, say
+from overlapscope.cli.options import Debug, DeviceNumber, Format, From, Output, Quiet, Step, To, Within
+from overlapscope.cli.output import deliver, deliver_json, render_to
+from overlapscope.cli.progress import phases
+from overlapscope.cli.selection import Selection
 from overlapscope.errors import OutputError, OverlapscopeError
-from overlapscope.formatting import safe
-from overlapscope.read.opening import open_trace
-from overlapscope.report.content import audit
-from overlapscope.report.data import SCHEMA, Audit
+from overlapscope.formatting import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from overlapscope.report.data import Audit
 
 
-class Format(StrEnum):
-    """Output format of a result."""
+@dataclass
+class _Results:
+    """What became of the traces.
 
-    TEXT = "text"
-    JSON = "json"
+    ``left_out`` has for each audit the number of findings that ``--top`` leaves out; ``met`` is whether one of them has
+    what ``--fail-on`` names.
+    """
+
+    audits: list[Audit] = field(default_factory=list)
+    failures: list[dict[str, str]] = field(default_factory=list)
+    left_out: list[int] = field(default_factory=list)
+    met: bool = False
 
 
-def audit_command(
+def audit_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Kineto JSON or Nsight Systems SQLite.")],
-    within: Annotated[
-        str | None, typer.Option("--within", "--range", help="Only the ranges of this name (* and ? match).")
-    ] = None,
-    output_format: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+    within: Within = None,
+    step: Step = None,
+    from_ms: From = None,
+    to_ms: To = None,
+    device: DeviceNumber = None,
+    output_format: Annotated[
+        Format, typer.Option("--format", help="text, json, or csv: the findings, one per row.")
+    ] = Format.TEXT,
     figure: Annotated[Path | None, typer.Option(help="Write the timeline here: .png, .svg or .pdf.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the result here instead of printing it.")] = None,
-    debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
+    output: Output = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Only so many findings and expensive copies, the first of each.")
+    ] = None,
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option(
+            metavar="SEVERITY|SHARE",
+            parser=parse_fail_on,
+            autocompletion=complete_fail_on,
+            help="Exit with status 3 where a finding is at least this severe (hazard, high, medium, low), or where "
+            "findings explain GPU idle time of at least this share of the window, such as 5%.",
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
 ) -> None:
     """Measure how well copies overlap kernels, and diagnose why the GPU was idle.
 
     Exit status: 0 when all traces were read completely, 1 when some data was lost or some traces could not be used, 2
-    when there is no result.
+    when there is no result, 3 when --fail-on found what it names.
     """
-    audits: list[Audit] = []
-    failures: list[dict[str, str]] = []
-    try:
+    selection, results = Selection(within, step, from_ms, to_ms, device), _Results()
+    with complaining(debug=debug):
         if figure is not None:
             _check_figure(figure, paths)
         for path in paths:
-            _try_one(path, within, audits, failures, debug=debug)
-        _write(audits, failures, output_format, output)
-        if figure is not None and audits:
-            _draw(audits[0], figure)
-    except OverlapscopeError as error:
-        complain(error, debug=debug)
-        raise typer.Exit(ExitCode.UNUSABLE) from error
-    raise typer.Exit(_status(audits, failures))
+            try:
+                _audit_one(path, selection, results, top, fail_on, quiet=quiet)
+            except OverlapscopeError as error:
+                complain(error, debug=debug)
+                results.failures.append({"path": str(path), "code": error.code, "message": str(error)})
+        _write(results, output_format, output, quiet=quiet)
+        if figure is not None and results.audits:
+            _draw(results.audits[0], figure, selection)
+    raise typer.Exit(_status(results))
 
 
 def _check_figure(figure: Path, paths: list[Path]) -> None:
@@ -67,92 +96,83 @@ def _check_figure(figure: Path, paths: list[Path]) -> None:
     check_suffix(figure)
 
 
-def _try_one(
-    path: Path, within: str | None, audits: list[Audit], failures: list[dict[str, str]], *, debug: bool
+def _audit_one(
+    path: Path, selection: Selection, results: _Results, top: int | None, fail_on: FailOn | None, *, quiet: bool
 ) -> None:
-    """Audit one trace; an unusable trace is reported and does not stop the others."""
-    try:
-        result = _audit_one(path, within)
-    except OverlapscopeError as error:
-        complain(error, debug=debug)
-        failures.append({"path": str(path), "code": error.code, "message": str(error)})
-        return
-    audits.append(result)
-    if not result.devices:
-        advice = " Profile with the CUDA activity." if result.trace.health.has("no-device-work") else ""
-        say(f"{path}: {result.verdict}{advice}")
+    """Audit one trace; one that cannot be used does not stop the others."""
+    from overlapscope.read.opening import open_trace
+    from overlapscope.report.content import AuditConfig, audit
+
+    with phases(path, quiet=quiet) as progress:
+        progress.begin("reading")
+        trace = open_trace(path, progress=progress.read)
+        config = AuditConfig() if top is None else AuditConfig(costly_copies=top)
+        found = audit(trace, selection.window(trace), config, progress.begin)
+    findings = found.diagnosis.findings
+    results.met |= fail_on is not None and fail_on.met_by(found.diagnosis)
+    results.left_out.append(0 if top is None else max(len(findings) - top, 0))
+    results.audits.append(replace(found, diagnosis=replace(found.diagnosis, findings=findings[:top])))
+    if not found.devices:
+        advice = " Profile with the CUDA activity." if trace.health.has("no-device-work") else ""
+        say(f"{path}: {found.verdict}{advice}", quiet=quiet)
 
 
-def _audit_one(path: Path, within: str | None) -> Audit:
-    with _progress(path) as progress:
-        trace = open_trace(path, progress=progress)
-    return audit(trace, within)
-
-
-def _status(audits: list[Audit], failures: list[dict[str, str]]) -> ExitCode:
-    usable = [result for result in audits if result.devices]
+def _status(results: _Results) -> ExitCode:
+    usable = [result for result in results.audits if result.devices]
     if not usable:
         return ExitCode.UNUSABLE
-    damaged = failures or len(usable) < len(audits) or any(result.trace.health.damaged for result in usable)
-    return ExitCode.PARTIAL if damaged else ExitCode.CLEAN
+    if results.met:
+        return ExitCode.FOUND
+    lost = len(usable) < len(results.audits) or any(result.trace.health.damaged for result in usable)
+    return ExitCode.PARTIAL if lost or results.failures else ExitCode.CLEAN
 
 
-def _write(audits: list[Audit], failures: list[dict[str, str]], form: Format, output: Path | None) -> None:
+def _write(results: _Results, form: Format, output: Path | None, *, quiet: bool) -> None:
+    if form is Format.TEXT:
+        render_to(output, lambda console: _render(results, console, quiet=quiet))
+        return
     if form is Format.JSON:
-        result: dict[str, Any] = {"schema": SCHEMA, "traces": [entry.to_dict() for entry in audits]}
-        if failures:
-            result["errors"] = failures
-        text = json.dumps(result, indent=1, allow_nan=False) + "\n"
-        _deliver(text, output)
-    elif output is None:
-        from rich.console import Console
+        from overlapscope.report.data import SCHEMA
 
-        _render_all(audits, Console(highlight=False))
+        result: dict[str, Any] = {"schema": SCHEMA, "traces": [entry.to_dict() for entry in results.audits]}
+        deliver_json(result | ({"errors": results.failures} if results.failures else {}), output)
     else:
-        from io import StringIO
-
-        from rich.console import Console
-
-        buffer = StringIO()
-        _render_all(audits, Console(file=buffer, width=140, highlight=False))
-        _deliver(buffer.getvalue(), output)
+        deliver("".join(_csv(results.audits)), output)
+    for found, count in zip(results.audits, results.left_out, strict=True):
+        if count:
+            say(f"{found.trace.metadata.path}: {_left_out(count)}", quiet=quiet)
 
 
-def _render_all(audits: list[Audit], console: Any) -> None:
+def _csv(audits: list[Audit]) -> Iterator[str]:
+    """The findings of all traces, with the path of each."""
+    import pyarrow as pa
+
+    from overlapscope.export.columns import csv_texts
+    from overlapscope.report.finding_table import finding_table
+
+    for number, found in enumerate(audits):
+        table = finding_table(found.diagnosis).to_arrow()
+        names, *rows = csv_texts(table.add_column(0, "path", pa.array([found.trace.metadata.path] * len(table), "str")))
+        yield from rows if number else (names, *rows)
+
+
+def _render(results: _Results, console: Console, *, quiet: bool) -> None:
     from overlapscope.report.terminal import render
 
-    for number, result in enumerate(audits):
+    for number, (found, left_out) in enumerate(zip(results.audits, results.left_out, strict=True)):
         if number:
             console.rule(style="dim")
-        render(result, console)
+        render(found, console)
+        if left_out and not quiet:
+            console.print(_left_out(left_out), style="dim")
 
 
-def _deliver(text: str, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.write(text)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{output}: cannot be written ({error.strerror or error})") from error
+def _left_out(count: int) -> str:
+    return f"{counted(count, 'more finding')} left out by --top"
 
 
-def _draw(result: Audit, figure: Path) -> None:
+def _draw(result: Audit, figure: Path, selection: Selection) -> None:
     from overlapscope.plot.timeline import save_timeline
 
-    window = result.window
-    save_timeline(result.trace, figure, (window.first_ns, window.last_ns) if window.name is not None else None)
-
-
-@contextmanager
-def _progress(path: Path) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a progress bar on a terminal while a trace is read."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(safe(path.name, 40), total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    window, part = result.window, replace(selection, device=None) != Selection()
+    save_timeline(result.trace, figure, (window.first_ns, window.last_ns) if part else None)

@@ -6,44 +6,73 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from overlapscope.cli.changes import complete_change
 from overlapscope.cli.messages import ExitCode, say
+from overlapscope.cli.output import print_lines, render_to
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+def complete_page(begun: str) -> list[str]:
+    """Codes and names of rules, and names of changes, that begin like this, for shell completion."""
+    from overlapscope.diagnosis.catalogue import RULES
+
+    words = [*(entry.code for entry in RULES), *(entry.name for entry in RULES)]
+    return [word for word in words if word.lower().startswith(begun.lower())] + complete_change(begun)
+
+
 def explain_command(
-    code: Annotated[
+    name: Annotated[
         str | None,
-        typer.Argument(metavar="[CODE]", help="A rule (OVL001) or a change (pin); without it, all are listed."),
+        typer.Argument(
+            metavar="[NAME]",
+            help="A rule (OVL001, pageable-copy) or a change (pin); without it, all are listed.",
+            autocompletion=complete_page,
+        ),
     ] = None,
 ) -> None:
     """Explain a finding (what happens, how it shows in a trace, how to fix it) or a change that what-if simulates."""
-    from rich.console import Console as Terminal
+    page = None if name is None else _page(name)
+    if name is not None and page is None:
+        say(_unknown(name))
+        raise typer.Exit(ExitCode.UNUSABLE)
+    render_to(None, lambda console: print_lines(_listing(), console) if page is None else _print(page, console))
 
-    from overlapscope.diagnosis.catalogue import RULES, rule
-    from overlapscope.whatif.catalogue import CHANGES, change_of
 
-    console = Terminal(highlight=False)
-    if code is None:
-        for entry in RULES:
-            typer.echo(f"{entry.code}  {entry.title}")
-        for kind in CHANGES:
-            typer.echo(f"{kind.name}  {kind.page().splitlines()[0]}")
-        return
-    if (change := change_of(code)) is not None:
-        _print(console, f"# {change.name}: {change.page()}")
-        return
+def _page(name: str) -> str | None:
+    """The page of a rule by its code or name, or of a change."""
+    from overlapscope.diagnosis.catalogue import rule
+    from overlapscope.whatif.catalogue import change_of
+
+    if (change := change_of(name.lower())) is not None:
+        return f"# {change.name}: {change.page()}"
     try:
-        entry = rule(code)
+        entry = rule(name)
     except KeyError:
-        names = ", ".join(kind.name for kind in CHANGES)
-        say(f"no rule or change {code!r}: there are {RULES[0].code} to {RULES[-1].code}, and {names}")
-        raise typer.Exit(ExitCode.UNUSABLE) from None
-    _print(console, f"# {entry.code} {entry.title}\n" + entry.page.split("\n", 1)[1])
+        return None
+    return f"# {entry.code} {entry.title}\n" + entry.page.split("\n", 1)[1]
 
 
-def _print(console: Console, text: str) -> None:
+def _listing() -> list[str]:
+    from overlapscope.diagnosis.catalogue import RULES
+    from overlapscope.whatif.catalogue import CHANGES
+
+    entries = [(f"{entry.code} {entry.name}", entry.title) for entry in RULES]
+    entries += [(kind.name, kind.page().splitlines()[0]) for kind in CHANGES]
+    width = max(len(name) for name, _ in entries)
+    return [f"{name:{width}}  {title}" for name, title in entries]
+
+
+def _unknown(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name.lower(), [word.lower() for word in complete_page("")], n=3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; overlapscope explain lists all"
+    return f"no rule or change {name!r}{hint}"
+
+
+def _print(text: str, console: Console) -> None:
     from rich.markdown import Markdown
 
     console.print(Markdown(text) if console.is_terminal else text, soft_wrap=not console.is_terminal, markup=False)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_ENTRY = re.compile(r" *\S+(?: \S+)? {2,}(?=\S)")  # a name or a time, and the text about it
 _FILE_WIDTH = 140
 """Characters in a line of a text file."""
 
@@ -27,6 +29,13 @@ def deliver(text: str, output: Path | None) -> None:
 
     with writing(output) as file:
         file.write(text.encode())
+
+
+def deliver_json(result: dict[str, Any], output: Path | None) -> None:
+    """Write a result as JSON, likewise."""
+    import json
+
+    deliver(json.dumps(result, indent=1, allow_nan=False) + "\n", output)
 
 
 def render_to(output: Path | None, render: Callable[[Console], None]) -> None:
@@ -48,12 +57,15 @@ def render_to(output: Path | None, render: Callable[[Console], None]) -> None:
 
 
 def print_lines(lines: list[str], console: Console) -> None:
-    """Print lines of text; what is too long goes on below its begin."""
+    """Print lines of text; what is too long goes on below its begin, in a list below the text of its entry."""
     import textwrap
 
     from overlapscope.formatting import safe
 
     for line in lines:
-        indent = " " * (len(line) - len(line.lstrip(" ")))
-        wrapped = textwrap.wrap(safe(line.strip()), max(console.width - len(indent), 1), break_on_hyphens=False)
-        console.print("\n".join(indent + part for part in wrapped), markup=False, soft_wrap=True)
+        head = _ENTRY.match(line)
+        indent = " " * (len(head[0]) if head else len(line) - len(line.lstrip()))
+        parts = textwrap.wrap(
+            safe(line), console.width, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False
+        )
+        console.print("\n".join(parts), markup=False, soft_wrap=True)

@@ -7,30 +7,38 @@ from typing import Annotated
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say
-from overlapscope.errors import OverlapscopeError
-from overlapscope.read.opening import open_trace
+from overlapscope.cli.messages import complaining, refuse_to_replace, say
+from overlapscope.cli.options import Debug, DeviceNumber, From, Quiet, Step, To, TracePath, Within
+from overlapscope.cli.progress import phases
+from overlapscope.cli.selection import Selection
 
 
-def report_command(
-    path: Annotated[Path, typer.Argument(help="Kineto JSON or Nsight Systems SQLite.")],
+def report_command(  # noqa: PLR0913, PLR0917 - one parameter per option
+    path: TracePath,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
-    within: Annotated[
-        str | None, typer.Option("--within", "--range", help="Only the ranges of this name (* and ? match).")
-    ] = None,
-    debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
+    within: Within = None,
+    step: Step = None,
+    from_ms: From = None,
+    to_ms: To = None,
+    device: DeviceNumber = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
 ) -> None:
     """Write an HTML report: verdict, plan, findings with their fixes, tables, and an interactive timeline.
 
     The page is one file that needs no network. It names kernels, ranges and source lines as the trace does.
     """
-    from overlapscope.html.page import save_report
-    from overlapscope.report.content import audit
-
-    try:
+    selection = Selection(within, step, from_ms, to_ms, device)
+    with complaining(debug=debug):
         refuse_to_replace(path, output)
-        save_report(audit(open_trace(path), within), output)
-    except OverlapscopeError as error:
-        complain(error, debug=debug)
-        raise typer.Exit(ExitCode.UNUSABLE) from error
-    say(f"{output}: open it in a browser")
+        from overlapscope.html.page import save_report
+        from overlapscope.read.opening import open_trace
+        from overlapscope.report.content import audit
+
+        with phases(path, quiet=quiet) as progress:
+            progress.begin("reading")
+            trace = open_trace(path, progress=progress.read)
+            found = audit(trace, selection.window(trace), on_phase=progress.begin)
+            progress.begin("writing the page")
+            save_report(found, output)
+        say(f"{output}: open it in a browser", quiet=quiet)

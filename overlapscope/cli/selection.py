@@ -63,13 +63,18 @@ class Selection:
             return None
         interval = self.interval_ns(trace) if self.is_interval else None
         window = window_of(trace, self.range_name) if interval is None else Window.between(*interval)
-        return window if self.device is None else replace(window, device=self._existing_device(trace))
+        return replace(window, device=self.device_of(trace))
 
-    def _existing_device(self, trace: Trace) -> int | None:
+    def device_of(self, trace: Trace) -> int | None:
+        """The number of the selected GPU; None for all.
+
+        Raises:
+            WindowEmpty: it has no work in the trace.
+        """
         from overlapscope.measure.devices import device_keys
 
         there = sorted({key.device for key in device_keys(trace)})
-        if self.device not in there:
+        if self.device is not None and self.device not in there:
             known = ", ".join(map(str, there)) or "none"
             raise WindowEmpty(f"no work of a GPU {self.device} in the trace: there is {known}")
         return self.device

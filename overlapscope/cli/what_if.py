@@ -2,71 +2,136 @@
 
 from __future__ import annotations
 
-import json
-import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from overlapscope.cli.audit import Format
-from overlapscope.cli.messages import ExitCode, complain, say
-from overlapscope.errors import OverlapscopeError
-from overlapscope.formatting import safe, time
-from overlapscope.read.opening import open_trace
-from overlapscope.report.critical_path import critical_path_lines
-from overlapscope.whatif.catalogue import NAMES, change_of
-from overlapscope.whatif.what_if import what_if
+from overlapscope.cli.changes import CHANGES_HELP, complete_change, note_old_name
+from overlapscope.cli.messages import complaining, refuse_to_replace
+from overlapscope.cli.options import Debug, Format, From, Output, Quiet, Step, To, TracePath, Within
+from overlapscope.cli.output import deliver, deliver_json, print_lines, render_to
+from overlapscope.cli.progress import phases
+from overlapscope.cli.selection import Selection
+from overlapscope.errors import ChangeNotUnderstood
+from overlapscope.formatting import time
 
-_CHANGES = f"{', '.join(NAMES)}; =N for prefetch and faster-link (GB/s); :within=NAME,stream=N,source=TEXT limits it."
+if TYPE_CHECKING:
+    from overlapscope.dependencies.critical_path import CriticalPath
+    from overlapscope.model.trace import Trace
+    from overlapscope.whatif.change import Change
+    from overlapscope.whatif.prediction import Prediction
 
 
-def what_if_command(  # noqa: PLR0913, PLR0917 - options of a command
-    path: Annotated[Path, typer.Argument(help="Kineto JSON or Nsight Systems SQLite.")],
-    change: Annotated[list[str], typer.Option(help=_CHANGES)],
-    within: Annotated[
-        str | None, typer.Option("--within", "--range", help="Predict for the ranges of this name only.")
+def what_if_command(  # noqa: PLR0913, PLR0917 - one parameter per option
+    path: TracePath,
+    change: Annotated[list[str], typer.Option(help=CHANGES_HELP, autocompletion=complete_change)],
+    within: Within = None,
+    step: Step = None,
+    from_ms: From = None,
+    to_ms: To = None,
+    device: Annotated[
+        int | None, typer.Option("--device", min=0, help="Change only copies of the GPUs of this number.")
     ] = None,
-    explain: Annotated[bool, typer.Option(help="Show the critical path before and after the changes.")] = False,
-    output_format: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.TEXT,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the critical path before and after the changes.")
+    ] = False,
+    output_format: Annotated[
+        Format, typer.Option("--format", help="text, json, or csv: the times with and without the profiler.")
+    ] = Format.TEXT,
     figure: Annotated[Path | None, typer.Option(help="Draw the timeline before and after: .png, .svg or .pdf.")] = None,
-    debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
+    output: Output = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
 ) -> None:
-    """Predict the time of a program with some changes, by simulating its trace."""
-    from overlapscope.plot.before_after import save_before_after
-    from overlapscope.plot.files import check_suffix
+    """Predict the time of a program with some changes, by simulating its trace.
 
-    try:
+    A time interval counts up to the end of the device work issued in it.
+    """
+    selection = Selection(within, step, from_ms, to_ms, device)
+    with complaining(debug=debug):
         if figure is not None:
+            from overlapscope.plot.files import check_suffix
+
             check_suffix(figure)
+        if output is not None:
+            refuse_to_replace(path, output)
         for text in change:
-            _note_old_name(text)
-        prediction = what_if(open_trace(path), change, within)
-        paths = {name: prediction.critical_path(changed=name == "after") for name in ("before", "after") if explain}
-        if output_format is Format.JSON:
-            shown = {"critical_path": {name: each.to_dict() for name, each in paths.items()}} if explain else {}
-            sys.stdout.write(json.dumps(prediction.to_dict() | shown, indent=1, allow_nan=False) + "\n")
-        else:
-            made_of = ", ".join(f"{name} {time(ns)}" for name, ns in prediction.made_of.items())
-            lines = [
-                prediction.sentence,
-                f"  critical path: {made_of}",
-                *(f"  {text}" for text in prediction.assumptions),
-                *(line for name, each in paths.items() for line in critical_path_lines(name, each)),
-            ]
-            typer.echo("\n".join(map(safe, lines)))
+            note_old_name(text, quiet=quiet)
+        found, paths = _predict(path, change, selection, explain=explain, quiet=quiet)
+        _write(found, paths, device, output_format, output)
         if figure is not None:
-            save_before_after(prediction, figure)
-    except OverlapscopeError as error:
-        complain(error, debug=debug)
-        raise typer.Exit(ExitCode.UNUSABLE) from error
+            from overlapscope.plot.before_after import save_before_after
+
+            save_before_after(found, figure)
 
 
-def _note_old_name(text: str) -> None:
-    """Say what a change is called now, where it was asked for by an old name."""
-    name = text.partition(":")[0].partition("=")[0].strip()
-    kind = change_of(name)
-    if kind is not None and kind.name != name:
-        say(f"{name} is called {kind.name} now; the old name is still accepted")
-    if ":range=" in text or ",range=" in text:
-        say("range= is called within= now; the old name is still accepted")
+def _predict(
+    path: Path, texts: list[str], selection: Selection, *, explain: bool, quiet: bool
+) -> tuple[Prediction, dict[str, CriticalPath]]:
+    """The prediction, and with ``explain`` the critical paths."""
+    from overlapscope.read.opening import open_trace
+    from overlapscope.whatif.catalogue import understood
+    from overlapscope.whatif.what_if import what_if
+
+    changes = understood(texts)
+    with phases(path, quiet=quiet) as progress:
+        progress.begin("reading")
+        trace, name = _ranged(open_trace(path, progress=progress.read), selection)
+        progress.begin("simulating")
+        found = what_if(trace, [_limited(trace, each, selection) for each in changes], name)
+        wanted = ("before", "after") if explain else ()
+        return found, {name: found.critical_path(changed=name == "after") for name in wanted}
+
+
+def _ranged(trace: Trace, selection: Selection) -> tuple[Trace, str | None]:
+    """The trace and the name of the selected range; a time interval becomes a range."""
+    if not selection.is_interval:
+        return trace, selection.range_name
+    from overlapscope.measure.windows import with_range
+
+    first_ns, last_ns = selection.interval_ns(trace)
+    begin = 0 if selection.from_ms is None else selection.from_ms
+    name = f"{begin:g} ms on" if selection.to_ms is None else f"{begin:g} to {selection.to_ms:g} ms"
+    return with_range(trace, name, first_ns, last_ns), name
+
+
+def _limited(trace: Trace, change: Change, selection: Selection) -> Change:
+    """A change of the copies of the selected GPU."""
+    number = selection.device_of(trace)
+    if number is None:
+        return change
+    if change.about_calls:
+        raise ChangeNotUnderstood(f"{change.name} is about calls, not the copies of a GPU: leave --device out")
+    rows = (trace.copies.device == number).nonzero()[0]
+    return replace(change, copies=tuple(rows.tolist()))
+
+
+def _write(
+    found: Prediction, paths: dict[str, CriticalPath], device: int | None, form: Format, output: Path | None
+) -> None:
+    if form is Format.JSON:
+        shown: dict[str, Any] = {"critical_path": {name: each.to_dict() for name, each in paths.items()}}
+        limited = {} if device is None else {"device": device}
+        deliver_json(found.to_dict() | limited | (shown if paths else {}), output)
+    elif form is Format.CSV:
+        deliver(found.to_pandas().to_csv(), output)
+    else:
+        only = [] if device is None else [f"  only copies of GPU {device}"]
+        render_to(output, lambda console: print_lines([*_lines(found), *only, *_path_lines(paths)], console))
+
+
+def _lines(found: Prediction) -> list[str]:
+    made_of = ", ".join(f"{name} {time(ns)}" for name, ns in found.made_of.items())
+    return [
+        found.sentence,
+        f"  critical path: {made_of}",
+        *(f"  {text}" for text in found.assumptions),
+    ]
+
+
+def _path_lines(paths: dict[str, CriticalPath]) -> list[str]:
+    from overlapscope.report.critical_path import critical_path_lines
+
+    return [line for name, each in paths.items() for line in critical_path_lines(name, each)]

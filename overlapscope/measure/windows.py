@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
 
 from overlapscope.errors import RangeNotFound
 from overlapscope.measure.spans import EMPTY, Spans, contains, covered, union
-from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64, Names
 from overlapscope.model.tables import Ranges
 from overlapscope.model.trace import Trace
 
@@ -140,6 +140,24 @@ def ends_with_work(trace: Trace, ranges: Ranges) -> Int64:
             latest = np.maximum.reduceat(np.append(done[mine], done[mine][-1]), edges)[::2]
             ends[rows[some]] = np.maximum(ends[rows[some]], latest)
     return ends
+
+
+def with_range(trace: Trace, name: str, start_ns: int, end_ns: int) -> Trace:
+    """The trace with one more range in every process that calls the GPU, for what is measured by range only.
+
+    It lies on a thread of its own, so that it encloses nothing that the others do.
+    """
+    names = Names((*trace.names.values, name))
+    processes = np.unique(trace.api_calls.process)
+    old, columns = trace.ranges, {"start_ns": start_ns, "end_ns": end_ns, "name_id": len(names) - 1, "thread": NO_ID}
+    new = Ranges.build(
+        names,
+        len(processes),
+        {key: np.full(len(processes), value, np.int64) for key, value in columns.items()} | {"process": processes},
+    )
+    both = {spec.name: np.concatenate([getattr(old, spec.name), getattr(new, spec.name)]) for spec in Ranges.columns()}
+    ranges = Ranges(names=names, **both)
+    return replace(trace, names=names, ranges=ranges.take(np.argsort(ranges.start_ns, kind="stable")))
 
 
 def rows_called(trace: Trace, name: str) -> Int64:

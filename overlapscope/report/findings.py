@@ -17,7 +17,10 @@ _STYLE = {
     Severity.INFO: "bold dim",
 }
 _WIDTH = 60
-TOO_LARGE = "Too large to simulate every fix: overlapscope what-if simulates one change, --within analyses one range."
+TOO_LARGE = (
+    "Fixes are not simulated for a time interval or a very large trace: --within and --step analyse a range, "
+    "overlapscope what-if simulates one change."
+)
 """Shown instead of a plan."""
 
 

@@ -1,0 +1,31 @@
+"""Names of changes on the command line: their help, their completion, and old names."""
+
+from __future__ import annotations
+
+from overlapscope.cli.messages import say
+
+NAMES = (
+    "pin", "batch-copies", "no-scalar-sync", "non-blocking", "preallocate", "faster-link", "side-stream", "prefetch",
+    "cuda-graph",
+)  # fmt: skip
+"""Of all changes, as in their catalogue, which takes time to load."""
+CHANGES_HELP = (
+    f"{', '.join(NAMES)}; =N for prefetch and faster-link (GB/s); :within=NAME,stream=N,source=TEXT limits it."
+)
+
+
+def complete_change(begun: str) -> list[str]:
+    """Names of changes that begin like this, for shell completion."""
+    return [name for name in NAMES if name.startswith(begun)]
+
+
+def note_old_name(text: str, *, quiet: bool) -> None:
+    """Say what a change is called now, where it was asked for by an old name."""
+    from overlapscope.whatif.catalogue import change_of
+
+    name = text.partition(":")[0].partition("=")[0].strip()
+    kind = change_of(name)
+    if kind is not None and kind.name != name:
+        say(f"{name} is called {kind.name} now; the old name is still accepted", quiet=quiet)
+    if ":range=" in text or ",range=" in text:
+        say("range= is called within= now; the old name is still accepted", quiet=quiet)
