@@ -25,7 +25,6 @@ _ON_DEVICE = (
     DependencyKind.COPY_ENGINE,
     DependencyKind.NOT_RECORDED,
     DependencyKind.LEGACY_DEFAULT_STREAM,
-    DependencyKind.FULL_DEVICE,
 )
 
 

@@ -21,14 +21,13 @@ class DependencyKind(Labelled):
     OTHER_DEVICE = 5, "event of another GPU"
     LEGACY_DEFAULT_STREAM = 6, "legacy default stream"
     COPY_ENGINE = 7, "copy engine"
-    FULL_DEVICE = 8, "kernels that fill the GPU"
-    NOT_RECORDED = 9, "a wait that was not recorded"
-    STAGING = 10, "staging of a copy"
-    SYNCHRONISATION = 11, "synchronisation"
-    API_CALL = 12, "duration of the call"
-    ALLOCATION = 13, "duration of an allocation or a free"
-    DRIVER_LOCK = 14, "driver lock"
-    THREAD_HANDOFF = 15, "thread hand-off"
+    NOT_RECORDED = 8, "a wait that was not recorded"
+    STAGING = 9, "staging of a copy"
+    SYNCHRONISATION = 10, "synchronisation"
+    API_CALL = 11, "duration of the call"
+    ALLOCATION = 12, "duration of an allocation or a free"
+    DRIVER_LOCK = 13, "driver lock"
+    THREAD_HANDOFF = 14, "thread hand-off"
 
 
 OWN_DURATION = (DependencyKind.API_CALL, DependencyKind.ALLOCATION)
@@ -57,10 +56,6 @@ FACTS: dict[DependencyKind, tuple[str, str]] = {
     DependencyKind.COPY_ENGINE: (
         "copies in one direction share a copy engine, one at a time",
         f"{_GUIDE}, Concurrent Data Transfers",
-    ),
-    DependencyKind.FULL_DEVICE: (
-        "a kernel with a block for every multiprocessor leaves no room for another stream's",
-        f"{_GUIDE}, Concurrent Kernel Execution",
     ),
     DependencyKind.NOT_RECORDED: (
         "work that starts right after other work ended, and that nothing recorded explains, may have waited for it",

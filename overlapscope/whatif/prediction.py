@@ -46,8 +46,7 @@ class Prediction:
         simulated_ns: its length in the simulation with nothing changed, which gives the trace's times by construction.
             How good the model is shows where something changes, and in ``unprofiled``.
         predicted_ns: its length with the changes.
-        low_ns: if nothing waits for copies that are moved to another stream, coincidences order nothing then, and
-            kernels run at once even where each fills the device.
+        low_ns: if nothing waits for copies that are moved to another stream, and coincidences order nothing then.
         high_ns: if buffers are reused, so that moved copies still wait for the work before the copies before them; and
             pieces that are packed are in no cache, and needed as views of what arrives.
         unprofiled: without the profiler's own cost; None where the trace does not know that.

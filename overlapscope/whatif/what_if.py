@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Graph
-from overlapscope.dependencies.simulate import Simulation, has_cycle, simulate
+from overlapscope.dependencies.simulate import Simulation, simulate
 from overlapscope.formatting import share
 from overlapscope.measure.windows import Window, between, of_range, whole
 from overlapscope.model.trace import Trace
@@ -18,13 +17,10 @@ from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import DEFAULT, SimulationConfig
 from overlapscope.whatif.duplex import Link
 from overlapscope.whatif.editor import Editor
-from overlapscope.whatif.full_device import one_after_the_other
 from overlapscope.whatif.prediction import Prediction, Unprofiled
 from overlapscope.whatif.profiler import Cost, Profiled
 from overlapscope.whatif.profiler_cost import profiler_cost
 from overlapscope.whatif.retimed import retimed
-
-_FULL = "kernels that fill a device run one after the other"
 
 
 def what_if(
@@ -76,9 +72,9 @@ class Baseline:
         link, profiled = Link.of(graph), Profiled.of(graph)
         simulated = simulate(graph)
         simulated_ns = length_ns(simulated, window)
-        cost = profiler_cost(profiled, partial(run, link), config.profiler)
+        cost = profiler_cost(profiled, link.simulate, config.profiler)
         bare = None if cost is None else profiled.without(cost)
-        without_ns = None if bare is None else length_ns(run(link, bare), window)
+        without_ns = None if bare is None else length_ns(link.simulate(bare), window)
         if cost is not None and not cost.calibrated and without_ns == simulated_ns:
             cost = bare = without_ns = None  # nothing of what is known lies in the window
         event_ns = 0.0 if cost is None else profiled.event_ns(cost)
@@ -97,7 +93,7 @@ class Baseline:
     def predict(self, changes: tuple[Change, ...], *, bounds: bool = True) -> Prediction:
         """Simulate the graph with some changes; without ``bounds`` low and high are as predicted."""
         editor = changed(self.graph, changes, self.config)
-        simulated = run(self.link, editor.graph)
+        simulated = self.link.simulate(editor.graph)
         predicted, low, high = self._lengths(self.graph, editor, simulated, changes if bounds else None)
         without = self._without(changes, bounds=bounds)
         return Prediction(
@@ -111,7 +107,7 @@ class Baseline:
             high_ns=high,
             unprofiled=None if self.unprofiled_ns is None else without,
             partly_unprofiled=without if self.unprofiled_ns is None else None,
-            assumptions=(*editor.assumptions, *[_FULL] * _ordered(editor.graph, simulated), *self._about_profiler),
+            assumptions=(*editor.assumptions, *self._about_profiler),
             before=self.simulated,
             simulation=simulated,
         )
@@ -124,16 +120,15 @@ class Baseline:
         if changes is None:
             return predicted, predicted, predicted
         less, more = bounding_graphs(before, editor, changes)
-        freer = less is not after or _ordered(after, simulated)
-        low = length_ns(self.link.simulate(less), self.window) if freer else predicted
-        high = predicted if more is after else length_ns(run(self.link, more), self.window)
+        low = predicted if less is after else length_ns(self.link.simulate(less), self.window)
+        high = predicted if more is after else length_ns(self.link.simulate(more), self.window)
         return predicted, min(low, predicted), max(high, predicted)
 
     def _without(self, changes: tuple[Change, ...], *, bounds: bool) -> Unprofiled | None:
         if self.profiler is None or self.bare is None or self.without_ns is None:
             return None
         editor = changed(self.bare, changes, self.config)
-        lengths = self._lengths(self.bare, editor, run(self.link, editor.graph), changes if bounds else None)
+        lengths = self._lengths(self.bare, editor, self.link.simulate(editor.graph), changes if bounds else None)
         return Unprofiled(self.event_ns, self.without_ns, *lengths)
 
     @property
@@ -170,20 +165,6 @@ class Baseline:
             for what, factor in factors.items()
             if abs(1 - factor) >= self.config.profiler.negligible
         )
-
-
-def run(link: Link, graph: Graph) -> Simulation:
-    """A simulation in which kernels that fill a device run one after the other."""
-    simulated = link.simulate(graph)
-    order = one_after_the_other(simulated)
-    if not len(order) or has_cycle(ordered := graph.with_dependencies(graph.dependencies, order)):
-        return simulated
-    return link.simulate(ordered)
-
-
-def _ordered(graph: Graph, simulated: Simulation) -> bool:
-    """Whether kernels that fill the device wait for each other in a simulation of this graph."""
-    return len(simulated.graph.dependencies) > len(graph.dependencies)
 
 
 def length_ns(simulated: Simulation, window: Window) -> int:

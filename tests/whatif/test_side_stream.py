@@ -98,27 +98,6 @@ def test_another_stream_still_waits_for_what_it_may_read(tmp_path: Path) -> None
     assert by_stream[7] < after.copies.end_ns[0] <= by_stream[9]
 
 
-@pytest.mark.parametrize(("reader", "waits_us"), [(1, 2_000), (3, 1_000)], ids=["its own thread", "another"])
-def test_copies_that_a_thread_issues_together_are_waited_for_together(
-    reader: int, waits_us: int, tmp_path: Path
-) -> None:
-    """Two copies of 1 ms; the first kernel reads the first. Another thread may wait for each by itself."""
-    consumers = {"op_start_ns": [0, 20_000, 40_000, 60_000], "tensor": [0, 1, 0, 1]}
-    trace = trace_of(
-        tmp_path,
-        f"""
-        thread 1: op aten::copy_ 0-10 | copy 55MB pinned HtoD 2-6 -> stream 7: 10-1_009
-                  op aten::copy_ 20-30 | copy 55MB pinned HtoD 22-26 -> stream 7: 1_010-2_009
-        thread {reader}: op aten::mm 40-50 | launch 42-46 -> stream 7: 2_012-3_012
-                  op aten::mm 60-70 | launch 62-66 -> stream 7: 3_013-4_013
-        """,
-        **make.calibrated(copy_consumers=consumers),
-    )
-    after = what_if(trace, ["side-stream"]).after
-    begins = after.kernels.start_ns.min() - after.copies.start_ns.min()
-    assert begins / 1e3 == pytest.approx(waits_us, abs=30)
-
-
 def test_the_upper_bound_lets_buffers_go_round(tmp_path: Path) -> None:
     """Pinned copies of 1 ms, kernels of 0.1 after one of 10: with two buffers, most copies come after it."""
     events, at = [], 200

@@ -145,28 +145,12 @@ class _Move:
         return gone
 
     def consumers(self, follow_ns: int) -> Dependencies:
-        """Work that stays on its stream and may consume a copy waits for it and for those issued with it."""
+        """Work that stays on its stream and may consume a copy waits for it."""
         graph, copies = self.graph, self.arrivals
-        found = self._of_any(first_consumers(graph, self.streams, copies, ~self.moved), copies)
+        found = first_consumers(graph, self.streams, copies, ~self.moved)
         apart = graph.work.end_ns[copies] <= graph.work.start_ns[found]
         source, target = graph.work_end(copies), graph.work_start(np.where(apart, found, NO_ID))
         return Dependencies.of(source, target, follow_ns, DependencyKind.STREAM_ORDER)
-
-    def _of_any(self, found: Int64, copies: Int64) -> Int64:
-        """The first consumer of any of the copies that follow each other on a stream, if their own thread issued it.
-
-        Such a thread records an event when it has issued all of them; another one may wait for each by itself.
-        """
-        streams, order = self.streams, self.streams.order
-        began = ~self.moved[order]
-        began[1:] |= streams.stream[order[1:]] != streams.stream[order[:-1]]
-        group = np.cumsum(began)[streams.place[copies]]
-        owner = np.append(self.graph.calls.owner, NO_ID)[self.graph.work.call]
-        own = (found != NO_ID) & (owner[found] == owner[copies])
-        first = np.full(len(order) + 1, len(order))
-        np.minimum.at(first, group[own], streams.place[found[own]])
-        result: Int64 = np.where(own, np.append(order, NO_ID)[first[group]], found)
-        return result
 
     def still_waited(self) -> Iterator[Dependencies]:
         """Host and other streams that waited for work after a moved copy on its stream wait for the copy too.
