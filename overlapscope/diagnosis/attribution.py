@@ -15,7 +15,7 @@ import numpy as np
 from overlapscope.dependencies.config import DEFAULT, DependencyConfig
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import DependencyKind
-from overlapscope.diagnosis.causes import Cause, IdleByCause, IdleTime
+from overlapscope.diagnosis.causes import HOST_CAUSES, Cause, Group, IdleByCause, IdleTime
 from overlapscope.diagnosis.host_activity import HostActivity, Segments, one_after_the_other
 from overlapscope.diagnosis.run_ahead import lost_run_ahead
 from overlapscope.measure.devices import Activity, DeviceKey
@@ -27,14 +27,7 @@ from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
 from overlapscope.model.enums import Direction
 from overlapscope.model.trace import Trace
 
-_BEHIND = {
-    DependencyKind.STREAM_ORDER: Cause.COPY_SAME_STREAM,
-    DependencyKind.EVENT: Cause.COPY_EVENT,
-    DependencyKind.LEGACY_DEFAULT_STREAM: Cause.COPY_DEFAULT_STREAM,
-    DependencyKind.COPY_ENGINE: Cause.COPY_ENGINE,
-    DependencyKind.NOT_RECORDED: Cause.WAIT_NOT_RECORDED,
-}
-_CAUSE_OF = np.array([_BEHIND.get(kind, Cause.UNKNOWN) for kind in DependencyKind], np.int8)
+_CAUSE_OF = np.array([Cause.behind(kind) for kind in DependencyKind], np.int8)
 _NO_CAUSE = -1
 
 
@@ -121,7 +114,7 @@ class Attribution:
         awaited = self.walk(link, subtract(tail, copies.spans))
         copying = Pieces.of(which, last.start_ns, last.end_ns, Cause.COPY_ONLY, copy=last.call)
         pieces = Pieces.together(pieces.take(pieces.cause != Cause.NO_WORK_LEFT), copying, awaited)
-        pieces = pieces.take(~np.isin(pieces.cause, (Cause.BACK_TO_BACK, Cause.NO_WORK_LEFT)))
+        pieces = pieces.take(~np.isin(pieces.cause, Cause.in_groups(Group.NONE)))
         pieces = _with_blocking_calls(graph, window, pieces, self.config)
         return _table(graph.trace, _synchronising_with_copies(graph, pieces, link))
 
@@ -292,8 +285,7 @@ def _spans(pieces: Pieces) -> Spans:
 
 def _with_blocking_calls(graph: Graph, window: Window, pieces: Pieces, config: DependencyConfig) -> Pieces:
     """Late stretches with the call that cost the launching thread its run-ahead, and that call's copy."""
-    late = pieces.cause <= Cause.PROFILER
-    late &= pieces.cause != Cause.UNKNOWN
+    late = np.isin(pieces.cause, (*HOST_CAUSES, Cause.PROFILER))
     row, start, end, blocking = lost_run_ahead(graph, window, pieces.take(late), config)
     found = pieces.take(np.flatnonzero(late)[row])
     copy = np.append(first_copy_of(graph.trace), NO_ID)[blocking]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
+from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64, Table, column
 from overlapscope.model.enums import Labelled
 from overlapscope.model.frames import frame
@@ -14,39 +16,73 @@ if TYPE_CHECKING:
     import pandas
 
 
+class Group(Enum):
+    """What the causes of a group have in common; how idle time of a cause is treated depends on its group only."""
+
+    HOST = "the launching thread was late"
+    BLOCKED = "the launching thread was late: a call blocked it"
+    PROFILER = "the launching thread was late: the profiler kept it"
+    COPY = "launched work waited for a copy"
+    DEVICE = "launched work waited for something else"
+    NONE = "nothing was late"
+
+
 class Cause(Labelled):
-    """What idle time is attributed to. Up to ``PROFILER`` the launching thread was late, after that it was not."""
+    """What idle time is attributed to: each cause with its number, its name in a report, and its group.
 
-    UNKNOWN = 0, "the launch of the next work is not recorded"
-    HOST_NOT_RECORDED = 1, "nothing of the launching thread was recorded"
-    HOST_WORK = 2, "the launching thread ran operators, Python or named ranges"
-    API_CALL = 3, "the launching thread was in a CUDA call"
-    COPY_CALL = 4, "the launching thread was blocked in a copy call"
-    SYNCHRONISATION = 5, "the launching thread was blocked in a synchronisation"
-    ALLOCATION = 6, "the launching thread was allocating or freeing memory"
-    PROFILER = 7, "the launching thread was in the profiler"
-    LAUNCH_LATENCY = 8, "launch latency"
-    COPY_SAME_STREAM = 9, "the next work was queued behind a copy of its stream"
-    COPY_EVENT = 10, "the next work waited for an event after a copy"
-    COPY_DEFAULT_STREAM = 11, "the next work waited for a copy through the legacy default stream"
-    COPY_ENGINE = 12, "the next work waited for a copy that waited for its copy engine"
-    WAIT_NOT_RECORDED = 13, "the next work was queued, and what it waited for is not recorded"
-    COPY_ONLY = 14, "a copy ran and no other work was left"
-    OTHER_DEVICE = 15, "the next work waited for another GPU"
-    BACK_TO_BACK = 16, "the next work was queued already and followed at once"
-    NO_WORK_LEFT = 17, "no work was left"
+    A cause in the group `COPY` names the dependency through which work waited for the copy.
+    """
+
+    group: Group
+    dependency: DependencyKind | None
+
+    def __new__(cls, value: int, label: str, group: Group, dependency: DependencyKind | None = None) -> Cause:
+        """Make a member from its number, its name, its group and its dependency."""
+        member = int.__new__(cls, value)
+        member._value_, member.label = value, label
+        member.group, member.dependency = group, dependency
+        return member
+
+    UNKNOWN = 0, "launch not recorded", Group.DEVICE
+    HOST_NOT_RECORDED = 1, "host not recorded", Group.HOST
+    HOST_WORK = 2, "operators and Python", Group.HOST
+    API_CALL = 3, "launches and other CUDA calls", Group.HOST
+    COPY_CALL = 4, "host blocked in copy calls", Group.BLOCKED
+    SYNCHRONISATION = 5, "host blocked in synchronisations", Group.BLOCKED
+    ALLOCATION = 6, "allocating or freeing memory", Group.BLOCKED
+    PROFILER = 7, "profiler", Group.PROFILER
+    LAUNCH_LATENCY = 8, "launch latency", Group.DEVICE
+    COPY_SAME_STREAM = 9, "queued behind a copy on its stream", Group.COPY, DependencyKind.STREAM_ORDER
+    COPY_EVENT = 10, "waiting for the event of a copy", Group.COPY, DependencyKind.EVENT
+    COPY_DEFAULT_STREAM = (
+        11,
+        "waiting for a copy through the legacy default stream",
+        Group.COPY,
+        DependencyKind.LEGACY_DEFAULT_STREAM,
+    )
+    COPY_ENGINE = 12, "waiting for a copy that waited for its engine", Group.COPY, DependencyKind.COPY_ENGINE
+    WAIT_NOT_RECORDED = 13, "queued; its wait is not recorded", Group.DEVICE, DependencyKind.NOT_RECORDED
+    COPY_ONLY = 14, "only copies left", Group.DEVICE
+    OTHER_DEVICE = 15, "waiting for another GPU", Group.DEVICE
+    BACK_TO_BACK = 16, "between queued work", Group.NONE
+    NO_WORK_LEFT = 17, "no work left", Group.NONE
+    DATA_LOADING = 18, "data loading", Group.HOST
+    FIRST_USE = 19, "first use: loading modules, setting up", Group.HOST
+
+    @classmethod
+    def in_groups(cls, *groups: Group) -> tuple[Cause, ...]:
+        """The causes of some groups."""
+        return tuple(cause for cause in cls if cause.group in groups)
+
+    @classmethod
+    def behind(cls, kind: DependencyKind) -> Cause:
+        """The cause of work that waited for a copy through a dependency of this kind."""
+        return next((cause for cause in cls if cause.dependency is kind), cls.UNKNOWN)
 
 
-HOST_CAUSES = (
-    Cause.HOST_NOT_RECORDED,
-    Cause.HOST_WORK,
-    Cause.API_CALL,
-    Cause.COPY_CALL,
-    Cause.SYNCHRONISATION,
-    Cause.ALLOCATION,
-)
-"""Causes in which the launching thread was late."""
-COPY_WAIT_CAUSES = (Cause.COPY_SAME_STREAM, Cause.COPY_EVENT, Cause.COPY_DEFAULT_STREAM, Cause.COPY_ENGINE)
+HOST_CAUSES = Cause.in_groups(Group.HOST, Group.BLOCKED)
+"""Causes in which the launching thread was late by itself."""
+COPY_WAIT_CAUSES = Cause.in_groups(Group.COPY)
 """Causes in which launched work waited for a copy."""
 
 

@@ -10,11 +10,11 @@ from overlapscope.dependencies.config import DependencyConfig
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.diagnosis.causes import Cause
+from overlapscope.diagnosis.host_work import HostWorkKinds, spans_of
 from overlapscope.measure.host import blocked_from_ns
-from overlapscope.measure.spans import EMPTY, Spans, meeting, merge, subtract, union
-from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
+from overlapscope.measure.spans import Spans, meeting, merge, subtract, union
+from overlapscope.model.columns import NO_ID, Int8, Int64
 from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind
-from overlapscope.model.tables import HostWork
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,7 @@ class HostActivity:
     def __init__(self, graph: Graph, config: DependencyConfig) -> None:
         self._graph = graph
         self._blocked_ns = blocked_from_ns(graph.trace, config.host)[graph.calls.row]
+        self._kinds = HostWorkKinds(graph.trace)
         self._known: dict[int, Segments] = {}
 
     def of(self, owner: int) -> Segments:
@@ -86,18 +87,20 @@ class HostActivity:
         place, trace = (int(graph.calls.process[first]), int(graph.calls.thread[first])), graph.trace
         rows = np.flatnonzero(graph.calls.owner == owner)
         start, end = one_after_the_other(graph.calls.start_ns[rows], graph.calls.end_ns[rows])
-        profiler = _flat(_spans_of(trace.overheads, *place), Cause.PROFILER)
-        working = merge(*(_spans_of(table, *place) for table in (trace.cpu_ops, trace.frames, trace.ranges)))
+        working = merge(*(spans_of(table, *place) for table in (trace.cpu_ops, trace.frames, trace.ranges)))
+        once = _flat(self._kinds.first_use(*place), Cause.FIRST_USE)
+        profiler = _flat(subtract(spans_of(trace.overheads, *place), once.spans), Cause.PROFILER)
+        loading = _flat(self._kinds.loading(*place), Cause.DATA_LOADING)
         calls = self._locked(rows).over(self._calls(rows, start, end))
-        return calls.over(profiler).over(_flat(working, Cause.HOST_WORK))
+        return calls.over(profiler).over(once).over(loading).over(_flat(working, Cause.HOST_WORK))
 
     def _calls(self, rows: Int64, start: Int64, end: Int64) -> Segments:
         """Calls; those that copy in two parts, before and after the moment from which they block."""
         calls = self._graph.calls
         kind = calls.kind[rows]
         cause = np.select(
-            [np.isin(kind, SYNC_CALLS), np.isin(kind, ALLOCATIONS)],
-            [Cause.SYNCHRONISATION, Cause.ALLOCATION],
+            [np.isin(kind, SYNC_CALLS), np.isin(kind, ALLOCATIONS), self._kinds.first_calls[calls.row[rows]]],
+            [Cause.SYNCHRONISATION, Cause.ALLOCATION, Cause.FIRST_USE],
             Cause.API_CALL,
         )
         blocked = np.where(kind == ApiKind.COPY, np.clip(self._blocked_ns[rows], start, end), end)
@@ -123,11 +126,6 @@ class HostActivity:
 
 def _flat(spans: Spans, cause: Cause) -> Segments:
     return Segments.of(spans.start_ns, spans.end_ns, cause)
-
-
-def _spans_of(table: HostWork, process: int, thread: int) -> Spans:
-    here: Bool = (table.process == process) & (table.thread == thread)
-    return union(table.start_ns[here], table.end_ns[here]) if here.any() else EMPTY
 
 
 def one_after_the_other(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
