@@ -36,7 +36,9 @@ class Cause(Labelled):
     group: Group
     dependency: DependencyKind | None
 
-    def __new__(cls, value: int, label: str, group: Group, dependency: DependencyKind | None = None) -> Cause:
+    def __new__(
+        cls, value: int, label: str = "", group: Group = Group.NONE, dependency: DependencyKind | None = None
+    ) -> Cause:
         """Make a member from its number, its name, its group and its dependency."""
         member = int.__new__(cls, value)
         member._value_, member.label = value, label

@@ -32,8 +32,12 @@ class DiagnosisConfig:
     55 GB/s on an H200).
     ``blocking_launch_share``: launches are blocking where more than this share of them return after their kernel has
     ended.
+    ``blocking_kernel_factor``: a kernel shows whether its launch is blocking if it takes this many times what launches
+    take that have nothing to wait for; else it may end before a slow host returns.
     ``host_active_ns``: host time without a call, after an asynchronous D2H copy, from which on the host did some work:
     Python between two calls takes 10 to 60 us under a profiler.
+    ``operator_ns``: a GPU that waits no longer than this for a launch waits for the host to issue an operator: its
+    Python, dispatch and launch take 5 to 50 us, up to twice that under a profiler that records stacks.
     ``queued_share``: share of the kernel time for which kernels of another stream must be queued before the lack of
     concurrency is mentioned, and share of it that a stream must have to count there.
     ``used_device_share``: a device that is busy for less than this share of the busiest device's time in its process
@@ -54,7 +58,9 @@ class DiagnosisConfig:
     slow_factor: float = 2.25
     slow_min_bytes: int = 2**20
     blocking_launch_share: float = 0.5
+    blocking_kernel_factor: float = 2.0
     host_active_ns: int = 200_000
+    operator_ns: int = 100_000
     queued_share: float = 0.2
     max_simulated_nodes: int = 100_000
     used_device_share: float = 0.01

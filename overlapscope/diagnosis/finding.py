@@ -79,6 +79,7 @@ class Finding:
     Attributes:
         code: code of the rule, such as ``OVL001``.
         name: name of the rule, such as ``pageable-copy``.
+        kind: which of its kinds, such as ``data-loading`` of ``host-late``; None for a rule with one kind.
         severity: how severe it is.
         confidence: how certain it is.
         confirm_with: what would raise the confidence; empty where it is high.
@@ -101,6 +102,7 @@ class Finding:
 
     code: str
     name: str
+    kind: str | None
     severity: Severity
     confidence: Confidence
     confirm_with: str
@@ -117,6 +119,11 @@ class Finding:
     blocked_ns: int
     saving_ns: int | None = None
     saving_high_ns: int | None = None
+
+    @property
+    def title(self) -> str:
+        """Its code and name, and its kind where the rule has several."""
+        return f"{self.code} {self.name}" + (f": {self.kind}" if self.kind else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON-ready data: an entry of ``findings``."""
@@ -138,6 +145,7 @@ _ROW = (
     "rank",
     "code",
     "name",
+    "kind",
     "severity",
     "confidence",
     "idle_ns",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.diagnosis.finding import Place, Share
 from overlapscope.measure.places import enclosing, innermost
 from overlapscope.model.columns import NO_ID, Int32, Int64, known
@@ -19,47 +21,90 @@ _LIBRARY_CODE = re.compile(
 )
 
 
-def shares(trace: Trace, calls: Int64, idle_ns: Int64, streams: Int64, device: int) -> tuple[Share, ...]:
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Moments on host threads: for each its thread, the call that it is in or concerns, and the stream concerned."""
+
+    process: Int64
+    thread: Int64
+    time_ns: Int64
+    call: Int64
+    stream: Int64
+
+    @classmethod
+    def of_calls(cls, trace: Trace, calls: Int64 | Int32, streams: Int64 | Int32 | int = NO_ID) -> Moments:
+        """The starts of some calls, with the streams concerned; `NO_ID` where there is none."""
+        start_ns = np.append(trace.api_calls.start_ns, 0)[calls]
+        stream = np.broadcast_to(streams, len(calls)).astype(np.int64)
+        return cls(*_threads(trace, calls), start_ns, calls.astype(np.int64), stream)
+
+    @classmethod
+    def of_idle(cls, trace: Trace, idle: IdleTime, copy: Int64 | Int32) -> Moments:
+        """What to look at in idle intervals, with the copy concerned in each.
+
+        The call that blocked the launching thread; else the one that issued the copy; else what the thread did in the
+        middle of the interval.
+        """
+        issued = np.append(trace.copies.call, NO_ID)[copy]
+        call = np.where(idle.blocking_call != NO_ID, idle.blocking_call, issued)
+        called = cls.of_calls(trace, call, np.append(trace.copies.stream, NO_ID)[copy])
+        late = cls.of_calls(trace, idle.call)
+        process, thread = _threads(trace, idle.launch_call)
+        late = replace(late, process=process, thread=thread, time_ns=(idle.start_ns + idle.end_ns) // 2)
+        columns = (
+            np.where(call != NO_ID, getattr(called, name.name), getattr(late, name.name)) for name in fields(cls)
+        )
+        return cls(*columns)
+
+    def distinct(self) -> tuple[Moments, Int64]:
+        """The different ones among them, and which of these each is."""
+        columns = np.stack([getattr(self, entry.name) for entry in fields(self)])
+        found, member = np.unique(columns, axis=1, return_inverse=True)
+        return Moments(*found), member.reshape(-1)
+
+
+def _threads(trace: Trace, calls: Int64 | Int32) -> tuple[Int64, Int64]:
+    """The process and the thread of some calls."""
+    table = trace.api_calls
+    return np.append(table.process, NO_ID)[calls], np.append(table.thread, NO_ID)[calls]
+
+
+def shares(trace: Trace, at: Moments, idle_ns: Int64, device: int) -> tuple[Share, ...]:
     """Sum GPU idle time by place in the program, the most expensive place first.
 
     Args:
         trace: the trace.
-        calls: for each idle interval the row of the call that represents it, `NO_ID` where there is none.
+        at: for each idle interval the moment that represents it.
         idle_ns: the length of each interval.
-        streams: the stream concerned, `NO_ID` where there is none.
         device: the idle device.
     """
-    pairs, member = np.unique(np.stack([calls, streams]), axis=1, return_inverse=True)
-    totals = np.bincount(member.reshape(-1), idle_ns, pairs.shape[1]).astype(np.int64)
+    distinct, member = at.distinct()
+    totals = np.bincount(member, idle_ns, len(distinct.call)).astype(np.int64)
     found: dict[Place, int] = {}
-    for place, total in zip(places(trace, pairs[0], pairs[1], device), totals.tolist(), strict=True):
+    for place, total in zip(places(trace, distinct, device), totals.tolist(), strict=True):
         found[place] = found.get(place, 0) + total
     ranked = sorted(found.items(), key=lambda entry: -entry[1])
     return tuple(Share(place, total) for place, total in ranked[:_MOST])
 
 
-def places(trace: Trace, calls: Int64, streams: Int64, device: int) -> list[Place]:
-    """The place of each call, with a stream and a device; of `NO_ID` nothing is known."""
-    table = trace.api_calls
-    process, thread = np.append(table.process, NO_ID)[calls], np.append(table.thread, NO_ID)[calls]
-    moment = np.append(table.start_ns, 0)[calls]
-    ranges = innermost(trace.ranges, process, thread, moment)
-    ops = innermost(trace.cpu_ops, process, thread, moment)
-    names = np.append(table.name_id, NO_ID)[calls]
-    sources = _sources(trace, process, thread, moment)
-    paths = _paths(trace, ranges)
+def places(trace: Trace, at: Moments, device: int) -> list[Place]:
+    """The place of each moment on a device; of `NO_ID` nothing is known."""
+    ranges = innermost(trace.ranges, at.process, at.thread, at.time_ns)
+    ops = innermost(trace.cpu_ops, at.process, at.thread, at.time_ns)
+    names = np.append(trace.api_calls.name_id, NO_ID)[at.call]
+    sources, paths = _sources(trace, at.process, at.thread, at.time_ns), _paths(trace, ranges)
     return [
         Place(
-            range=paths[index] if calls[index] != NO_ID else None,
-            source=sources[index] if calls[index] != NO_ID else None,
-            op=_name(trace, trace.cpu_ops, int(ops[index])) if calls[index] != NO_ID else None,
+            range=paths[index],
+            source=sources[index],
+            op=_name(trace, trace.cpu_ops, int(ops[index])),
             api=trace.names[int(names[index])] or None,
-            process=known(process[index]),
-            thread=known(thread[index]),
+            process=known(at.process[index]),
+            thread=known(at.thread[index]),
             device=known(device),
-            stream=known(streams[index]),
+            stream=known(at.stream[index]),
         )
-        for index in range(len(calls))
+        for index in range(len(names))
     ]
 
 

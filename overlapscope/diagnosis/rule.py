@@ -29,8 +29,9 @@ HEADINGS = (
 class Report:
     """What a rule reports about its idle intervals, or about a device.
 
-    ``hazard`` marks wrong results, ``informational`` what costs nothing. Rules about idle intervals leave ``copies``,
-    ``calls`` and ``idle_ns`` out: these come from the intervals. ``change`` and ``fix`` replace those of the rule where
+    ``hazard`` marks wrong results, ``informational`` what costs nothing or happens once. ``kind`` names the kind, where
+    a rule has several. Rules about idle intervals leave ``copies``, ``calls`` and ``idle_ns`` out: these come from the
+    intervals. ``change`` and ``fix`` replace those of the rule where
     they depend on the device.
     """
 
@@ -45,11 +46,18 @@ class Report:
     idle_ns: int | None = None
     change: str | None = None
     fix: str | None = None
+    kind: str | None = None
 
 
 def no_claim(context: DeviceContext) -> Bool:
     """Claim no idle interval: for rules about a device as a whole."""
     return context.none
+
+
+def one_part(context: DeviceContext, rows: Int64) -> tuple[Int64, ...]:
+    """Report all idle intervals of a device together: for rules with one kind."""
+    del context
+    return (rows,)
 
 
 def no_view(context: DeviceContext) -> Report | None:
@@ -70,6 +78,7 @@ class Rule:
         change: the change that simulates the fix.
         claims: which idle intervals of a device match it; an earlier rule has precedence.
         describe: the report about these intervals (rows of ``context.idle``).
+        parts: the intervals by kind, where each kind is a finding of its own.
         view: the report about a device as a whole; None for nothing.
         always: whether it is reported whatever it costs.
     """
@@ -81,6 +90,7 @@ class Rule:
     change: str | None = None
     claims: Callable[[DeviceContext], Bool] = no_claim
     describe: Callable[[DeviceContext, Int64], Report] | None = None
+    parts: Callable[[DeviceContext, Int64], tuple[Int64, ...]] = one_part
     view: Callable[[DeviceContext], Report | None] = no_view
     always: Callable[[DeviceContext], bool] = lambda _: False
     sections: Mapping[str, str] = field(init=False, default_factory=dict)

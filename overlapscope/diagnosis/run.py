@@ -12,8 +12,8 @@ from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
 from overlapscope.diagnosis.device_context import DeviceContext, unique
-from overlapscope.diagnosis.finding import Confidence, DeviceDiagnosis, Diagnosis, Finding, Place, Plan, Severity, Share
-from overlapscope.diagnosis.places import shares
+from overlapscope.diagnosis.finding import Confidence, DeviceDiagnosis, Diagnosis, Finding, Place, Severity, Share
+from overlapscope.diagnosis.places import Moments, shares
 from overlapscope.diagnosis.plan import simulate_fixes
 from overlapscope.diagnosis.reasons import CODES, reason_of, reason_of_copies
 from overlapscope.diagnosis.rule import Report, Rule
@@ -23,7 +23,6 @@ from overlapscope.measure.windows import Window, window_of
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 
-_NOTHING_TO_GAIN = "OVL011"
 _INFERRED = "that the launching thread waited for the other one, or the work for the copy, is inferred from times"
 
 
@@ -71,7 +70,7 @@ def diagnose_window(
         trace=trace,
         window=window,
         devices=tuple(DeviceDiagnosis(context.activity.key, context.idle, reason, CODES) for context, reason in pairs),
-        findings=_ranked(findings, plan),
+        findings=findings,
         plan=plan,
         copy_reasons=_by_copy(trace, contexts, reasons),
         hidden_ns=sum(context.activity.overlap.total_ns for context in contexts),
@@ -113,10 +112,18 @@ def _findings(context: DeviceContext, reason: Int64) -> Iterator[Finding]:
         rows = np.flatnonzero(reason == number)
         least = 0 if rule.always(context) else context.config.report_share * context.span_ns
         if rule.describe is not None and len(rows) and context.idle_ns(rows) >= least:
-            yield _finding(context, rule, rule.describe(context, rows), rows)
+            for part in _parts(context, rule.parts(context, rows), least):
+                yield _finding(context, rule, rule.describe(context, part), part)
         report = rule.view(context)
         if report is not None and (report.hazard or report.informational or (report.idle_ns or 0) >= least):
             yield _finding(context, rule, report, np.empty(0, np.int64))
+
+
+def _parts(context: DeviceContext, parts: tuple[Int64, ...], least: float) -> list[Int64]:
+    """The parts with enough idle time; those with less count with the largest."""
+    largest, *others = sorted(parts, key=context.idle_ns, reverse=True)
+    small = [part for part in others if context.idle_ns(part) < least]
+    return [unique(np.concatenate([largest, *small])), *(part for part in others if context.idle_ns(part) >= least)]
 
 
 def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) -> Finding:
@@ -130,6 +137,7 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
     return Finding(
         code=rule.code,
         name=rule.name,
+        kind=report.kind,
         severity=_severity(context, report, idle_ns),
         confidence=Confidence.MEDIUM if inferred else report.confidence,
         confirm_with=_INFERRED if inferred else report.confirm_with,
@@ -156,37 +164,24 @@ def _severity(context: DeviceContext, report: Report, idle_ns: int) -> Severity:
 
 
 def _places(context: DeviceContext, rows: Int64, copies: Int64) -> tuple[Share, ...]:
-    """The places of the blocking calls; else of the calls that issued the copies, else of the late launches."""
+    """The places of idle intervals; of the copies where there are none."""
     trace, table, device = context.trace, context.trace.copies, context.activity.key.device
     if not len(rows):
-        calls, exposed_ns = table.call[copies].astype(np.int64), context.facts.exposed_ns[copies]
-        return shares(trace, calls, exposed_ns, table.stream[copies], device)
-    blocking, copy = context.idle.blocking_call[rows], context.copy[rows]
-    issued = np.append(table.call, NO_ID)[copy]
-    launch = context.idle.launch_call[rows]
-    calls = np.select([blocking != NO_ID, issued != NO_ID], [blocking, issued], launch).astype(np.int64)
-    return shares(trace, calls, context.idle.duration_ns[rows], np.append(table.stream, NO_ID)[copy], device)
+        at = Moments.of_calls(trace, table.call[copies], table.stream[copies])
+        return shares(trace, at, context.facts.exposed_ns[copies], device)
+    at = Moments.of_idle(trace, context.idle.take(rows), context.copy[rows])
+    return shares(trace, at, context.idle.duration_ns[rows], device)
 
 
 def _device_only(context: DeviceContext) -> Place:
     return Place(None, None, None, None, context.activity.key.process, None, context.activity.key.device, None)
 
 
-def _ranked(findings: Iterable[Finding], plan: Plan | None = None) -> tuple[Finding, ...]:
-    """Rank findings: hazards first, then those that the plan fixes, in its order, then by gain, information last.
-
-    The gain of a finding is its simulated saving, at most its GPU idle time. Without a simulation it is the idle time.
-    Where there is nothing to hide copies behind, nothing can be gained.
-    """
+def _ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Rank findings by their GPU idle time: hazards first, information last."""
     order = {Severity.HAZARD: 0, Severity.INFO: 2}
-    steps = plan.steps if plan is not None else ()
-    turn = {code: number for number, step in reversed(list(enumerate(steps))) for code in step.fixes}
 
-    def key(finding: Finding) -> tuple[int, int, int, int, str]:
-        saving = 0 if finding.code == _NOTHING_TO_GAIN else finding.saving_high_ns or finding.saving_ns
-        gain = finding.idle_ns if saving is None else min(saving, finding.idle_ns)
-        planned = turn.get(finding.code, len(steps))
-        return order.get(finding.severity, 1), planned, -gain, -finding.idle_ns, finding.code
+    def key(finding: Finding) -> tuple[int, int, str]:
+        return order.get(finding.severity, 1), -finding.idle_ns, finding.code
 
-    ranked = sorted(findings, key=key)
-    return tuple(replace(finding, rank=number) for number, finding in enumerate(ranked, 1))
+    return tuple(replace(finding, rank=number) for number, finding in enumerate(sorted(findings, key=key), 1))

@@ -53,7 +53,7 @@ def prediction_html(found: Prediction) -> str:
 
 def _row(finding: Finding) -> dict[str, object]:
     return {
-        "finding": f"{finding.code} {finding.name}",
+        "finding": finding.title,
         "says": together(tag("div", finding.message), tag("div", finding.where.words), tag("pre", finding.fix)),
         "GPU idle": time(finding.idle_ns) if finding.idle_ns else "",
         "change": finding.change or "",

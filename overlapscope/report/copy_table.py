@@ -9,6 +9,7 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import Diagnosis
+from overlapscope.diagnosis.places import Moments
 from overlapscope.measure.copies import copy_facts
 from overlapscope.measure.host import DEFAULT, HostConfig
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int8, Int32, Int64, Table, column
@@ -61,7 +62,7 @@ def copy_table(found: Diagnosis, config: HostConfig = DEFAULT) -> CopyTable:
         **{name: getattr(facts, name) for name in ("hidden_ns", "exposed_ns", "blocked_ns", "bandwidth_gb_s")},
         **{name: getattr(copies, name) for name in ("start_ns", "end_ns", "duration_ns", "direction", "size_bytes")},
         **{name: getattr(copies, name) for name in ("process", "device", "stream")},
-        **places_of(trace, copies.call, words),
+        **places_of(trace, Moments.of_calls(trace, copies.call), words),
     }
     return CopyTable.build(words.names, len(rows), columns)
 

@@ -56,7 +56,7 @@ def _without(unprofiled_ns: int | None) -> str:
 
 
 def _finding(finding: Finding, wall_ns: int, several: bool) -> list[RenderableType]:
-    head = Text(f"{finding.rank}. {finding.code} {finding.name}", style=_STYLE[finding.severity])
+    head = Text(f"{finding.rank}. {finding.title}", style=_STYLE[finding.severity])
     head.append("  " + ", ".join(facts(finding, wall_ns)), style="not bold dim")
     where = _where(finding.where, several)
     lines = [Text(safe(finding.message)), *([Text(f"at {where}", style="dim")] if where else [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,9 +11,10 @@ import numpy.typing as npt
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
+from overlapscope.diagnosis.places import Moments
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, Table, column
 from overlapscope.model.trace import Trace
-from overlapscope.report.words import Words, places_of
+from overlapscope.report.words import PLACE, Words, places_of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -30,11 +32,11 @@ class GapTable(Table):
     copy_row: Int64 = column("i8", "row of the copy concerned in the trace's copies", null=NO_ID)
     process: Int64 = column("i8", "operating-system process id", null=NO_ID)
     device: Int32 = column("i4", "device number", null=NO_ID)
-    range_id: Int32 = column("i4", "ranges around the call to look at, outermost first", text=True, null=NO_ID)
-    source_id: Int32 = column("i4", "line of user code of that call", text=True, null=NO_ID)
-    op_id: Int32 = column("i4", "PyTorch operator of that call", text=True, null=NO_ID)
+    range_id: Int32 = column("i4", "ranges around the place to look at, outermost first", text=True, null=NO_ID)
+    source_id: Int32 = column("i4", "line of user code there", text=True, null=NO_ID)
+    op_id: Int32 = column("i4", "PyTorch operator there", text=True, null=NO_ID)
     api_id: Int32 = column(
-        "i4", "that call: it blocked the thread, or issued the copy, or launched late", text=True, null=NO_ID
+        "i4", "CUDA call there: it blocked the thread, issued the copy, or was running", text=True, null=NO_ID
     )
 
 
@@ -56,7 +58,7 @@ def gap_table(found: Diagnosis) -> GapTable:
         "copy_row": _together([table.copy for table in idle]),
         "process": _together([np.full(len(device.idle), device.key.process) for device in found.devices]),
         "device": _together([np.full(len(device.idle), device.key.device) for device in found.devices]),
-        **places_of(trace, _together([_call(trace, device) for device in found.devices]), words),
+        **_places(trace, found.devices, words),
     }
     return GapTable.build(words.names, len(start), columns).take(order)
 
@@ -65,9 +67,7 @@ def _together(parts: list[Int64] | list[Int32] | list[Bool]) -> Int64:
     return np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
 
 
-def _call(trace: Trace, device: DeviceDiagnosis) -> Int64:
-    """The call to look at: the one that blocked the thread, else the one of the copy, else the late launch."""
-    idle = device.idle
-    issued = np.append(trace.copies.call, NO_ID)[idle.copy]
-    chosen = np.select([idle.blocking_call != NO_ID, issued != NO_ID], [idle.blocking_call, issued], idle.launch_call)
-    return chosen.astype(np.int64)
+def _places(trace: Trace, devices: Iterable[DeviceDiagnosis], words: Words) -> dict[str, npt.NDArray[Any]]:
+    parts = [places_of(trace, Moments.of_idle(trace, each.idle, each.idle.copy), words) for each in devices]
+    names = [f"{name}_id" for name in PLACE]
+    return {name: np.concatenate([np.empty(0, np.int32), *(part[name] for part in parts)]) for name in names}

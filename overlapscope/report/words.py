@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from overlapscope.diagnosis.places import places
-from overlapscope.model.columns import NO_ID, Int32, Int64, Names
+from overlapscope.diagnosis.places import Moments, places
+from overlapscope.model.columns import NO_ID, Int32, Names
 from overlapscope.model.trace import Trace
 
 PLACE = ("range", "source", "op", "api")
-"""Names of the texts that say where a call is in the program, as `Place` has them."""
+"""Names of the texts that say where a moment is in the program, as `Place` has them."""
 
 
 class Words:
@@ -31,8 +31,8 @@ class Words:
         return Names(tuple(self._number))
 
 
-def places_of(trace: Trace, calls: Int32 | Int64, words: Words) -> dict[str, Int32]:
-    """Where calls are in the program, as columns; nothing for `NO_ID`."""
-    used, member = np.unique(calls.astype(np.int64), return_inverse=True)
-    found = places(trace, used, np.full(len(used), NO_ID), NO_ID)
+def places_of(trace: Trace, at: Moments, words: Words) -> dict[str, Int32]:
+    """Where some moments are in the program, as columns; nothing for `NO_ID`."""
+    distinct, member = at.distinct()
+    found = places(trace, distinct, NO_ID)
     return {f"{name}_id": words.ids(getattr(place, name) for place in found)[member] for name in PLACE}

@@ -1,28 +1,41 @@
 """The host launches late.
 
 ## What happens
-The GPU finishes kernels faster than the thread launches new ones: Python between the launches, operators with many
-small kernels, data preparation on the launching thread. Nothing is queued, so neither copies nor host work can be
-hidden.
+The GPU finishes its work before the launching thread has launched more. Nothing is queued, so neither copies nor host
+work can be hidden. What the thread did meanwhile makes five kinds, each a finding of its own:
+
+- `data-loading`: it waited for the next batch of a `DataLoader`, or made it.
+- `launch-bound`: it issued operators, each taking the host longer than the GPU.
+- `host-work`: it ran Python or operators for a long time between two launches.
+- `first-use`: it loaded modules or set up a library (cuBLAS, the caching allocator, the profiler). This happens once.
+- `not-recorded`: nothing of it is recorded.
 
 ## How it shows in a trace
-The GPU is idle while the launching thread runs operators, Python or plain launches. It is in no copy call, no
-synchronisation and no allocation, and no earlier call of that kind had used up its launch run-ahead. Otherwise the idle
-time is attributed to that call.
+The GPU is idle while the launching thread is in no copy call, no synchronisation and no allocation, and no earlier call
+of that kind had used up its launch run-ahead. Otherwise the idle time is attributed to that call. The place given is
+what the thread did while the GPU was idle, not the launch that came late.
+
+Data loading is PyTorch's range `enumerate(DataLoader)` or a Python frame of a loader's `__next__`. First use is a call
+that loads a module, or a launch or an operator whose first call takes ten times as long as the later ones.
 
 ## Fix
 ```python
 # before
+loader = DataLoader(dataset)
 for batch in loader:
     loss = step(batch)  # hundreds of small launches
-# after: fewer launches
+# after
+# data-loading: batches are made by other processes, ahead of time
+loader = DataLoader(dataset, num_workers=8, prefetch_factor=4, persistent_workers=True, pin_memory=True)
+# launch-bound: fewer launches
 step = torch.compile(step, mode="reduce-overhead")  # fuses kernels, and launches a CUDA graph
-# and no data preparation on the launching thread
-loader = DataLoader(dataset, num_workers=8, pin_memory=True, prefetch_factor=4)
+# host-work: move it off the launching thread, or after the launches that do not need it
+# first-use: nothing; warm up before you measure
 ```
 
 ## What the saving assumes
-The host's work can be reduced, moved to other threads or processes, or captured in a CUDA graph.
+For `launch-bound`, that the loop can be captured in a CUDA graph. No change of the other kinds is simulated: how long
+a loader with more workers takes is not in the trace.
 
 ## When this misleads
 - Profilers lengthen every call. A recording made by `overlapscope.record` knows by how much; recording without stacks
@@ -30,12 +43,16 @@ The host's work can be reduced, moved to other threads or processes, or captured
 - A pause without an operator (garbage collection, another process) counts as host time too; the trace does not show
   more.
 - At the beginning of a window the GPU waits for the first launch. This is not counted, up to a limit.
+- A loader written by hand is Python like any other; annotate it with a range to see it by name.
 
 ## Sources
-PyTorch documentation of `torch.compile` modes and CUDA graphs. The time of a launch: 4 to 10 us, measured on an H200.
+PyTorch documentation of `torch.utils.data`, `torch.compile` modes and CUDA graphs; CUDA C++ Programming Guide, "Lazy
+Loading". The time of a launch: 4 to 10 us, measured on an H200.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,16 +61,54 @@ from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
 
-_ACTIVITIES = {
-    "host_work": (Cause.HOST_WORK, "the launching thread ran operators or Python"),
-    "api_call": (Cause.API_CALL, "the launching thread was in launches and other CUDA calls"),
-    "host_not_recorded": (Cause.HOST_NOT_RECORDED, "the launching thread did something that was not recorded"),
-    "copy_call": (Cause.COPY_CALL, "the launching thread was blocked in copy calls that need not block"),
-    "launch_latency": (Cause.LAUNCH_LATENCY, "a kernel had been launched and not started yet"),
+_EVIDENCE = {
+    "data_loading": Cause.DATA_LOADING,
+    "first_use": Cause.FIRST_USE,
+    "host_work": Cause.HOST_WORK,
+    "api_call": Cause.API_CALL,
+    "host_not_recorded": Cause.HOST_NOT_RECORDED,
+    "copy_call": Cause.COPY_CALL,
+    "launch_latency": Cause.LAUNCH_LATENCY,
 }
-"""What the launching thread did, by evidence key: the cause, and how to say it."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind: what the launching thread did, the fix, and the change that simulates it."""
+
+    name: str
+    did: str
+    fix: str
+    change: str | None = None
+
+
+_KINDS = (
+    _Kind(
+        "launch-bound",
+        "issued operators more slowly than the GPU ran them",
+        'step = torch.compile(step, mode="reduce-overhead")  # fewer launches',
+        "cuda-graph",
+    ),
+    _Kind(
+        "host-work",
+        "ran Python and operators between launches",
+        "# move this work to a loader worker or another thread, or issue the launches that do not need it first",
+    ),
+    _Kind(
+        "data-loading",
+        "waited for the data loader",
+        "loader = DataLoader(dataset, num_workers=8, prefetch_factor=4, persistent_workers=True)  # batches made ahead",
+    ),
+    _Kind("first-use", "loaded modules or made first calls", "# happens once: warm up, then measure"),
+    _Kind(
+        "not-recorded",
+        "did something that was not recorded",
+        "# record with CPU activity and stacks to see what it does: profile(with_stack=True)",
+    ),
+)
+_BY_CAUSE = {Cause.DATA_LOADING: 2, Cause.FIRST_USE: 3, Cause.HOST_NOT_RECORDED: 4}
 
 
 def claims(context: DeviceContext) -> Bool:
@@ -61,22 +116,45 @@ def claims(context: DeviceContext) -> Bool:
     return context.has_cause(*HOST_CAUSES, Cause.LAUNCH_LATENCY) & ~context.startup & ~context.insufficient_data
 
 
+def parts(context: DeviceContext, rows: Int64) -> tuple[Int64, ...]:
+    """The intervals of each kind."""
+    kind = _kind(context, rows)
+    return tuple(rows[kind == number] for number in np.unique(kind).tolist())
+
+
+def _kind(context: DeviceContext, rows: Int64) -> Int64:
+    """The kind of each interval, as an index; a wait of at most an operator's time per launch is launch-bound."""
+    idle, launch = context.idle, context.idle.launch_call[rows]
+    wait = np.zeros(len(context.trace.api_calls) + 1, np.int64)
+    np.add.at(wait, launch, idle.duration_ns[rows])
+    short = (wait[launch] <= context.config.operator_ns) & (launch != NO_ID)
+    causes = context.cause[rows]
+    kind = np.where(short, 0, 1)
+    for cause, number in _BY_CAUSE.items():
+        kind[(causes == cause) & ~(short & (cause == Cause.HOST_NOT_RECORDED))] = number
+    return kind
+
+
 def describe(context: DeviceContext, rows: Int64) -> Report:
     """What the launching thread did while the GPU was idle."""
-    duration, cause = context.idle.duration_ns[rows], context.cause[rows]
-    evidence = {f"{name}_ns": int(duration[cause == value].sum()) for name, (value, _) in _ACTIVITIES.items()}
+    duration, cause, number = context.idle.duration_ns[rows], context.cause[rows], _kind(context, rows)
+    kind = _KINDS[int(np.argmax(np.bincount(number, duration, len(_KINDS))))]
     launches = int(np.unique(context.idle.launch_call[rows]).size)
-    most = max(_ACTIVITIES, key=lambda name: evidence[f"{name}_ns"])
     before = counted(launches, "launch", "launches")
-    message = f"The host launched late: the GPU was idle for {time(context.idle_ns(rows))} before {before}; for "
-    message += f"{time(evidence[f'{most}_ns'])} of it {_ACTIVITIES[most][1]}."
+    message = f"The GPU was idle for {time(context.idle_ns(rows))} before {before}: the launching thread {kind.did}."
     recording = context.trace.metadata.recording
     factor = recording.profiler_factor if recording is not None else None
-    numbers = dict(evidence) | {"launches": launches, "profiler_factor": None if factor is None else round(factor, 3)}
-    if factor is not None:
-        return Report(message, numbers)
+    evidence = {f"{name}_ns": int(duration[cause == value].sum()) for name, value in _EVIDENCE.items()}
+    confirm = "" if factor is not None else "a recording by overlapscope.record, which measures the profiler overhead"
     return Report(
-        message, numbers, Confidence.MEDIUM, "a recording by overlapscope.record, which measures the profiler overhead"
+        message,
+        evidence | {"launches": launches, "profiler_factor": None if factor is None else round(factor, 3)},
+        Confidence.HIGH if factor is not None else Confidence.MEDIUM,
+        confirm,
+        informational=kind.name == "first-use",
+        change=kind.change,
+        fix=kind.fix,
+        kind=kind.name,
     )
 
 
@@ -84,8 +162,8 @@ RULE = Rule(
     code="OVL008",
     name="host-late",
     page=__doc__,
-    fix='step = torch.compile(step, mode="reduce-overhead")  # fewer launches; data preparation in loader workers',
-    change="cuda-graph",
+    fix=_KINDS[0].fix,
     claims=claims,
+    parts=parts,
     describe=describe,
 )

@@ -6,7 +6,8 @@ queued, and copies overlap kernels only by accident. Profiler overhead (flushing
 thread in the same way.
 
 ## How it shows in a trace
-Most launch calls end after their kernel has ended; or the profiler recorded overhead on the launching thread.
+Most launches of long kernels take as long as their kernel and return when it has ended. Short kernels say nothing: they
+end before a slow host returns. Or the profiler recorded overhead on the launching thread.
 
 ## Fix
 ```sh
@@ -52,11 +53,11 @@ def claims(context: DeviceContext) -> Bool:
 def _blocking_launches(context: DeviceContext) -> tuple[bool, int, int]:
     """Whether launches are blocking in general, how many are, and of how many.
 
-    Only kernels that take longer than a launch count: shorter ones end before it returns anyway.
+    Only kernels that take much longer than launches usually take count: shorter ones end before a slow host returns.
     """
     kernels, calls = context.trace.kernels, context.trace.api_calls
     mine = context.activity.key.rows(kernels) & (kernels.call >= 0) & (kernels.graph_node < 0)
-    mine &= kernels.duration_ns > context.config.dependencies.host.most_enqueue_ns
+    mine &= kernels.duration_ns > context.config.blocking_kernel_factor * _usual_launch_ns(context, mine)
     inside = context.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
     call, rows = kernels.call[mine & inside], np.flatnonzero(mine & inside)
     # Host and device clocks may differ by some microseconds; a blocking call is longer than its kernel all the same.
@@ -65,6 +66,13 @@ def _blocking_launches(context: DeviceContext) -> tuple[bool, int, int]:
     together &= calls.duration_ns[call] >= kernels.duration_ns[rows]
     blocking = int(together.sum())
     return blocking > context.config.blocking_launch_share * len(rows), blocking, len(rows)
+
+
+def _usual_launch_ns(context: DeviceContext, launched: Bool) -> float:
+    """What a launch takes without a wait: the median of those whose kernel is shorter than any launch."""
+    kernels, least = context.trace.kernels, context.config.dependencies.host.most_enqueue_ns
+    calls = kernels.call[launched & (kernels.duration_ns <= least)]
+    return max(least, float(np.median(context.trace.api_calls.duration_ns[calls]))) if len(calls) else least
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:

@@ -1,0 +1,104 @@
+"""What the host did when it launched late, and which launches block."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from overlapscope import Finding, diagnose
+from overlapscope.diagnosis.finding import Severity
+from tests.notation import trace_of
+
+LOADER = "op enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def loop(steps: int, text: str, period: int = 10_000) -> str:
+    """Some lines repeated, their times shifted by a period; `{0}` is the begin of a step."""
+    return "\n".join(_shifted(text, step * period) for step in range(steps))
+
+
+def _shifted(text: str, by: int) -> str:
+    return " ".join(
+        "-".join(str(int(part) + by) for part in word.rstrip(":").split("-")) if _is_time(word) else word
+        for word in text.split(" ")
+    )
+
+
+def _is_time(word: str) -> bool:
+    return "-" in word and word.replace("-", "").isdigit()
+
+
+def host_late(tmp_path: Path, *lines: str) -> list[Finding]:
+    return [entry for entry in diagnose(trace_of(tmp_path, *lines)).findings if entry.code == "OVL008"]
+
+
+STEP = "thread 1: op aten::mm 5000-5020 | launch 5005-5010 -> stream 7: 5012-9990"
+
+
+@pytest.mark.parametrize(
+    ("did", "kind", "change"),
+    [
+        (f"thread 1: {LOADER} 10-4990", "data-loading", None),
+        ("thread 1: op aten::sort 10-4990", "host-work", None),
+        ("thread 1: ", "not-recorded", None),
+        ("thread 1: cuModuleLoadData 10-4990", "first-use", None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_long_gap_is_what_the_thread_did_in_it(did: str, kind: str, change: str | None, tmp_path: Path) -> None:
+    """Half of each step the GPU waits; the launch comes late from an operator that takes 20 us."""
+    found = host_late(tmp_path, loop(6, did), loop(6, STEP))
+    assert [(entry.kind, entry.change) for entry in found] == [(kind, change)]
+    assert found[0].idle_ns == pytest.approx(5 * 5_022_000, rel=0.01)
+
+
+def test_short_gaps_are_launch_bound(tmp_path: Path) -> None:
+    """Kernels of 10 us, of which the host issues one in 40 us."""
+    found = host_late(tmp_path, loop(200, "thread 1: op aten::add 0-35 | launch 20-30 -> stream 7: 32-42", 40))
+    assert [(entry.kind, entry.change) for entry in found] == [("launch-bound", "cuda-graph")]
+
+
+def test_the_place_is_what_ran_while_the_gpu_was_idle(tmp_path: Path) -> None:
+    """Not the operator whose launch came late."""
+    (found,) = host_late(tmp_path, loop(6, f"thread 1: {LOADER} 10-4990"), loop(6, STEP))
+    assert found.where.op == LOADER.removeprefix("op ")
+    assert found.places[0].idle_ns > 0.9 * found.idle_ns
+
+
+def test_two_kinds_are_two_findings(tmp_path: Path) -> None:
+    """In each step 3 ms in the loader, and 2 ms of other work."""
+    lines = (f"thread 1: {LOADER} 10-3000", "thread 1: op aten::sort 3000-4990")
+    found = host_late(tmp_path, *(loop(6, line) for line in lines), loop(6, STEP))
+    assert [entry.kind for entry in found] == ["data-loading", "host-work"]
+    assert found[0].idle_ns > found[1].idle_ns > 0
+
+
+def test_the_first_call_of_an_operator_is_first_use(tmp_path: Path) -> None:
+    """It takes 60 ms once, as cuBLAS sets itself up in it, and 20 us ever after: information, below everything else."""
+    first = (
+        "thread 1: launch 0-5 -> stream 7: 10-100 | op aten::mm 100-60000 | launch 59990-59995 -> stream 7: 60000-60100"
+    )
+    found = diagnose(trace_of(tmp_path, first, loop(6, _shifted(STEP, 61_000)))).findings
+    assert [(entry.kind, entry.severity) for entry in found if entry.kind == "first-use"] == [
+        ("first-use", Severity.INFO)
+    ]
+    assert found[-1].kind == "first-use"
+
+
+def blocking(tmp_path: Path, kernel_us: int, call_us: int) -> bool:
+    """Whether launches are said to block, of short kernels and of others, all over when their call returns."""
+    period = call_us + 100
+    short = f"thread 1: launch 0-{min(call_us, 60)} -> stream 7: {min(call_us, 60) - 8}-{min(call_us, 60) - 4}"
+    other = f"thread 1: launch 0-{call_us} -> stream 7: {call_us - kernel_us - 2}-{call_us - 2}"
+    text = loop(40, short, 200), loop(40, _shifted(other, 10_000), period)
+    return any(entry.code == "OVL012" for entry in diagnose(trace_of(tmp_path, *text)).findings)
+
+
+def test_launches_that_last_as_long_as_their_kernels_block(tmp_path: Path) -> None:
+    assert blocking(tmp_path, kernel_us=500, call_us=510)
+
+
+def test_a_slow_host_is_no_blocking_launch(tmp_path: Path) -> None:
+    """Every launch takes 60 us, whatever its kernel; kernels of 45 us are over when it returns."""
+    assert not blocking(tmp_path, kernel_us=45, call_us=60)
