@@ -42,6 +42,8 @@ class DiagnosisConfig:
     concurrency is mentioned, and share of it that a stream must have to count there.
     ``used_device_share``: a device that is busy for less than this share of the busiest device's time in its process
     is not used; libraries initialise every device that they see.
+    ``worthless_share``: a fix that recovers less than this share of its GPU idle time is not offered.
+    ``noise_share``: nor is one that saves less than this share of the window; two runs of a program differ by that.
     ``max_simulated_nodes``: starts and ends of calls and device work up to which savings are simulated; a simulation
     takes about 1 us for each, and a plan about twenty simulations.
     """
@@ -62,6 +64,8 @@ class DiagnosisConfig:
     host_active_ns: int = 200_000
     operator_ns: int = 100_000
     queued_share: float = 0.2
+    worthless_share: float = 0.05
+    noise_share: float = 0.01
     max_simulated_nodes: int = 100_000
     used_device_share: float = 0.01
     dependencies: DependencyConfig = DEPENDENCIES

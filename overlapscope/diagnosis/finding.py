@@ -98,6 +98,10 @@ class Finding:
             copies), without profiler overhead as far as that is known. None without a change or a simulation.
         saving_high_ns: upper bound of the saving, given where the saving is close to zero because the trace does not
             record which work waits for which; None elsewhere.
+        offered: whether its fix is worth trying: False where the simulation recovers almost nothing.
+        waits_instead: what the GPU would wait for after a fix that recovers almost nothing; None where that is unclear.
+        saves_more: why the saving is larger than the GPU idle time; None where it is not.
+        waited_for: what the GPU waited for, as a noun: ``pageable copies``.
     """
 
     code: str
@@ -117,8 +121,12 @@ class Finding:
     change: str | None
     idle_ns: int
     blocked_ns: int
+    waited_for: str
     saving_ns: int | None = None
     saving_high_ns: int | None = None
+    offered: bool = True
+    waits_instead: str | None = None
+    saves_more: str | None = None
 
     @property
     def title(self) -> str:
@@ -153,6 +161,7 @@ _ROW = (
     "change",
     "saving_ns",
     "saving_high_ns",
+    "offered",
     "message",
 )
 _ROW_COLUMNS = (*_ROW, *(entry.name for entry in fields(Place)), "copies")
@@ -170,6 +179,7 @@ class Step(Row):
         low_ns: lower bound of the time, from unknown dependencies.
         high_ns: upper bound of the time.
         unprofiled_ns: simulated time without profiler overhead; None where the overhead is not known.
+        time_ns: simulated time on the plan's baseline, with its bounds ``time_low_ns`` and ``time_high_ns``.
     """
 
     changes: tuple[str, ...]
@@ -179,19 +189,25 @@ class Step(Row):
     low_ns: int
     high_ns: int
     unprofiled_ns: int | None
+    time_ns: int
+    time_low_ns: int
+    time_high_ns: int
 
 
 @dataclass(frozen=True)
 class Plan:
     """Changes in the order of their saving, each simulated together with those before it.
 
-    Savings count without profiler overhead where that is known. ``simulated_ns`` is the time of the window without
-    changes, ``unprofiled_ns`` the same without profiler overhead (None where that is not known).
+    Savings count on one baseline: ``unprofiled``, ``partly_unprofiled`` or ``recorded``, whichever is known first. The
+    time of the window without changes is ``baseline_ns`` on it, ``simulated_ns`` with profiler overhead, and
+    ``unprofiled_ns`` without (None where that is not known).
     """
 
     steps: tuple[Step, ...]
     simulated_ns: int
     unprofiled_ns: int | None
+    baseline: str
+    baseline_ns: int
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON-ready data."""
@@ -202,9 +218,14 @@ class Plan:
         columns = [entry.name for entry in fields(Step)]
         return frame((step.to_dict() for step in self.steps), columns)
 
-    def simulation(self) -> dict[str, int | None]:
+    def simulation(self) -> dict[str, int | str | None]:
         """The simulation without changes as JSON-ready data: ``simulation`` in an audit."""
-        return {"simulated_ns": self.simulated_ns, "unprofiled_ns": self.unprofiled_ns}
+        return {
+            "simulated_ns": self.simulated_ns,
+            "unprofiled_ns": self.unprofiled_ns,
+            "baseline": self.baseline,
+            "baseline_ns": self.baseline_ns,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,9 +255,8 @@ class DeviceDiagnosis:
 class Diagnosis:
     """Why the copies of a trace were not hidden within a window, and what fixing it would save.
 
-    ``findings`` are ranked: hazards first, then those that the plan fixes, in its order, then by the saving of their
-    change, at most their GPU idle time. ``plan`` has the changes in the order of their saving; it is None where there
-    is nothing to fix, or the trace is too large to simulate.
+    ``findings`` are ranked by their GPU idle time: hazards first, information last. ``plan`` has the changes in the
+    order of their saving; it is None where there is nothing to fix, or the trace is too large to simulate.
     ``copy_reasons`` has for each row of ``trace.copies`` the code of the rule that explains most of its cost, None
     where it cost nothing. ``hidden_ns`` of the ``copy_ns`` of all copies are under kernels. Reasons with less GPU idle
     time than ``report_threshold_ns`` are not reported.

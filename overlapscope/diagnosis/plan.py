@@ -2,60 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from overlapscope.dependencies.graph import Graph
+from overlapscope.dependencies.build import build_graph
+from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Finding, Plan, Step
-from overlapscope.measure.windows import Window, is_whole
+from overlapscope.diagnosis.gpu_time import GpuTime, gpu_time
+from overlapscope.measure.devices import DeviceKey, activity
+from overlapscope.measure.windows import Window, is_whole, window_of
+from overlapscope.model.columns import NO_ID
 from overlapscope.whatif.catalogue import parse
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import SimulationConfig
 from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.what_if import Baseline
 
+_OTHERS = "the change also removes GPU idle time of other findings"
+_UNPROFILED = "without the profiler the window takes another time than the recorded one"
+
 
 def simulate_fixes(
-    graph: Graph, window: Window, findings: tuple[Finding, ...], config: DiagnosisConfig
+    attribution: Attribution, window: Window, findings: tuple[Finding, ...], config: DiagnosisConfig
 ) -> tuple[tuple[Finding, ...], Plan | None]:
     """Add the saving of its change to every finding, and make a plan of changes in the order of their saving.
 
     The plan is None where nothing can be fixed, for a trace that is too large (`overlapscope.what_if` simulates traces
     of any size), and for a time interval that is no range.
     """
+    graph = attribution.graph
     fixable = [finding for finding in findings if finding.change is not None]
     measurable = window.name is not None or is_whole(graph.trace, window)
     if len(graph.time_ns) > config.max_simulated_nodes or not fixable or not measurable:
         return findings, None
     base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
-    findings = tuple(_with_saving(base, finding, config) for finding in findings)
-    return findings, Plan(tuple(_greedy(base, fixable, config)), base.simulated_ns, base.unprofiled_ns)
+    plan = Plan(
+        tuple(_greedy(base, fixable, config)), base.simulated_ns, base.unprofiled_ns, base.baseline, base.own_ns
+    )
+    planned = {change for step in plan.steps for change in step.changes}
+    return tuple(_with_saving(base, attribution, finding, planned, config) for finding in findings), plan
 
 
-def _with_saving(base: Baseline, finding: Finding, config: DiagnosisConfig) -> Finding:
+def _with_saving(
+    base: Baseline, attribution: Attribution, finding: Finding, planned: set[str], config: DiagnosisConfig
+) -> Finding:
     """Add the simulated saving of a finding's change, applied to its own copies only; 0 where it would cost time.
 
-    A saving close to zero gets an upper bound too, since the consumers of a copy may not be in the trace.
+    A saving close to zero gets an upper bound too, since the consumers of a copy may not be in the trace. If that is
+    close to zero too, and the change helps after no other one, it is not offered.
     """
     if finding.change is None:
         return finding
     change = replace(parse(finding.change), copies=finding.copies or None)
     least = config.report_share * base.own_ns
-    saving, most = max(base.own_ns - base.predict((change,), bounds=False).own.predicted_ns, 0), 0
+    found, most = base.predict((change,), bounds=False), 0
+    saving = max(base.own_ns - found.own.predicted_ns, 0)
     if saving < least:
         most = base.own_ns - base.predict((change,)).own.low_ns
-    return replace(finding, saving_ns=saving, saving_high_ns=most if most >= least and most > saving else None)
+    high = most if most >= least and most > saving else None
+    worth = max(config.worthless_share * finding.idle_ns, config.noise_share * base.own_ns)
+    offered = max(saving, high or 0) >= worth or finding.change in planned
+    return replace(
+        finding,
+        saving_ns=saving,
+        saving_high_ns=high,
+        offered=offered,
+        waits_instead=None if offered else _waits_instead(attribution, found, finding),
+        saves_more=_saves_more(found, finding, saving),
+    )
+
+
+def _saves_more(found: Prediction, finding: Finding, saving: int) -> str | None:
+    """Why a change saves more than the GPU idle time of its finding."""
+    if saving <= finding.idle_ns:
+        return None
+    return _OTHERS if found.saving_ns > finding.idle_ns else _UNPROFILED
+
+
+def _waits_instead(attribution: Attribution, found: Prediction, finding: Finding) -> str | None:
+    """What a GPU waits for in a simulation in which it waits no less; None unless most of the time went there."""
+    key = DeviceKey(*(NO_ID if n is None else n for n in (finding.where.process, finding.where.device)))
+    graph = build_graph(found.after, attribution.config)
+    before = _time(attribution, key, found.window)
+    after = _time(Attribution(graph, attribution.config), key, window_of(found.after, found.window.name))
+    longer = {part.label: part.time_ns - before.of(part.key) for part in after.parts}
+    most = max(longer, key=lambda label: longer[label])
+    return most.removeprefix("idle: ") if 2 * longer[most] > finding.idle_ns else None
+
+
+def _time(attribution: Attribution, key: DeviceKey, window: Window) -> GpuTime:
+    active = activity(attribution.graph.trace, key, window)
+    return gpu_time(active, attribution.by_cause(key, active.idle), window)
 
 
 def _step(found: Prediction, findings: Iterable[Finding]) -> Step:
     names = tuple(str(change) for change in found.changes)
     fixes = tuple(dict.fromkeys(finding.code for finding in findings if finding.change == names[-1]))
-    unprofiled = None if found.unprofiled is None else found.unprofiled.predicted_ns
-    return Step(names, fixes, found.predicted_ns, found.saving_ns, found.low_ns, found.high_ns, unprofiled)
+    return Step(
+        changes=names,
+        fixes=fixes,
+        predicted_ns=found.predicted_ns,
+        saving_ns=found.saving_ns,
+        low_ns=found.low_ns,
+        high_ns=found.high_ns,
+        unprofiled_ns=None if found.unprofiled is None else found.unprofiled.predicted_ns,
+        time_ns=found.own.predicted_ns,
+        time_low_ns=found.own.low_ns,
+        time_high_ns=found.own.high_ns,
+    )
 
 
-def _greedy(base: Baseline, findings: list[Finding], config: DiagnosisConfig) -> Iterable[Step]:
+def _greedy(base: Baseline, findings: list[Finding], config: DiagnosisConfig) -> Iterator[Step]:
     """Add the change that saves most, again and again, while it saves more than ``report_share``."""
     remaining = list(dict.fromkeys(finding.change or "" for finding in findings))
     chosen: tuple[Change, ...] = ()

@@ -47,6 +47,7 @@ class Report:
     change: str | None = None
     fix: str | None = None
     kind: str | None = None
+    waited_for: str | None = None
 
 
 def no_claim(context: DeviceContext) -> Bool:
@@ -75,11 +76,13 @@ class Rule:
         name: name of the pattern, not of the remedy.
         page: its documentation: a title, and the sections of `HEADINGS`.
         fix: PyTorch code that fixes it.
+        waited_for: what the GPU waits for, as a noun: ``pageable copies``.
         change: the change that simulates the fix.
         claims: which idle intervals of a device match it; an earlier rule has precedence.
         describe: the report about these intervals (rows of ``context.idle``).
         parts: the intervals by kind, where each kind is a finding of its own.
         view: the report about a device as a whole; None for nothing.
+        about_copies: whether copies are what has to change.
         always: whether it is reported whatever it costs.
     """
 
@@ -87,11 +90,13 @@ class Rule:
     name: str
     page: str
     fix: str
+    waited_for: str
     change: str | None = None
     claims: Callable[[DeviceContext], Bool] = no_claim
     describe: Callable[[DeviceContext, Int64], Report] | None = None
     parts: Callable[[DeviceContext, Int64], tuple[Int64, ...]] = one_part
     view: Callable[[DeviceContext], Report | None] = no_view
+    about_copies: bool = False
     always: Callable[[DeviceContext], bool] = lambda _: False
     sections: Mapping[str, str] = field(init=False, default_factory=dict)
 

@@ -65,7 +65,7 @@ def diagnose_window(
     pairs = list(zip(contexts, reasons, strict=True))
     found = [finding for context, reason in pairs for finding in _findings(context, reason)]
     on_phase("simulating fixes")
-    findings, plan = simulate_fixes(attribution.graph, window, _ranked(found), config)
+    findings, plan = simulate_fixes(attribution, window, _ranked(found), config)
     return Diagnosis(
         trace=trace,
         window=window,
@@ -152,6 +152,7 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
         change=report.change or rule.change,
         idle_ns=idle_ns,
         blocked_ns=context.blocked_ns(calls),
+        waited_for=report.waited_for or rule.waited_for,
     )
 
 

@@ -11,6 +11,7 @@ from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.diagnosis.gpu_time import gpu_time
 from overlapscope.diagnosis.run import diagnose_window
 from overlapscope.measure.copies import CopyFacts, blocked_by_calls, copy_facts
 from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys, without_kernels
@@ -26,6 +27,7 @@ from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import DeviceWork, Ranges, Timed
 from overlapscope.model.trace import DEVICE_WORK, Trace
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamFigures
+from overlapscope.report.headline import headline
 from overlapscope.report.verdict import verdict
 
 
@@ -71,7 +73,7 @@ def audit(
     devices = tuple(_device(attribution, key, facts, window, config) for key in device_keys(trace, window))
     devices = tuple(device for device in devices if len(device.activity.busy) or within is None)
     blocking = host_blocking(trace, window, config.host)
-    counts = _counts(trace, window)
+    diagnosis = diagnose_window(attribution, window, config.diagnosis, on_phase)
     return Audit(
         trace=trace,
         window=window,
@@ -80,8 +82,9 @@ def audit(
         host_blocking=blocking,
         ranges=figures_by_range(trace, _ranges_within(trace.ranges, window), config.longest_ranges, window),
         costly=_costly(trace, facts, window, config.costly_copies),
-        counts=counts,
-        diagnosis=diagnose_window(attribution, window, config.diagnosis, on_phase),
+        counts=_counts(trace, window),
+        diagnosis=diagnosis,
+        headline=headline(devices, diagnosis),
         verdict=verdict(
             trace,
             window,
@@ -114,12 +117,13 @@ def _device(
 ) -> DeviceAudit:
     trace = attribution.graph.trace
     active = activity(trace, key, window)
-    mine = key.rows(trace.copies)
+    mine, idle = key.rows(trace.copies), attribution.by_cause(key, active.idle)
     return DeviceAudit(
         key=key,
         name=trace.metadata.device_name(key.device),
         activity=active,
-        idle=attribution.by_cause(key, active.idle),
+        idle=idle,
+        time=gpu_time(active, idle, window),
         kernel_gaps=attribution.by_cause(key, without_kernels(active), kernels_only=True),
         launches=launch_figures(trace, key, window),
         staging=tuple(staging(trace, facts, key, window, config.staging)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from overlapscope.calibration.schema import Calibration, TimedSteps
 from overlapscope.diagnosis.causes import IdleByCause
 from overlapscope.diagnosis.finding import Diagnosis
+from overlapscope.diagnosis.gpu_time import GpuTime
 from overlapscope.measure.devices import Activity, DeviceKey, device_keys
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
@@ -54,6 +55,7 @@ class DeviceAudit:
     name: str
     activity: Activity
     idle: IdleByCause
+    time: GpuTime
     kernel_gaps: IdleByCause
     launches: LaunchFigures
     staging: tuple[Staging, ...]
@@ -82,6 +84,7 @@ class DeviceAudit:
             "exposed_copy_ns": activity.copies.total_ns - activity.overlap.total_ns,
             "kernel_concurrency_ns": activity.kernel_concurrency.total_ns,
             "copy_concurrency_ns": activity.copy_concurrency.total_ns,
+            "time": self.time.to_dict(),
             "idle_causes": self.idle.to_dict(),
             "kernel_gap_causes": self.kernel_gaps.to_dict(),
             "launches": self.launches.to_dict(),
@@ -148,7 +151,11 @@ class Occurrence(Row):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """The overlap and the cost of the copies of a trace within a window, and the diagnosis."""
+    """What the GPUs of a trace did within a window, the overlap and the cost of its copies, and the diagnosis.
+
+    ``headline`` says how busy the GPU was, what it waited for, and what the best fix gives; ``verdict`` is about the
+    copies.
+    """
 
     trace: Trace
     window: Window
@@ -159,10 +166,11 @@ class Audit:
     costly: tuple[CostlyCopy, ...]
     counts: dict[str, int]
     diagnosis: Diagnosis
+    headline: str
     verdict: str
 
     def __repr__(self) -> str:
-        return f"<Audit: {self.verdict}>"
+        return f"<Audit: {self.headline} {self.verdict}>"
 
     def to_dict(self) -> dict[str, Any]:
         """The audit as JSON-ready data: an entry of ``traces`` in ``audit --format json``."""
@@ -179,6 +187,7 @@ class Audit:
             "counts": self.counts,
             "diagnosis": diagnosis,
             **steps,
+            "headline": self.headline,
             "verdict": self.verdict,
         }
 

@@ -1,11 +1,11 @@
-"""The verdict of an audit: one to three sentences about the overlap and the cost of the copies."""
+"""The verdict of an audit: one or two sentences about the overlap and the cost of the copies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from overlapscope.diagnosis.causes import COPY_WAIT_CAUSES, Cause, IdleByCause
+from overlapscope.diagnosis.causes import Cause, IdleByCause
 from overlapscope.formatting import counted, share, size, time
 from overlapscope.measure.devices import Activity
 from overlapscope.measure.groups import CopyGroup
@@ -22,23 +22,6 @@ class VerdictConfig:
 
     report_share: float = 0.01
 
-
-_CAUSES = {
-    (Cause.COPY_CALL,): "the launching thread was blocked in a copy call",
-    (Cause.SYNCHRONISATION,): "the launching thread was synchronising",
-    (Cause.ALLOCATION,): "the launching thread was allocating or freeing memory",
-    (Cause.API_CALL,): "the launching thread was in other CUDA calls",
-    (Cause.HOST_WORK,): "the launching thread did other work and launched late",
-    (Cause.HOST_NOT_RECORDED,): "nothing of the launching thread was recorded",
-    (
-        *COPY_WAIT_CAUSES,
-        Cause.LAUNCH_LATENCY,
-        Cause.WAIT_NOT_RECORDED,
-        Cause.OTHER_DEVICE,
-        Cause.BACK_TO_BACK,
-    ): "the next kernel was queued and waited on the GPU (stream order, an event, a busy engine)",
-    (Cause.UNKNOWN,): "the call that launched the next kernel is not in the trace",
-}
 
 Part = tuple[Activity, tuple[CopyGroup, ...], IdleByCause]
 
@@ -65,7 +48,7 @@ def verdict(
     if trace.health.has("wrong-device-clock"):
         return f"{first} Some device timestamps come from another clock: dependencies cannot be determined."
     blocked = _blocked(groups, devices, window, blocked_ns, config)
-    return " ".join([first, *blocked, *_main_cause(devices, window, config)])
+    return " ".join([first, *blocked])
 
 
 def _nothing(trace: Trace, window: Window) -> str:
@@ -106,13 +89,3 @@ def _blocked(
     if delayed <= least:
         return [text + ", which delayed no kernel."]
     return [text + f" and delayed kernel launches: {time(delayed)} without a kernel."]
-
-
-def _main_cause(devices: Sequence[Part], window: Window, config: VerdictConfig) -> list[str]:
-    """The largest cause of time without a kernel, unless the sentence before names it."""
-    totals = {causes: sum(gaps.sum_ns(*causes) for _, _, gaps in devices) for causes in _CAUSES}
-    name = max(totals, key=lambda cause: totals[cause])
-    if name == (Cause.COPY_CALL,) or totals[name] <= config.report_share * window.wall_ns:
-        return []
-    everything = sum(gaps.total_ns for _, _, gaps in devices)
-    return [f"For {time(totals[name])} of {time(everything)} without a kernel, {_CAUSES[name]}."]

@@ -90,6 +90,13 @@ class Baseline:
         """The time of the program itself: without what is known of the profiler."""
         return self.simulated_ns if self.without_ns is None else self.without_ns
 
+    @property
+    def baseline(self) -> str:
+        """Which time that is: ``unprofiled``, ``partly_unprofiled`` or ``recorded``."""
+        if self.without_ns is None:
+            return "recorded"
+        return "partly_unprofiled" if self.unprofiled_ns is None else "unprofiled"
+
     def predict(self, changes: tuple[Change, ...], *, bounds: bool = True) -> Prediction:
         """Simulate the graph with some changes; without ``bounds`` low and high are as predicted."""
         editor = changed(self.graph, changes, self.config)

@@ -105,6 +105,7 @@ RULE = Rule(
     code="OVL000",
     name="insufficient-data",
     page=__doc__,
+    waited_for="waits that are not recorded",
     fix='with overlapscope.record("trace.json.gz", steps=3) as recording: ...  # records the missing data',
     claims=claims,
     describe=describe,

@@ -99,6 +99,8 @@ RULE = Rule(
     code="OVL001",
     name="pageable-copy",
     page=__doc__,
+    waited_for="pageable copies",
+    about_copies=True,
     fix="batch = batch.pin_memory()  # once, ahead of time; DataLoader(..., pin_memory=True)\n"
     "batch = batch.to(device, non_blocking=True)",
     change="pin",

@@ -74,6 +74,8 @@ RULE = Rule(
     code="OVL002",
     name="one-stream",
     page=__doc__,
+    waited_for="copies on the kernels' stream",
+    about_copies=True,
     fix="with torch.cuda.stream(side):  # the next batch, while this one computes\n"
     "    following = batch.to(device, non_blocking=True)\n"
     "torch.cuda.current_stream().wait_stream(side)  # before it is used",

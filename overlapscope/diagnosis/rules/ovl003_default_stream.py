@@ -80,6 +80,8 @@ RULE = Rule(
     code="OVL003",
     name="legacy-default-stream",
     page=__doc__,
+    waited_for="the legacy default stream",
+    about_copies=True,
     fix="stream = torch.cuda.Stream()  # non-blocking; in C++ cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking)",
     change="side-stream",
     claims=claims,

@@ -93,6 +93,8 @@ RULE = Rule(
     code="OVL004",
     name="host-synchronises",
     page=__doc__,
+    waited_for="the host, which synchronises with copies",
+    about_copies=True,
     fix="batch = batch.to(device, non_blocking=True)  # and wait for an event where the host needs the data",
     change="non-blocking",
     claims=claims,

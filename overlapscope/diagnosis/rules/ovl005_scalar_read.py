@@ -75,6 +75,8 @@ RULE = Rule(
     code="OVL005",
     name="scalar-read",
     page=__doc__,
+    waited_for="scalar reads",
+    about_copies=True,
     fix="total += loss.detach()  # stays on the GPU; total.item() once, after the loop",
     change="no-scalar-sync",
     claims=claims,

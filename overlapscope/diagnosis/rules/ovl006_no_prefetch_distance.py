@@ -92,6 +92,8 @@ RULE = Rule(
     code="OVL006",
     name="no-prefetch-distance",
     page=__doc__,
+    waited_for="copies that were issued too late",
+    about_copies=True,
     fix="data, following = following, fetch(loader)  # on the side stream, before the kernels of this step",
     change="prefetch=1",
     claims=claims,

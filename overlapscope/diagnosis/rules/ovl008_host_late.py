@@ -76,9 +76,10 @@ _EVIDENCE = {
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind: what the launching thread did, the fix, and the change that simulates it."""
+    """A kind: what the GPU waited for, what the launching thread did, the fix, and the change that simulates it."""
 
     name: str
+    waited_for: str
     did: str
     fix: str
     change: str | None = None
@@ -87,23 +88,27 @@ class _Kind:
 _KINDS = (
     _Kind(
         "launch-bound",
+        "launches",
         "issued operators more slowly than the GPU ran them",
         'step = torch.compile(step, mode="reduce-overhead")  # fewer launches',
         "cuda-graph",
     ),
     _Kind(
         "host-work",
+        "Python and operators between launches",
         "ran Python and operators between launches",
         "# move this work to a loader worker or another thread, or issue the launches that do not need it first",
     ),
     _Kind(
         "data-loading",
+        "the data loader",
         "waited for the data loader",
         "loader = DataLoader(dataset, num_workers=8, prefetch_factor=4, persistent_workers=True)  # batches made ahead",
     ),
-    _Kind("first-use", "loaded modules or made first calls", "# happens once: warm up, then measure"),
+    _Kind("first-use", "first calls", "loaded modules or made first calls", "# happens once: warm up, then measure"),
     _Kind(
         "not-recorded",
+        "host work that is not recorded",
         "did something that was not recorded",
         "# record with CPU activity and stacks to see what it does: profile(with_stack=True)",
     ),
@@ -155,6 +160,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
         change=kind.change,
         fix=kind.fix,
         kind=kind.name,
+        waited_for=kind.waited_for,
     )
 
 
@@ -162,6 +168,7 @@ RULE = Rule(
     code="OVL008",
     name="host-late",
     page=__doc__,
+    waited_for="launches",
     fix=_KINDS[0].fix,
     claims=claims,
     parts=parts,

@@ -85,6 +85,7 @@ RULE = Rule(
     code="OVL009",
     name="allocation-in-loop",
     page=__doc__,
+    waited_for="allocations",
     fix="buffer = torch.empty(shape, pin_memory=True)  # once, before the loop; no empty_cache() inside it",
     change="preallocate",
     claims=claims,

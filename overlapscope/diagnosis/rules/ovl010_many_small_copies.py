@@ -74,6 +74,8 @@ RULE = Rule(
     code="OVL010",
     name="many-small-copies",
     page=__doc__,
+    waited_for="many small copies",
+    about_copies=True,
     fix="torch.cat([t.flatten() for t in tensors], out=pinned)  # one buffer, one copy, then views\n"
     "views = pinned.to(device, non_blocking=True).split(sizes)",
     change="batch-copies",

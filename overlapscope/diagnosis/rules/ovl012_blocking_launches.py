@@ -86,13 +86,19 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     if mostly:
         return Report(message, evidence)
     message = f"Profiler overhead blocked the launching thread; the GPU was idle for {time(profiler)} because of it."
-    return Report(message, evidence, fix="# record less: no stacks, fewer steps, larger profiler buffers")
+    return Report(
+        message,
+        evidence,
+        waited_for="the profiler",
+        fix="# record less: no stacks, fewer steps, larger profiler buffers",
+    )
 
 
 RULE = Rule(
     code="OVL012",
     name="blocking-launches",
     page=__doc__,
+    waited_for="blocking launches",
     fix="unset CUDA_LAUNCH_BLOCKING  # and profile again",
     claims=claims,
     describe=describe,

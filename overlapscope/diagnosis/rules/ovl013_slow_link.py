@@ -135,6 +135,8 @@ RULE = Rule(
     code="OVL013",
     name="slow-link",
     page=__doc__,
+    waited_for="slow pinned copies",
+    about_copies=True,
     fix="numactl --cpunodebind=N --membind=N python train.py  # the GPU's NUMA node; check the link under load",
     claims=claims,
     describe=describe,

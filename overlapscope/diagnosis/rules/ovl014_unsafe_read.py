@@ -165,6 +165,8 @@ RULE = Rule(
     code="OVL014",
     name="unsafe-read",
     page=__doc__,
+    waited_for="copies that are read too early",
+    about_copies=True,
     fix="arrived = torch.cuda.Event(); arrived.record()  # right after the copy\n"
     "arrived.synchronize()  # before the host reads",
     view=view,

@@ -93,6 +93,7 @@ RULE = Rule(
     code="OVL015",
     name="device-full",
     page=__doc__,
+    waited_for="kernels that fill the GPU",
     fix="# nothing to fix: more streams gain nothing here",
     view=view,
 )

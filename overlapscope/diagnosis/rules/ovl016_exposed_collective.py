@@ -63,6 +63,7 @@ RULE = Rule(
     code="OVL016",
     name="exposed-collective",
     page=__doc__,
+    waited_for="exposed collectives",
     fix="model = DistributedDataParallel(model)  # reduces gradients in buckets during the backward pass",
     view=view,
 )

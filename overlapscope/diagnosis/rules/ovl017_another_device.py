@@ -71,6 +71,7 @@ RULE = Rule(
     code="OVL017",
     name="another-device",
     page=__doc__,
+    waited_for="another GPU",
     fix="out = [second(first(piece).to(other, non_blocking=True)) for piece in batch.chunk(8)]  # micro-batches",
     claims=claims,
     describe=describe,

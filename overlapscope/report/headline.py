@@ -1,0 +1,125 @@
+"""The headline of an audit: how busy the GPU was, what it waited for most, and what the best fix gives."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from overlapscope.diagnosis.catalogue import rule
+from overlapscope.diagnosis.finding import Diagnosis, Finding, Plan, Severity, Step
+from overlapscope.diagnosis.gpu_time import COLLECTIVES, COPIES, KERNELS, MEMSETS, OUTSIDE
+from overlapscope.formatting import share, time
+from overlapscope.model.columns import known
+from overlapscope.report.data import DeviceAudit
+
+_NO_CAUSE = (KERNELS, MEMSETS, OUTSIDE)
+SIMULATED = {
+    "recorded": "simulated",
+    "unprofiled": "simulated without the profiler",
+    "partly_unprofiled": "simulated without the known part of the profiler's cost",
+}
+"""How to say on which baseline a plan is."""
+
+
+@dataclass(frozen=True)
+class HeadlineConfig:
+    """Thresholds of the headline, as shares of the window.
+
+    ``mentioned``: less is not mentioned; runs scatter by about one percent.
+    ``problem``: a GPU that waits less than this is busy, and copies that cost less are not the problem; below it no
+    finding is reported either.
+    """
+
+    mentioned: float = 0.01
+    problem: float = 0.05
+
+
+def headline(devices: Sequence[DeviceAudit], diagnosis: Diagnosis, config: HeadlineConfig = HeadlineConfig()) -> str:
+    """Two to four sentences; about the GPU that waits most, where there are several. Empty without GPU work."""
+    used = [device for device in devices if device.time.total_ns and len(device.activity.busy)]
+    if not used:
+        return ""
+    device = max(used, key=lambda each: each.time.waiting_ns / each.time.total_ns)
+    sentences = [_busy(device, used, config), *_cause(device, diagnosis, config)]
+    sentences += [*_fix(diagnosis), *_copies(device, diagnosis, config)]
+    return " ".join(sentences)
+
+
+def _busy(device: DeviceAudit, used: Sequence[DeviceAudit], config: HeadlineConfig) -> str:
+    """How long the GPU was idle or only copying, and in exposed collectives."""
+    name, spent = _name(device, used), device.time
+    least, whole = config.mentioned * spent.total_ns, time(spent.total_ns)
+    collectives, copies = spent.of(COLLECTIVES), spent.of(COPIES)
+    waiting = spent.waiting_ns
+    if max(waiting, collectives) < config.problem * spent.total_ns:
+        return f"{name} busy with kernels for {share(spent.of(KERNELS), spent.total_ns)} of {whole}."
+    what = "idle or only copying" if copies > least else "idle"
+    text = f"{name} {what} for {share(waiting, spent.total_ns)} of {whole}"
+    if collectives > least:
+        text += f", and in exposed collectives for {share(collectives, spent.total_ns)}"
+    return text + "."
+
+
+def _name(device: DeviceAudit, used: Sequence[DeviceAudit]) -> str:
+    if len(used) == 1:
+        return "GPU"
+    usual = statistics.median(each.time.waiting_ns / each.time.total_ns for each in used)
+    return f"{device.key.title} (the worst of {len(used)}; median {100 * usual:.0f} %)"
+
+
+def _cause(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) -> Iterator[str]:
+    """What the GPU waited for most: of the findings and the exposed collectives, else of the causes of idle time."""
+    spent = device.time
+    least, outside = config.problem * (spent.total_ns - spent.of(OUTSIDE)), spent.of(OUTSIDE)
+    found = [(finding.idle_ns, _said(finding)) for finding in diagnosis.findings if _costs(finding, device)]
+    found.append((spent.of(COLLECTIVES), f"exposed collectives ({time(spent.of(COLLECTIVES))})"))
+    parts = [
+        (part.time_ns, f"{part.label} ({time(part.time_ns)})") for part in spent.parts if part.key not in _NO_CAUSE
+    ]
+    longest, text = max(found)
+    if longest < least:
+        longest, text = max(parts)
+    if spent.waiting_ns - outside >= least:
+        yield f"Largest cause: {text.removeprefix('idle: ')}." if longest >= least else "No single cause is large."
+    if outside >= config.problem * spent.total_ns:
+        yield f"{time(outside)} are before the first or after the last GPU work."
+
+
+def _said(finding: Finding) -> str:
+    return f"{finding.waited_for} ({finding.code}, {time(finding.idle_ns)})"
+
+
+def _costs(finding: Finding, device: DeviceAudit) -> bool:
+    mine = (finding.where.process, finding.where.device) == (known(device.key.process), known(device.key.device))
+    return mine and finding.severity not in (Severity.HAZARD, Severity.INFO)
+
+
+def _fix(diagnosis: Diagnosis) -> Iterator[str]:
+    """The change that saves most, and all of the plan."""
+    fixable = any(finding.change is not None for finding in diagnosis.findings)
+    plan = diagnosis.plan
+    if plan is None or not plan.steps:
+        if plan is not None and fixable:
+            yield "No simulated fix saves enough to be offered."
+        return
+    first, last = plan.steps[0], plan.steps[-1]
+    more = "" if first is last else f", with {' + '.join(last.changes[1:])} too: {saving(last, plan)}"
+    change = f"{time(plan.baseline_ns)} -> {saving(first, plan)}{more}"
+    yield f"With {first.changes[0]}: {change}; {SIMULATED[plan.baseline]}."
+
+
+def saving(step: Step, plan: Plan) -> str:
+    """The time after a step of a plan, and its change from the baseline."""
+    return f"{time(step.time_ns)} ({share(step.time_ns - plan.baseline_ns, plan.baseline_ns)})"
+
+
+def _copies(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) -> Iterator[str]:
+    """That copies are not the problem, where something else is."""
+    spent, least = device.time, config.problem * device.time.total_ns
+    costly = [finding for finding in diagnosis.findings if _costs(finding, device)]
+    blamed = sum(finding.idle_ns for finding in costly if rule(finding.code).about_copies)
+    if spent.waiting_ns + spent.of(COLLECTIVES) >= least > max(spent.copies_ns, blamed):
+        small = spent.copies_ns < config.mentioned * spent.total_ns
+        cost = "less than 1 %" if small else share(spent.copies_ns, spent.total_ns)
+        yield f"Copies are not the problem: they cost {cost} of the time."
