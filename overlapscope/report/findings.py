@@ -6,8 +6,11 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Place, Plan, Severity, Step
+from overlapscope.diagnosis.finding import Diagnosis, Finding, Place, Plan, Severity
 from overlapscope.formatting import safe, share, time
+from overlapscope.report.headline import SIMULATED
+from overlapscope.report.layout import fitted
+from overlapscope.report.tables import plan_rows
 
 _STYLE = {
     Severity.HAZARD: "bold red",
@@ -24,61 +27,76 @@ TOO_LARGE = (
 """Shown instead of a plan."""
 
 
-def findings(diagnosis: Diagnosis) -> list[RenderableType]:
+def findings(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
     """Render every finding and the plan, or that there is no finding."""
     if not diagnosis.findings:
         return [Padding(Text(safe(diagnosis.summary), style="green"), (0, 0, 1, 0))] if diagnosis.devices else []
     several = len(diagnosis.devices) > 1
-    parts = [part for finding in diagnosis.findings for part in _finding(finding, diagnosis.window.wall_ns, several)]
+    parts = [part for finding in diagnosis.findings for part in _finding(finding, diagnosis, several)]
+    head = [Text(heading(diagnosis), style="dim"), Text("")]
     if diagnosis.plan is not None:
-        return parts + _plan(diagnosis.plan)
+        plan = diagnosis.plan
+        return [*head, *parts, *(fitted(plan_title(plan), plan_rows(plan), width) if plan.steps else []), Text("")]
     fixable = any(finding.change is not None for finding in diagnosis.findings)
-    return parts + ([Text(TOO_LARGE, style="dim"), Text("")] if fixable else [])
+    return [*head, *parts, *([Text(TOO_LARGE, style="dim"), Text("")] if fixable else [])]
 
 
-def _plan(plan: Plan) -> list[RenderableType]:
-    """The steps of a plan, each with the simulated time after it."""
-    if not plan.steps:
-        return []
-    head = Text("After fixes (simulated)", style="bold")
-    head.append(f"  now {time(plan.simulated_ns)}{_without(plan.unprofiled_ns)}", style="not bold dim")
-    return [head, *map(_step, plan.steps), Text("")]
+def heading(diagnosis: Diagnosis) -> str:
+    """The order of the findings, and the baseline of their savings."""
+    plan = diagnosis.plan
+    text = f"Findings, by GPU idle time in the recorded {time(diagnosis.window.wall_ns)}"
+    return f"{text}." if plan is None else f"{text}; savings of {time(plan.baseline_ns)}, {SIMULATED[plan.baseline]}."
 
 
-def _step(step: Step) -> Text:
-    span = f" ({time(step.low_ns)} to {time(step.high_ns)})" if step.low_ns < step.high_ns else ""
-    line = Text(f"   {' + '.join(step.changes)}: {time(step.predicted_ns)}{span}{_without(step.unprofiled_ns)}")
-    return line.append(f"  fixes {', '.join(step.fixes)}", style="dim") if step.fixes else line
+def plan_title(plan: Plan) -> str:
+    """The title of a plan's table, with the baseline of its times."""
+    return f"Fixes one after the other, {SIMULATED[plan.baseline]}"
 
 
-def _without(unprofiled_ns: int | None) -> str:
-    return "" if unprofiled_ns is None else f" ({time(unprofiled_ns)} without profiler)"
-
-
-def _finding(finding: Finding, wall_ns: int, several: bool) -> list[RenderableType]:
+def _finding(finding: Finding, diagnosis: Diagnosis, several: bool) -> list[RenderableType]:
     head = Text(f"{finding.rank}. {finding.title}", style=_STYLE[finding.severity])
-    head.append("  " + ", ".join(facts(finding, wall_ns)), style="not bold dim")
+    head.append("  " + ", ".join(facts(finding, diagnosis.window.wall_ns)), style="not bold dim")
     where = _where(finding.where, several)
     lines = [Text(safe(finding.message)), *([Text(f"at {where}", style="dim")] if where else [])]
     if finding.confirm_with:
         lines.append(Text(f"to confirm: {safe(finding.confirm_with)}", style="dim"))
-    lines += [Text(safe(line), style="cyan") for line in finding.fix.splitlines()]
+    lines += [Text(line) for line in worth(finding, diagnosis.plan)]
+    lines += [Text(safe(line), style="cyan") for line in finding.fix.splitlines() if finding.offered]
     return [head, *(Padding(line, (0, 0, 0, 3)) for line in lines), Text("")]
 
 
 def facts(finding: Finding, wall_ns: int, *, blocked: bool = False) -> list[str]:
-    """Severity, GPU idle time, saving and confidence as short texts; with ``blocked``, the blocked host time too."""
-    texts = [str(finding.severity)]
+    """GPU idle time, severity and confidence as short texts; with ``blocked``, the blocked host time too."""
+    texts = []
     if finding.idle_ns:
         texts.append(f"GPU idle {time(finding.idle_ns)} ({share(finding.idle_ns, wall_ns)})")
     if blocked and finding.blocked_ns:
-        texts.append(f"host blocked for {time(finding.blocked_ns)}")
-    if finding.saving_ns is not None:
-        high = f" to {time(finding.saving_high_ns)}" if finding.saving_high_ns is not None else ""
-        texts.append(f"{finding.change} saves {time(finding.saving_ns)}{high}")
-    if finding.confidence is not Confidence.HIGH:
-        texts.append(f"{finding.confidence} confidence")
-    return texts
+        texts.append(f"host blocked {time(finding.blocked_ns)}")
+    return [*texts, f"severity {finding.severity}", f"confidence {finding.confidence}"]
+
+
+def worth(finding: Finding, plan: Plan | None) -> list[str]:
+    """What the change of a finding saves, or why it is not offered, in at most one line."""
+    if finding.change is None or finding.saving_ns is None:
+        return []
+    saved = time(finding.saving_ns) if finding.saving_ns else "nothing"
+    if not finding.offered:
+        text = f"fix not offered: {finding.change} recovers {saved} of {time(finding.idle_ns)}"
+        return [text + (f"; the GPU would then wait: {finding.waits_instead}" if finding.waits_instead else "")]
+    text = f"fix: {finding.change} saves {saved}"
+    if finding.saving_high_ns is not None:
+        text += f", up to {time(finding.saving_high_ns)} if nothing waits for its copies"
+    elif finding.saves_more is not None:
+        text += f", more than its GPU idle time: {finding.saves_more}"
+    elif plan is not None and not _alone(finding, plan):
+        text += " alone; see below what it saves after others"
+    return [text]
+
+
+def _alone(finding: Finding, plan: Plan) -> bool:
+    """Whether a change saves something by itself, or is not in the plan."""
+    later = any(finding.change in step.changes for step in plan.steps)
+    return not later or 20 * (finding.saving_ns or 0) >= plan.baseline_ns
 
 
 def _where(place: Place, several: bool) -> str:

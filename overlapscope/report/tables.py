@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from overlapscope.diagnosis.causes import Cause
-from overlapscope.diagnosis.finding import Plan
-from overlapscope.formatting import numbers, safe, size_unit, time_unit
+from overlapscope.diagnosis.finding import Plan, Step
+from overlapscope.formatting import numbers, safe, size_unit, time, time_unit
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence
@@ -62,25 +62,25 @@ def in_bytes(heading: str, values: Sequence[float | None]) -> TextColumns:
 
 
 def plan_rows(found: Plan) -> list[Cells]:
-    """The simulated time of the window without changes, and after each step of a plan."""
-    simulated = [found.simulated_ns, *(step.predicted_ns for step in found.steps)]
-    bare = [found.unprofiled_ns, *(step.unprofiled_ns for step in found.steps)]
-    uncertain = [None, *((step.low_ns, step.high_ns) if step.low_ns < step.high_ns else None for step in found.steps)]
-    columns: dict[str, Sequence[int | None]] = {
-        "time": simulated,
-        "low": [None if bounds is None else bounds[0] for bounds in uncertain],
-        "high": [None if bounds is None else bounds[1] for bounds in uncertain],
-    }
-    if found.unprofiled_ns is not None:
-        columns["without_profiler"] = bare
+    """The time of the window on the plan's baseline, and after each step; bounds where they differ from it."""
+    every = [found.baseline_ns, *(step.time_ns for step in found.steps)]
+    low = [None, *(_other(step.time_low_ns, step) for step in found.steps)]
+    high = [None, *(_other(step.time_high_ns, step) for step in found.steps)]
+    times: dict[str, Sequence[int | None]] = {"time": every, "low": low, "high": high}
+    shown = in_time(**{name: values for name, values in times.items() if any(values)})
     return rows(
         {
             "changes": ["none", *(" + ".join(step.changes) for step in found.steps)],
             "fixes": ["", *(", ".join(step.fixes) for step in found.steps)],
-            "relative (%)": [_percent(ns, found.simulated_ns) for ns in simulated],
-            **{name: ["" if text == "?" else text for text in texts] for name, texts in in_time(**columns).items()},
+            **{name: ["" if text == "?" else text for text in texts] for name, texts in shown.items()},
+            "change (%)": [_percent(ns - found.baseline_ns, found.baseline_ns) for ns in every],
         }
     )
+
+
+def _other(bound_ns: int, step: Step) -> int | None:
+    """A bound of a step's time, unless both read alike."""
+    return bound_ns if time(step.time_low_ns) != time(step.time_high_ns) else None
 
 
 def _occurrence_title(audit: Audit) -> str:

@@ -14,6 +14,7 @@ from overlapscope.report.data import Audit
 from overlapscope.report.findings import findings
 from overlapscope.report.layout import fitted
 from overlapscope.report.tables import tables
+from overlapscope.report.time_bars import time_bars
 
 _HEALTH_ROWS = 8
 _SEVERITY_STYLE = {HealthSeverity.DAMAGE: "bold red", HealthSeverity.WARNING: "yellow", HealthSeverity.INFO: "dim"}
@@ -28,8 +29,10 @@ def _parts(audit: Audit, width: int) -> list[RenderableType]:
     shown = [part for title, rows in tables(audit) for part in (*fitted(title, rows, width), Text(""))]
     return [
         _heading(audit),
-        Padding(Text(audit.verdict, style="bold"), (1, 0)),
-        *findings(audit.diagnosis),
+        *([Text(""), Text(safe(audit.headline), style="bold")] if audit.headline else []),
+        Padding(Text(audit.verdict), (0 if audit.headline else 1, 0, 1, 0)),
+        *time_bars(audit.devices, width),
+        *findings(audit.diagnosis, width),
         *shown,
         *_health(audit),
     ]

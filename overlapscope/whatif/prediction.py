@@ -164,4 +164,5 @@ def _plain(without: Unprofiled | None) -> dict[str, int] | None:
 
 
 def _bounds(low_ns: int, high_ns: int) -> str:
-    return f" ({time(low_ns)} to {time(high_ns)})" if low_ns < high_ns else ""
+    low, high = time(low_ns), time(high_ns)
+    return "" if low == high else f" ({low} to {high})"
