@@ -1,15 +1,20 @@
-"""What a GPU's time went to: kernels, exposed collectives and copies, and idle time by cause."""
+"""What a GPU's time went to: kernels, exposed collectives and copies, and idle time by rule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from overlapscope.diagnosis.causes import Cause, Group, IdleByCause
+import numpy as np
+
+from overlapscope.diagnosis.catalogue import RULES
+from overlapscope.diagnosis.causes import Cause
+from overlapscope.diagnosis.finding import DeviceDiagnosis
 from overlapscope.measure.devices import Activity, DeviceKey
-from overlapscope.measure.spans import merge, subtract
+from overlapscope.measure.spans import covered, merge, subtract
 from overlapscope.measure.windows import Window
+from overlapscope.model.columns import NO_ID
 from overlapscope.model.frames import Row, frame
 
 if TYPE_CHECKING:
@@ -39,8 +44,8 @@ class GpuTime:
     """The time of one GPU within the window, in disjoint parts that add up to it.
 
     Kernels other than collectives come first; a collective is exposed where no such kernel runs, a memset where no
-    kernel does, and a copy where neither does. The rest is idle time by cause, and the time before the first GPU work
-    of the window and after its last.
+    kernel does, and a copy where neither does. The rest is idle time by rule, as in the findings, and the time before
+    the first GPU work of the window and after its last.
     """
 
     device: DeviceKey
@@ -58,9 +63,8 @@ class GpuTime:
 
     @property
     def copies_ns(self) -> int:
-        """Time that copies cost: exposed, or idle because a copy call blocked the host or work waited for a copy."""
-        causes = (Cause.COPY_CALL, Cause.COPY_ONLY, *Cause.in_groups(Group.COPY))
-        return self.of(COPIES, *map(_key, causes))
+        """Time that copies cost: exposed, or idle by a rule about copies."""
+        return self.of(COPIES, *(_key(rule.code) for rule in RULES if rule.about_copies))
 
     def of(self, *keys: str) -> int:
         """Time of some parts."""
@@ -83,8 +87,8 @@ class GpuTime:
         return frame(part.to_dict() for part in self.parts)
 
 
-def gpu_time(active: Activity, idle: IdleByCause, window: Window) -> GpuTime:
-    """Split a GPU's time within a window; ``idle`` is its idle time by cause."""
+def gpu_time(active: Activity, device: DeviceDiagnosis | None, window: Window) -> GpuTime:
+    """Split a GPU's time within a window; ``device`` has its idle intervals, None where it is hardly used."""
     within = window.of(active.key.process)
     memsets = subtract(active.memsets, active.kernels)
     copies = subtract(active.copies, merge(active.kernels, active.memsets))
@@ -94,13 +98,34 @@ def gpu_time(active: Activity, idle: IdleByCause, window: Window) -> GpuTime:
         TimePart(MEMSETS, "memsets", memsets.total_ns),
         TimePart(COPIES, "exposed copies", copies.total_ns),
     )
-    outside = TimePart(OUTSIDE, "before the first and after the last work", within.total_ns - active.span_ns)
-    return GpuTime(active.key, (*busy, *_idle(idle), outside))
+    idle = () if device is None else tuple(_idle(active, device))
+    rest = active.idle.total_ns - sum(part.time_ns for part in idle)
+    return GpuTime(
+        active.key,
+        (
+            *busy,
+            *idle,
+            TimePart("idle_other", "idle: between queued work" if device else "idle: hardly used", rest),
+            TimePart(OUTSIDE, "before the first and after the last work", within.total_ns - active.span_ns),
+        ),
+    )
 
 
-def _idle(idle: IdleByCause) -> Iterable[TimePart]:
-    return (TimePart(_key(cause), f"idle: {cause.label}", idle.sum_ns(cause)) for cause in Cause)
+def _idle(active: Activity, device: DeviceDiagnosis) -> Iterator[TimePart]:
+    """The idle time of each rule in which no copy ran either."""
+    intervals = device.idle
+    idle_ns = covered(intervals.start_ns, intervals.end_ns, active.idle)
+    yield TimePart("idle_start", "idle: before the first launch", int(idle_ns[device.reason == NO_ID].sum()))
+    for number, entry in enumerate(RULES):
+        mine = device.reason == number
+        if not entry.by_cause:
+            yield TimePart(_key(entry.code), f"idle: {entry.waited_for} ({entry.code})", int(idle_ns[mine].sum()))
+            continue
+        for cause in np.unique(intervals.cause[mine]).tolist():
+            label, here = Cause(cause).label, mine & (intervals.cause == cause)
+            key = f"{_key(entry.code)}_{Cause(cause).name.lower()}"
+            yield TimePart(key, f"idle: {label} ({entry.code})", int(idle_ns[here].sum()))
 
 
-def _key(cause: Cause) -> str:
-    return f"idle_{cause.name.lower()}"
+def _key(code: str) -> str:
+    return f"idle_{code}"

@@ -10,7 +10,8 @@ from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Finding, Plan, Step
 from overlapscope.diagnosis.gpu_time import GpuTime, gpu_time
-from overlapscope.measure.devices import DeviceKey, activity
+from overlapscope.diagnosis.idle_by_rule import attributed
+from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.windows import Window, is_whole, window_of
 from overlapscope.model.columns import NO_ID
 from overlapscope.whatif.catalogue import parse
@@ -68,7 +69,7 @@ def _with_saving(
         saving_ns=saving,
         saving_high_ns=high,
         offered=offered,
-        waits_instead=None if offered else _waits_instead(attribution, found, finding),
+        waits_instead=None if offered else _waits_instead(attribution, found, finding, config),
         saves_more=_saves_more(found, finding, saving),
     )
 
@@ -80,20 +81,22 @@ def _saves_more(found: Prediction, finding: Finding, saving: int) -> str | None:
     return _OTHERS if found.saving_ns > finding.idle_ns else _UNPROFILED
 
 
-def _waits_instead(attribution: Attribution, found: Prediction, finding: Finding) -> str | None:
+def _waits_instead(
+    attribution: Attribution, found: Prediction, finding: Finding, config: DiagnosisConfig
+) -> str | None:
     """What a GPU waits for in a simulation in which it waits no less; None unless most of the time went there."""
     key = DeviceKey(*(NO_ID if n is None else n for n in (finding.where.process, finding.where.device)))
-    graph = build_graph(found.after, attribution.config)
-    before = _time(attribution, key, found.window)
-    after = _time(Attribution(graph, attribution.config), key, window_of(found.after, found.window.name))
+    graph = build_graph(found.after, config.dependencies)
+    before = _time(attribution, key, found.window, config)
+    after = _time(Attribution(graph, config.dependencies), key, window_of(found.after, found.window.name), config)
     longer = {part.label: part.time_ns - before.of(part.key) for part in after.parts}
     most = max(longer, key=lambda label: longer[label])
     return most.removeprefix("idle: ") if 2 * longer[most] > finding.idle_ns else None
 
 
-def _time(attribution: Attribution, key: DeviceKey, window: Window) -> GpuTime:
-    active = activity(attribution.graph.trace, key, window)
-    return gpu_time(active, attribution.by_cause(key, active.idle), window)
+def _time(attribution: Attribution, key: DeviceKey, window: Window, config: DiagnosisConfig) -> GpuTime:
+    found = {device.key: (context.activity, device) for context, device in attributed(attribution, window, config)}
+    return gpu_time(*found[key], window)
 
 
 def _step(found: Prediction, findings: Iterable[Finding]) -> Step:

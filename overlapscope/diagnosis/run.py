@@ -13,12 +13,11 @@ from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
 from overlapscope.diagnosis.device_context import DeviceContext, unique
 from overlapscope.diagnosis.finding import Confidence, DeviceDiagnosis, Diagnosis, Finding, Place, Severity, Share
+from overlapscope.diagnosis.idle_by_rule import attributed
 from overlapscope.diagnosis.places import Moments, shares
 from overlapscope.diagnosis.plan import simulate_fixes
-from overlapscope.diagnosis.reasons import CODES, reason_of, reason_of_copies
+from overlapscope.diagnosis.reasons import CODES, reason_of_copies
 from overlapscope.diagnosis.rule import Report, Rule
-from overlapscope.measure.copies import copy_facts
-from overlapscope.measure.devices import activity, device_keys
 from overlapscope.measure.windows import Window, window_of
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
@@ -60,50 +59,28 @@ def diagnose_window(
     """Do the same for a window of a trace whose dependencies are known."""
     trace = attribution.graph.trace
     on_phase("findings")
-    contexts = _used([context for context in _contexts(attribution, window, config) if len(context.activity.busy)])
-    reasons = [reason_of(context) for context in contexts]
-    pairs = list(zip(contexts, reasons, strict=True))
-    found = [finding for context, reason in pairs for finding in _findings(context, reason)]
+    pairs = attributed(attribution, window, config)
+    contexts = [context for context, _ in pairs]
+    found = [finding for context, device in pairs for finding in _findings(context, device.reason)]
     on_phase("simulating fixes")
     findings, plan = simulate_fixes(attribution, window, _ranked(found), config)
     return Diagnosis(
         trace=trace,
         window=window,
-        devices=tuple(DeviceDiagnosis(context.activity.key, context.idle, reason, CODES) for context, reason in pairs),
+        devices=tuple(device for _, device in pairs),
         findings=findings,
         plan=plan,
-        copy_reasons=_by_copy(trace, contexts, reasons),
+        copy_reasons=_by_copy(trace, pairs),
         hidden_ns=sum(context.activity.overlap.total_ns for context in contexts),
         copy_ns=sum(context.activity.copies.total_ns for context in contexts),
         report_threshold_ns=max((round(config.report_share * context.span_ns) for context in contexts), default=0),
     )
 
 
-def _contexts(attribution: Attribution, window: Window, config: DiagnosisConfig) -> Iterator[DeviceContext]:
-    graph = attribution.graph
-    facts = copy_facts(graph.trace, window, config.dependencies.host)
-    for key in device_keys(graph.trace, window):
-        active = activity(graph.trace, key, window)
-        yield DeviceContext(graph, window, active, attribution.findings(active, window), facts, config)
-
-
-def _used(contexts: list[DeviceContext]) -> list[DeviceContext]:
-    """Leave out devices that are almost never busy compared with others of their process."""
-    most: dict[int, int] = {}
-    for context in contexts:
-        process = context.activity.key.process
-        most[process] = max(most.get(process, 0), context.activity.busy.total_ns)
-    return [
-        context
-        for context in contexts
-        if context.activity.busy.total_ns >= context.config.used_device_share * most[context.activity.key.process]
-    ]
-
-
-def _by_copy(trace: Trace, contexts: list[DeviceContext], reasons: list[Int64]) -> tuple[str | None, ...]:
+def _by_copy(trace: Trace, pairs: Iterable[tuple[DeviceContext, DeviceDiagnosis]]) -> tuple[str | None, ...]:
     result = np.full(len(trace.copies), NO_ID, np.int64)
-    for context, reason in zip(contexts, reasons, strict=True):
-        result = np.maximum(result, reason_of_copies(context, reason))
+    for context, device in pairs:
+        result = np.maximum(result, reason_of_copies(context, device.reason))
     return tuple(None if number == NO_ID else CODES[number] for number in result.tolist())
 
 

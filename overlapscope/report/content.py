@@ -11,6 +11,7 @@ from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.gpu_time import gpu_time
 from overlapscope.diagnosis.run import diagnose_window
 from overlapscope.measure.copies import CopyFacts, blocked_by_calls, copy_facts
@@ -69,11 +70,11 @@ def audit(
     facts = copy_facts(trace, window, config.host)
     dependencies = config.diagnosis.dependencies
     attribution = Attribution(build_graph(trace, dependencies), dependencies)
-    on_phase("GPU idle time")
-    devices = tuple(_device(attribution, key, facts, window, config) for key in device_keys(trace, window))
+    diagnosis = diagnose_window(attribution, window, config.diagnosis, on_phase)
+    on_phase("figures")
+    devices = tuple(_device(attribution, key, facts, diagnosis, config) for key in device_keys(trace, window))
     devices = tuple(device for device in devices if len(device.activity.busy) or within is None)
     blocking = host_blocking(trace, window, config.host)
-    diagnosis = diagnose_window(attribution, window, config.diagnosis, on_phase)
     return Audit(
         trace=trace,
         window=window,
@@ -113,17 +114,18 @@ def _occurrences(window: Window, devices: tuple[DeviceAudit, ...]) -> tuple[Occu
 
 
 def _device(
-    attribution: Attribution, key: DeviceKey, facts: CopyFacts, window: Window, config: AuditConfig
+    attribution: Attribution, key: DeviceKey, facts: CopyFacts, diagnosis: Diagnosis, config: AuditConfig
 ) -> DeviceAudit:
-    trace = attribution.graph.trace
+    trace, window = attribution.graph.trace, diagnosis.window
     active = activity(trace, key, window)
-    mine, idle = key.rows(trace.copies), attribution.by_cause(key, active.idle)
+    mine = key.rows(trace.copies)
+    diagnosed = next((device for device in diagnosis.devices if device.key == key), None)
     return DeviceAudit(
         key=key,
         name=trace.metadata.device_name(key.device),
         activity=active,
-        idle=idle,
-        time=gpu_time(active, idle, window),
+        idle=attribution.by_cause(key, active.idle),
+        time=gpu_time(active, diagnosed, window),
         kernel_gaps=attribution.by_cause(key, without_kernels(active), kernels_only=True),
         launches=launch_figures(trace, key, window),
         staging=tuple(staging(trace, facts, key, window, config.staging)),

@@ -169,6 +169,7 @@ RULE = Rule(
     name="host-late",
     page=__doc__,
     waited_for="launches",
+    by_cause=True,
     fix=_KINDS[0].fix,
     claims=claims,
     parts=parts,
