@@ -130,6 +130,8 @@ def test_what_is_in_the_file(tmp_path: Path) -> None:
     assert hidden == [(20_000, 60_000)]
     assert exposed == [(17_000, 20_000), (60_000, 77_000)]
     assert ns(named["blocked by cudaMemcpyAsync"]) == (19_000, 75_000)
+    idle = [event for event in events if event["name"] == "OVL001 pageable-copy" and "because" in event["args"]]
+    assert sum(end - start for start, end in map(ns, idle)) == 56_000, "as long as the call blocked the host"
     flying = [(event["ts"], event["args"]["value"]) for event in events if "copies in flight" in event["name"]]
     assert flying == [(17, 1), (77, 0)]
     flows = [(event["ph"], event["id"], event["ts"]) for event in events if event["ph"] in "sf"]

@@ -107,7 +107,7 @@ def test_bars_are_what_the_lanes_hold(tmp_path: Path) -> None:
     )
     found = packed([View("measured", trace, 0, 0, 100_000)])
     assert [lane["title"] for lane in found.about["views"][0]["lanes"]] == [
-        "ranges", "calls", "GPU 0 stream 7", "GPU 0 overlap",
+        "ranges", "main thread", "GPU 0 stream 7", "GPU 0 overlap",
     ]  # fmt: skip
     raw = gzip.decompress(base64.b64decode(found.data[0]))
     count = found.about["views"][0]["bars"]

@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 from overlapscope import diagnose, what_if
 from overlapscope.cli.main import app
+from overlapscope.diagnosis.catalogue import CLAIMING
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.intervals import finding_intervals
 from overlapscope.errors import RangeNotFound, WindowEmpty
 from overlapscope.formatting import time
@@ -27,10 +29,11 @@ from overlapscope.plot.timeline import draw_timeline, save_timeline
 from overlapscope.read.opening import open_trace
 from overlapscope.timeline import view
 from overlapscope.timeline.arrows import arrows
-from overlapscope.timeline.bars import Bars, Curve, Lane, LaneKind, Style
+from overlapscope.timeline.bars import IDLE_STYLES, Bars, Curve, Lane, LaneKind, Style
 from overlapscope.timeline.caption import caption
 from overlapscope.timeline.lanes import lanes
-from overlapscope.timeline.pixels import binned, deepest, for_pixels, highest
+from overlapscope.timeline.pixels import Levels, deepest, for_pixels, highest
+from overlapscope.timeline.roles import process_titles, thread_titles
 from overlapscope.timeline.shown import Shown
 from overlapscope.timeline.view import work_window
 from tests import kineto_maker as make
@@ -48,24 +51,27 @@ def styles(lane: Lane) -> dict[Style, int]:
 def test_lanes_of_a_real_trace() -> None:
     found = lanes(open_trace(SAMPLE))
     assert [(lane.kind, lane.title) for lane in found] == [
-        (LaneKind.RANGES, "ranges"), (LaneKind.RANGES, ""), (LaneKind.RANGES, ""), (LaneKind.THREAD, "calls"),
-        (LaneKind.STREAM, "GPU 0 stream 7"), (LaneKind.STREAM, "GPU 0 stream 13"), (LaneKind.OVERLAP, "GPU 0 overlap"),
+        (LaneKind.RANGES, "ranges"), (LaneKind.RANGES, ""), (LaneKind.RANGES, ""), (LaneKind.THREAD, "main thread"),
+        (LaneKind.STREAM, "stream 7"), (LaneKind.STREAM, "stream 13"), (LaneKind.OVERLAP, "overlap"),
+        (LaneKind.WHY_IDLE, "why idle"),
     ]  # fmt: skip
-    by_title = {lane.title: styles(lane) for lane in found}
+    assert {lane.group for lane in found} == {"", "GPU 0"}
+    by_title = {lane.full_title: styles(lane) for lane in found}
     assert by_title["GPU 0 stream 7"] == {Style.KERNEL: 12}
     assert by_title["GPU 0 stream 13"] == {Style.HTOD_PAGEABLE: 6}
-    assert by_title["calls"][Style.BLOCKED_BY_COPY] == 6
+    assert by_title["main thread"][Style.BLOCKED_BY_COPY] == 6
     assert found[1].bars[0].labels == ("gemm_copy",)
 
 
 def test_lanes_keep_to_their_window(tmp_path: Path) -> None:
     trace = open_trace(make.write(tmp_path / "t.json", make.kernel(0, 100), make.kernel(200, 100), make.copy(90, 20)))
-    (kernels, copies, overlap) = lanes(trace, (50 * US, 150 * US))
+    (kernels, copies, overlap, why) = lanes(trace, (50 * US, 150 * US))
     assert (kernels.bars[0].start_ns.tolist(), kernels.bars[0].end_ns.tolist()) == ([50 * US], [100 * US])
     assert styles(copies) == {Style.HTOD_PAGEABLE: 1}
     assert {bars.style: int((bars.end_ns - bars.start_ns).sum()) for bars in overlap.bars} == {
         Style.HIDDEN: 10 * US, Style.EXPOSED: 10 * US, Style.KERNELS_ONLY: 40 * US,
     }  # fmt: skip
+    assert (why.bars[0].start_ns.tolist(), why.bars[0].end_ns.tolist()) == ([100 * US], [150 * US])
 
 
 @pytest.mark.parametrize(
@@ -81,40 +87,76 @@ def test_copies_are_told_apart(tmp_path: Path, kinds: str, style: Style) -> None
     assert styles(lanes(trace)[0]) == {style: 1}
 
 
-def test_short_copies_neither_vanish_nor_look_long() -> None:
-    """1000 copies of 1 us in a second: marked low everywhere, drawn in full nowhere."""
-    start = np.arange(1000, dtype=np.int64) * 1000 * US
-    ((full, slight, lowest),) = for_pixels(lane_of(Bars(Style.HTOD_PAGEABLE, start, start + US)), 0, 10**9, 500)
-    assert len(full.start_ns) == len(lowest.start_ns) == 0
-    assert int((slight.end_ns - slight.start_ns).sum()) == 10**9
-    dense = Bars(Style.KERNEL, start, start + 900 * US)
-    ((full, *_),) = for_pixels(lane_of(dense), 0, 10**9, 500)
-    assert int((full.end_ns - full.start_ns).sum()) == 10**9
-    wide = Bars(Style.KERNEL, np.array([0]), np.array([10**9]), ("k",))
-    assert next(for_pixels(lane_of(wide), 0, 10**9, 500))[0].labels == ("k",)
-
-
 def lane_of(*bars: Bars) -> Lane:
     return Lane(LaneKind.STREAM, "", "", bars)
 
 
-def test_what_fills_less_of_a_pixel_is_marked_lower_or_not_at_all() -> None:
-    """Thousands of short kernels, shorter copies and memsets in turn: kernels are not covered by the rest."""
-    start = np.arange(1000, dtype=np.int64) * 1000 * US
-    kernels = Bars(Style.KERNEL, start, start + 90 * US)
-    copies = Bars(Style.DTOH_PINNED, start + 100 * US, start + 101 * US)
-    memsets = Bars(Style.MEMSET, start + 200 * US, start + 201 * US)
-    shown = list(for_pixels(lane_of(kernels, copies, memsets), 0, 10**9, 500))
-    filled = [[int((bars.end_ns - bars.start_ns).sum()) // 10**8 for bars in parts] for parts in shown]
-    assert filled == [[0, 10, 0], [0, 0, 10], [0, 0, 0]]
+def heights(levels: Levels, at: int) -> float:
+    """How high a style is at a time, as a part of the lane."""
+    here = (levels.start_ns <= at) & (at < levels.end_ns)
+    return float((levels.high - levels.low)[here].sum())
 
 
-def test_the_overlap_strip_shows_what_fills_most_of_a_pixel() -> None:
-    start = np.arange(100, dtype=np.int64) * 10
-    hidden, exposed = Bars(Style.HIDDEN, start, start + 7), Bars(Style.EXPOSED, start + 7, start + 10)
-    main, minor = binned(Lane(LaneKind.OVERLAP, "", "", (hidden, exposed)), 0, 1000, 20)
-    assert [bars.style for bars in main.bars] == [Style.HIDDEN]
-    assert [bars.style for bars in minor.bars] == [Style.EXPOSED]
+def test_bars_thinner_than_a_pixel_are_as_high_as_the_time_they_fill() -> None:
+    """A kernel of 600, a copy of 300 and a memset of 100 ns in each us, in pixels of 2 us."""
+    start = np.arange(1000, dtype=np.int64) * US
+    shown = lane_of(
+        Bars(Style.KERNEL, start, start + 600),
+        Bars(Style.DTOH_PINNED, start + 600, start + 900),
+        Bars(Style.MEMSET, start + 900, start + 1000),
+    )
+    drawn, levels = for_pixels(shown, 0, 1000 * US, 500)
+    assert not drawn
+    at = {level.style: heights(level, 501 * US) for level in levels}
+    assert at == pytest.approx({Style.KERNEL: 0.6, Style.DTOH_PINNED: 0.3, Style.MEMSET: 0.1}, abs=0.01)
+    stacked = {level.style: float(level.low[0]) for level in levels}
+    assert stacked == pytest.approx({Style.KERNEL: 0.4, Style.DTOH_PINNED: 0.1, Style.MEMSET: 0}, abs=0.01)
+
+
+def test_bars_of_a_pixel_or_more_stay_as_they_are_and_leave_the_rest_to_thin_ones() -> None:
+    """A kernel of 15 of 100 ns, then copies of 1 ns in every 2, in pixels of 10 ns."""
+    start = np.arange(15, 99, 2)
+    shown = lane_of(
+        Bars(Style.KERNEL, np.array([0]), np.array([15]), ("k",)), Bars(Style.HTOD_PINNED, start, start + 1)
+    )
+    (kernel,), (copies,) = for_pixels(shown, 0, 100, 10)
+    assert (kernel.end_ns.tolist(), kernel.labels) == ([15], ("k",))
+    assert copies.start_ns[0] == 15
+    assert heights(copies, 17) == pytest.approx(3 / 5)
+    assert heights(copies, 55) == pytest.approx(0.5)
+
+
+def test_a_mark_that_is_too_low_to_see_is_raised_by_little_in_all() -> None:
+    """Copies of 1 in 1000 ns: everywhere, and once."""
+    start = np.arange(0, 1_000_000, 1000)
+    everywhere, once = (
+        for_pixels(lane_of(Bars(Style.HTOD_PAGEABLE, begin, begin + 1)), 0, 1_000_000, 500)[1][0]
+        for begin in (start, start[500:501])
+    )
+    area = ((everywhere.high - everywhere.low) * (everywhere.end_ns - everywhere.start_ns)).sum() / 1_000_000
+    assert 0.001 < area < 0.02
+    assert 0.1 < heights(once, 500_001) < 0.5, "to be seen, and not as a full bar"
+
+
+bar = st.tuples(st.integers(0, 20), st.integers(1, 30), st.sampled_from([Style.HIDDEN, Style.EXPOSED]))
+
+
+@given(st.lists(bar, min_size=1, max_size=60), st.integers(1, 40))
+def test_the_painted_share_of_each_style_is_its_share_of_the_time(
+    parts: list[tuple[int, int, Style]], pixels: int
+) -> None:
+    """Within two points, for bars that exclude each other, whatever their lengths."""
+    lengths = np.array([length for gap, work, _ in parts for length in (gap, work)])
+    edges = np.cumsum(lengths)
+    last = int(edges[-1])
+    of = {style: np.array([style is other for *_, other in parts]) for style in (Style.HIDDEN, Style.EXPOSED)}
+    bars = [Bars(style, edges[::2][rows], edges[1::2][rows]) for style, rows in of.items()]
+    drawn, levels = for_pixels(lane_of(*bars), 0, last, pixels)
+    for wanted in bars:
+        painted = sum(int((part.end_ns - part.start_ns).sum()) for part in drawn if part.style is wanted.style)
+        thin = [level for level in levels if level.style is wanted.style]
+        painted += sum(float(((level.high - level.low) * (level.end_ns - level.start_ns)).sum()) for level in thin)
+        assert abs(painted - int((wanted.end_ns - wanted.start_ns).sum())) <= 0.02 * last
 
 
 def test_copy_lanes_are_kept_and_missing_ones_are_named(tmp_path: Path) -> None:
@@ -123,9 +165,18 @@ def test_copy_lanes_are_kept_and_missing_ones_are_named(tmp_path: Path) -> None:
         events += [make.kernel(0, 100, device=device, stream=stream) for stream in (7, 8, 9)]
         events.append(make.copy(10, 5, device=device, stream=20))
     found = lanes(open_trace(make.write(tmp_path / "t.json", *events)))
-    copies = [lane for lane in found if lane.title.endswith("stream 20")]
-    assert len(copies) == 8
-    assert "16 more streams" in [lane.title for lane in found if lane.kind is LaneKind.NOTE]
+    assert [lane.group for lane in found if lane.title == "stream 20"] == [f"GPU {device}" for device in range(8)]
+    notes = {lane.group: lane.title for lane in found if lane.kind is LaneKind.NOTE}
+    assert notes["GPU 7"] == "3 more streams"
+    assert sum(int(title.split()[0]) for title in notes.values()) == 16
+
+
+def test_lanes_come_by_device(tmp_path: Path) -> None:
+    events = [make.kernel(start, 10, device=device) for device in (0, 1) for start in (0, 50)]
+    found = lanes(open_trace(make.write(tmp_path / "t.json", *events)))
+    assert [(lane.group, lane.title) for lane in found] == [
+        (f"GPU {device}", title) for device in (0, 1) for title in ("stream 7", "overlap", "why idle")
+    ]
 
 
 def test_thin_pageable_copies_are_drawn_in_their_colour(tmp_path: Path) -> None:
@@ -157,7 +208,7 @@ def test_drawing_returns_axes_with_everything_on_them() -> None:
     assert len(hatched[0].get_paths()) == 6
     assert axes.get_xlim()[0] == 0
     assert axes.get_xlabel() == "time (ms)"
-    assert "GPU 0 stream 13" in [label.get_text() for label in axes.get_yticklabels()]
+    assert "stream 13" in [label.get_text() for label in axes.get_yticklabels()]
     mpl.pyplot.close(axes.figure)
 
 
@@ -172,7 +223,7 @@ def test_the_same_trace_gives_the_same_file(tmp_path: Path) -> None:
 
 def test_vector_files_hold_text(tmp_path: Path) -> None:
     save_timeline(open_trace(SAMPLE), tmp_path / "t.svg")
-    assert "GPU 0 stream 13" in (tmp_path / "t.svg").read_text()
+    assert "stream 13" in (tmp_path / "t.svg").read_text()
 
 
 def test_an_empty_window_is_drawn(tmp_path: Path) -> None:
@@ -200,11 +251,11 @@ def one_of_each(tmp_path: Path) -> Path:
 def test_lanes_of_chosen_streams_threads_and_ranges(tmp_path: Path) -> None:
     trace = open_trace(one_of_each(tmp_path))
     found = lanes(trace, shown=Shown(ranges=("inn*",), streams=(13,)))
-    assert [lane.title for lane in found] == ["ranges", "calls", "GPU 0 stream 13", "GPU 0 overlap"]
+    assert [lane.title for lane in found] == ["ranges", "main thread", "stream 13", "overlap", "why idle"]
     assert found[0].bars[0].labels == ("inner",)
-    found = lanes(trace, shown=Shown(threads=(99,), overlap=False))
-    assert [lane.title for lane in found] == ["GPU 0 stream 7", "GPU 0 stream 13"]
-    assert [lane.title for lane in lanes(trace, shown=Shown(calls=False))][-1] == "GPU 0 overlap"
+    found = lanes(trace, shown=Shown(threads=(99,), overlap=False, why_idle=False))
+    assert [lane.title for lane in found] == ["stream 7", "stream 13"]
+    assert "main thread" not in [lane.title for lane in lanes(trace, shown=Shown(calls=False))]
 
 
 def test_the_queue_is_a_curve(tmp_path: Path) -> None:
@@ -248,6 +299,50 @@ def test_a_caption_says_what_is_shown(tmp_path: Path) -> None:
     )
     assert "S7" not in caption(trace, (0, 200 * US), Shown(streams=(13,)))
     assert "1 kernel, 20 us" in caption(trace, (0, 40 * US))
+
+
+def test_threads_are_called_by_what_they_do(tmp_path: Path) -> None:
+    """Thread 5 has the steps and fewer calls than the one that runs the backward pass."""
+    events = [
+        make.annotation("ProfilerStep#1", 0, 90, pid=9, tid=5),
+        make.call(10, 4, correlation=1, pid=9, tid=5),
+        make.kernel(20, 10, correlation=1, pid=9),
+        make.cpu_op("autograd::engine::evaluate_function: MmBackward0", 30, 20, pid=9, tid=7),
+        *[make.call(30 + number, 1, correlation=2 + number, pid=9, tid=7) for number in range(4)],
+        *[make.call(50 + number, 1, correlation=8, pid=9, tid=number) for number in (1, 2)],
+        {"ph": "M", "name": "thread_name", "pid": 9, "tid": 2, "args": {"name": "thread 2 (loader)"}},
+    ]
+    trace = open_trace(make.write(tmp_path / "t.json", *events))
+    assert thread_titles(trace) == {(9, 5): "main thread", (9, 7): "autograd", (9, 1): "thread 1", (9, 2): "loader"}
+    assert process_titles(trace) == {9: ""}
+
+
+def test_the_threads_of_several_processes_stand_with_their_gpus(tmp_path: Path) -> None:
+    events = []
+    for process, device in ((3, 0), (4, 1)):
+        events += [make.call(0, 4, correlation=process, pid=process, tid=process)]
+        events += [make.kernel(10, 50, correlation=process, pid=process, device=device)]
+    found = lanes(open_trace(make.write(tmp_path / "t.json", *events)))
+    assert [(lane.group, lane.title) for lane in found] == [
+        (f"GPU {device}", title) for device in (0, 1) for title in ("main thread", "stream 7", "overlap")
+    ]
+
+
+@pytest.mark.parametrize("name", ["gemm_copy-pageable-copy-first-non-blocking-side", "scalar_reads-item"])
+def test_the_why_idle_lane_adds_up_to_the_idle_time_of_each_finding(name: str) -> None:
+    trace = open_trace(SAMPLES / f"{name}.json.gz")
+    found = diagnose(trace)
+    (why,) = (lane for lane in lanes(trace, (trace.start_ns, trace.end_ns)) if lane.kind is LaneKind.WHY_IDLE)
+    by_code = {bars.style.value[:6]: int((bars.end_ns - bars.start_ns).sum()) for bars in why.bars}
+    assert {finding.code: finding.idle_ns for finding in found.findings if finding.idle_ns}.items() <= by_code.items()
+    assert sum(by_code.values()) == found.idle_ns
+    named = lanes(trace, shown=Shown(labels=True), idle=found.devices)
+    (why,) = (lane for lane in named if lane.kind is LaneKind.WHY_IDLE)
+    assert {label for bars in why.bars for label in bars.labels} <= {cause.label for cause in Cause}
+
+
+def test_every_rule_of_idle_time_has_a_style() -> None:
+    assert {f"{entry.code} {entry.name}" for entry in CLAIMING} | {Style.IDLE.value} == set(IDLE_STYLES)
 
 
 # Windows
@@ -368,7 +463,7 @@ def test_a_figure_of_very_many_bars_is_pixels_with_text_around_them(tmp_path: Pa
     save_timeline(trace, tmp_path / "t.svg", look=Appearance(width="page"))
     text = (tmp_path / "t.svg").read_text()
     assert "data:image/png" in text
-    assert "GPU 0 stream 3" in text
+    assert "stream 3" in text
     assert len(text) < 2_000_000
 
 

@@ -51,7 +51,7 @@ def packed(views: Sequence[View]) -> Packed:
 def _view(number: int, view: View, shown: Sequence[Lane]) -> dict[str, Any]:
     """What the script has to know of a view, whose bars are the page's ``number``."""
     rows = [
-        {"title": safe(lane.title, _TITLE_WIDTH), "bars": _count(lane), "named": lane.kind is LaneKind.RANGES}
+        {"title": safe(lane.full_title, _TITLE_WIDTH), "bars": _count(lane), "named": lane.kind is LaneKind.RANGES}
         for lane in shown
     ]
     begin, end = (edge - view.zero_ns for edge in view.window)

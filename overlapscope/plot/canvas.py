@@ -20,7 +20,7 @@ from overlapscope.model.columns import Int64
 from overlapscope.plot.style import PALETTES, SHADES, WIDTHS_IN, Appearance
 from overlapscope.timeline.arrows import Arrows
 from overlapscope.timeline.bars import Bars, Lane, LaneKind, Style, styles_in
-from overlapscope.timeline.pixels import binned, deepest, for_pixels, highest
+from overlapscope.timeline.pixels import Levels, deepest, for_pixels, highest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,13 +42,14 @@ _HEIGHTS = {
     LaneKind.THREAD: 1.0,
     LaneKind.STREAM: 1.0,
     LaneKind.OVERLAP: 0.75,
+    LaneKind.WHY_IDLE: 1.0,
     LaneKind.QUEUE: 1.1,
     LaneKind.NOTE: 0.8,
 }
 _HATCH_IN = 0.04  # width from which on bars can show a hatch, at the median
 _FRAME_IN = 0.015  # from which on one can be framed in white
 _SHORTEST_NAME = 4  # characters of a name that still say something
-_SLIGHT, _SLIGHTEST = 0.4, 0.2  # heights, of their lane, of marks for bars too thin to draw
+_BAR_HEIGHT = 0.8  # of its lane
 _MOST_VECTOR_BARS = 20_000  # with more, a vector file holds them as pixels: text and axes stay what they are
 _BAR_SHARE = 0.25  # of the width: how long a scale bar is at most
 _ARROW = "#333333"
@@ -86,9 +87,7 @@ class Canvas:
         if self._look.exposed:
             self._shade()
         for lane, place in self._places:
-            if lane.kind is LaneKind.OVERLAP:
-                self._strip(lane, place)
-            elif lane.curve is not None:
+            if lane.curve is not None:
                 self._curve(lane, place)
             else:
                 self._lane(lane, place)
@@ -129,26 +128,31 @@ class Canvas:
                 continue
             top = max(centre + height / 2 for centre, height in streams)
             low = min(centre - height / 2 for centre, height in streams)
-            for bars in binned(lane, *self._window, self._pixels)[0].bars:
+            for bars in for_pixels(lane, *self._window, self._pixels)[0]:
                 if bars.style is Style.EXPOSED:
                     corners = self._corners(bars.start_ns, bars.end_ns, low, top)
                     shade = SHADES[self._look.palette]
                     self._add(PolyCollection(corners, facecolor=shade, edgecolor="none", linewidth=0, zorder=0.5))
 
     def _lane(self, lane: Lane, place: Place) -> None:
-        drawn = list(for_pixels(lane, *self._window, self._pixels))
-        for number, share in enumerate((1.0, _SLIGHT, _SLIGHTEST)):
-            for marks in drawn:
-                self._bars(marks[number], _lowest(place, share))
-
-    def _strip(self, lane: Lane, place: Place) -> None:
-        """The overlap strip: each pixel by what fills most of it, and copies that fill less of it as low marks."""
-        main, minor = binned(lane, *self._window, self._pixels)
-        for bars in main.bars:
+        drawn, levels = for_pixels(lane, *self._window, self._pixels)
+        for bars in drawn:
             self._bars(bars, place)
-        for bars in minor.bars:
-            if bars.style is not Style.KERNELS_ONLY:
-                self._bars(bars, _lowest(place, _SLIGHT))
+        for level in levels:
+            self._levels(level, place)
+
+    def _levels(self, levels: Levels, place: Place) -> None:
+        """Each run of neighbouring pixels as one shape: seams between pixels would show."""
+        centre, height = place[0], place[1] * _BAR_HEIGHT
+        bottom = centre - height / 2
+        left, right = self._at(levels.start_ns), self._at(levels.end_ns)
+        low, high = bottom + levels.low * height, bottom + levels.high * height
+        shapes = []
+        for run in np.split(np.arange(len(left)), np.flatnonzero(levels.start_ns[1:] > levels.end_ns[:-1]) + 1):
+            times = np.stack([left[run], right[run]], axis=1).ravel()
+            upper, lower = np.repeat(high[run], 2), np.repeat(low[run], 2)
+            shapes.append(np.column_stack([np.append(times, times[::-1]), np.append(upper, lower[::-1])]))
+        self._add(PolyCollection(shapes, facecolor=self._looks[levels.style].color, edgecolor="none", linewidth=0))
 
     def _curve(self, lane: Lane, place: Place) -> None:
         """A curve as an area, the value of its full height written at its right."""
@@ -172,7 +176,7 @@ class Canvas:
         hatched = bool(look.hatch) and float(np.median(length)) >= _HATCH_IN * least_ns  # all of a kind, or none
         wide = length >= (_FRAME_IN if hatched or bars.style is Style.RANGE else np.inf) * least_ns
         self._hatched |= {bars.style} if hatched else set()
-        centre, half = place[0], look.height * place[1] / 2
+        centre, half = place[0], _BAR_HEIGHT * place[1] / 2
         # White edges and hatches would erase what is thinner than they are.
         for rows, frame in ((wide, True), (~wide, False)):
             if rows.any():
@@ -339,12 +343,6 @@ def _places(found: Sequence[Lane]) -> Iterator[tuple[Lane, Place]]:
         own = _HEIGHTS[lane.kind]
         yield lane, (top - (height - own) - own / 2, own)
         top -= height
-
-
-def _lowest(place: Place, share: float) -> Place:
-    """The lower part of a place."""
-    centre, height = place
-    return centre - height * (1 - share) / 2, height * share
 
 
 def _is_stream_of(lane: Lane, strip: Lane) -> bool:

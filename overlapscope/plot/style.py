@@ -22,15 +22,11 @@ class Look:
 
     color: str
     hatch: str = ""
-    height: float = 0.8  # of its lane
 
 
 _RISING, _FALLING = "//////", "\\\\" * 3
 _HATCHES = {Style.HTOD_PAGEABLE: _RISING, Style.DTOH_PAGEABLE: _FALLING}
-_HEIGHTS = {Style.MEMSET: 0.5, Style.HIDDEN: 1.0, Style.EXPOSED: 1.0, Style.KERNELS_ONLY: 1.0}
-LOOKS: dict[Style, Look] = {
-    style: Look(COLOURS[style], _HATCHES.get(style, ""), _HEIGHTS.get(style, 0.8)) for style in Style
-}
+LOOKS: dict[Style, Look] = {style: Look(COLOURS[style], _HATCHES.get(style, "")) for style in Style}
 GREYS: dict[Style, Look] = {
     Style.RANGE: Look("#EDEDED"),
     Style.CALL: Look("#DADADA"),
@@ -39,17 +35,33 @@ GREYS: dict[Style, Look] = {
     Style.BLOCKED_BY_OTHER: Look("#787878", "||||||"),
     Style.KERNEL: Look("#C6C6C6"),
     Style.COLLECTIVE: Look("#303030", "xxxxxx"),
-    Style.MEMSET: Look("#A4A4A4", "------", height=0.5),
+    Style.MEMSET: Look("#A4A4A4", "------"),
     Style.HTOD_PAGEABLE: Look("#161616", _RISING),
     Style.HTOD_PINNED: Look("#686868"),
     Style.DTOH_PAGEABLE: Look("#3E3E3E", _FALLING),
     Style.DTOH_PINNED: Look("#969696", _FALLING),
     Style.COPY_ON_DEVICE: Look("#808080", "......"),
     Style.COPY_OTHER: Look("#AFAFAF", "++++++"),
-    Style.HIDDEN: Look("#A9A9A9", "||||||", height=1.0),
-    Style.EXPOSED: Look("#3A3A3A", "xxxxxx", height=1.0),
-    Style.KERNELS_ONLY: Look("#EAEAEA", height=1.0),
+    Style.HIDDEN: Look("#A9A9A9", "||||||"),
+    Style.EXPOSED: Look("#3A3A3A", "xxxxxx"),
+    Style.KERNELS_ONLY: Look("#EAEAEA"),
     Style.QUEUED: Look("#8A8A8A"),
+    Style.IDLE: Look("#F2F2F2"),
+    Style.OVL000: Look("#DCDCDC", "......"),
+    Style.OVL001: Look("#161616", _RISING),
+    Style.OVL002: Look("#5A5A5A"),
+    Style.OVL003: Look("#9A9A9A", "++++++"),
+    Style.OVL004: Look("#B4B4B4", "||||||"),
+    Style.OVL005: Look("#383838", "......"),
+    Style.OVL006: Look("#7C7C7C", _FALLING),
+    Style.OVL007: Look("#2A2A2A", "xxxxxx"),
+    Style.OVL008: Look("#CDCDCD"),
+    Style.OVL009: Look("#4A4A4A", "------"),
+    Style.OVL010: Look("#8C8C8C", "oooooo"),
+    Style.OVL011: Look("#E4E4E4", _RISING),
+    Style.OVL012: Look("#000000"),
+    Style.OVL013: Look("#6A6A6A", "++++++"),
+    Style.OVL017: Look("#404040", _FALLING),
 }
 PALETTES: dict[Palette, dict[Style, Look]] = {"colour": LOOKS, "grey": GREYS}
 SHADES: dict[Palette, str] = {"colour": "#FBE3D6", "grey": "#F3F3F3"}

@@ -34,8 +34,26 @@ class Style(StrEnum):
     EXPOSED = "copy exposed"
     KERNELS_ONLY = "kernels only"
     QUEUED = "work issued and not begun"
+    IDLE = "GPU idle, no finding"
+    OVL000 = "OVL000 insufficient-data"
+    OVL001 = "OVL001 pageable-copy"
+    OVL002 = "OVL002 one-stream"
+    OVL003 = "OVL003 legacy-default-stream"
+    OVL004 = "OVL004 host-synchronises"
+    OVL005 = "OVL005 scalar-read"
+    OVL006 = "OVL006 no-prefetch-distance"
+    OVL007 = "OVL007 copy-engine-busy"
+    OVL008 = "OVL008 host-late"
+    OVL009 = "OVL009 allocation-in-loop"
+    OVL010 = "OVL010 many-small-copies"
+    OVL011 = "OVL011 nothing-to-hide-behind"
+    OVL012 = "OVL012 blocking-launches"
+    OVL013 = "OVL013 slow-link"
+    OVL017 = "OVL017 another-device"
 
 
+IDLE_STYLES = tuple(style for style in Style if style is Style.IDLE or style.name.startswith("OVL"))
+"""Why a GPU was idle: one for each rule that idle time is attributed to, and one for the rest."""
 COPIES = frozenset(
     (
         Style.HTOD_PAGEABLE,
@@ -56,6 +74,7 @@ class LaneKind(StrEnum):
     THREAD = "thread"
     STREAM = "stream"
     OVERLAP = "overlap"
+    WHY_IDLE = "why idle"
     QUEUE = "queue"
     NOTE = "note"
 
@@ -68,6 +87,11 @@ class Bars:
     start_ns: Int64
     end_ns: Int64
     labels: tuple[str, ...] = ()
+
+    def take(self, rows: Bool) -> Bars:
+        """Some of them."""
+        labels = tuple(label for label, keep in zip(self.labels, rows.tolist(), strict=False) if keep)
+        return Bars(self.style, self.start_ns[rows], self.end_ns[rows], labels)
 
     def names(self) -> tuple[str, ...]:
         """What each is called: by its label, or by its style."""
@@ -86,8 +110,8 @@ class Curve:
 class Lane:
     """One horizontal lane: bars, or a curve.
 
-    ``group`` is what it belongs to: lanes of one group are drawn close together. ``place`` is process and thread of a
-    thread's lane, process, device and stream of a stream's, process and device of a strip.
+    ``group`` is the name of what it belongs to, such as a device; lanes of one group are drawn under it. ``place`` is
+    process and thread of a thread's lane, process, device and stream of a stream's, process and device of a strip.
     """
 
     kind: LaneKind
@@ -96,6 +120,11 @@ class Lane:
     bars: tuple[Bars, ...] = ()
     curve: Curve | None = None
     place: tuple[int, ...] = ()
+
+    @property
+    def full_title(self) -> str:
+        """Its title after the name of its group: for where groups have no headings."""
+        return f"{self.group} {self.title}".strip() if self.title else ""
 
     def busy_ns(self, styles: frozenset[Style] | None = None) -> int:
         """Time covered by its bars, or by those of some styles."""

@@ -38,9 +38,8 @@ def stream_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterato
         for style in sorted(set(copies[copying].tolist())):
             bars += bars_within(trace.copies, copying & (copies == style), Style(style), window, copy_names)
         if bars:
-            device = titles[key.device]
             place = (key.device.process, key.device.device, key.stream)
-            yield Lane(LaneKind.STREAM, f"{device} {key.title}", device, tuple(bars), place=place)
+            yield Lane(LaneKind.STREAM, key.title, titles[key.device], tuple(bars), place=place)
 
 
 def _work_names(trace: Trace) -> tuple[list[str], list[str], list[str]]:
@@ -70,9 +69,9 @@ def overlap_lanes(trace: Trace, window: tuple[int, int]) -> Iterator[Lane]:
     """A strip for each device that says where its copies and kernels ran together."""
     for key, title in device_titles(trace).items():
         active = activity(trace, key, between(*window))
-        bars = [*copy_bars(active), *bars_of_spans(subtract(active.kernels, active.copies), Style.KERNELS_ONLY)]
+        bars = [*bars_of_spans(subtract(active.kernels, active.copies), Style.KERNELS_ONLY), *copy_bars(active)]
         if bars:
-            yield Lane(LaneKind.OVERLAP, f"{title} overlap", "overlap", tuple(bars), place=_place(key))
+            yield Lane(LaneKind.OVERLAP, "overlap", title, tuple(bars), place=_place(key))
 
 
 def copy_bars(active: Activity) -> list[Bars]:
@@ -92,7 +91,7 @@ def queue_lanes(trace: Trace, window: tuple[int, int]) -> Iterator[Lane]:
         before = np.append(0, depth)[np.searchsorted(times, first)]
         if inside.any() or before:
             curve = Curve(np.append(first, times[inside]), np.append(before, depth[inside]))
-            yield Lane(LaneKind.QUEUE, f"{title} queued", "queue", curve=curve, place=_place(key))
+            yield Lane(LaneKind.QUEUE, "queued", title, curve=curve, place=_place(key))
 
 
 def _place(key: DeviceKey) -> tuple[int, int]:

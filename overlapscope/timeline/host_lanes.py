@@ -14,6 +14,7 @@ from overlapscope.model.enums import SYNC_CALLS, ApiKind
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.bars import Lane, LaneKind, Style, bars_within
 from overlapscope.timeline.nesting import depths
+from overlapscope.timeline.roles import process_titles, thread_titles
 from overlapscope.timeline.shown import Shown
 
 
@@ -24,6 +25,7 @@ def range_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterator
     names = trace.names.decode(table.name_id)
     places = [place for place in table.threads if shown.has_thread(place[1])]
     counts = {place: int(((table.process == place[0]) & (table.thread == place[1])).sum()) for place in places}
+    titles, groups = thread_titles(trace), process_titles(trace)
     for process, thread in sorted(sorted(places, key=lambda place: -counts[place])[: shown.most_range_threads]):
         mine = np.flatnonzero((table.process == process) & (table.thread == thread))
         depth = np.full(len(table), NO_ID, np.int64)
@@ -31,9 +33,9 @@ def range_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterator
         for level in range(min(shown.range_depth, int(depth.max(initial=-1)) + 1)):
             bars = bars_within(table, depth == level, Style.RANGE, window, names)
             if bars:
-                title = "" if level else _title("ranges", process, thread, places)
-                group = f"ranges {process} {thread}"
-                yield Lane(LaneKind.RANGES, title, group, tuple(bars), place=(process, thread))
+                title = f"{titles[process, thread]} ranges" if len(places) > 1 else "ranges"
+                title = "" if level else title
+                yield Lane(LaneKind.RANGES, title, groups[process], tuple(bars), place=(process, thread))
 
 
 def _named(trace: Trace, patterns: tuple[str, ...] | None) -> Bool:
@@ -43,14 +45,6 @@ def _named(trace: Trace, patterns: tuple[str, ...] | None) -> Bool:
     used = np.unique(trace.ranges.name_id).tolist()
     wanted = [number for number in used if any(fnmatchcase(trace.names[number], pattern) for pattern in patterns)]
     return np.isin(trace.ranges.name_id, wanted)
-
-
-def _title(word: str, process: int, thread: int, places: list[tuple[int, int]]) -> str:
-    """The word alone for a lone thread; else with the thread, and with the process where there are several."""
-    if len(places) == 1:
-        return word
-    owner = f"{process}/" if len({place[0] for place in places}) > 1 else ""
-    return f"{word} {owner}{'?' if thread == NO_ID else thread}"
 
 
 def thread_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterator[Lane]:
@@ -65,11 +59,11 @@ def thread_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterato
         Style.BLOCKED_BY_SYNC: blocks & syncing,
         Style.BLOCKED_BY_OTHER: blocks & ~copying & ~syncing,
     }
-    places = calls.threads
-    for process, thread in places:
+    titles, groups = thread_titles(trace), process_titles(trace)
+    for process, thread in calls.threads:
         mine = (calls.process == process) & (calls.thread == thread) & (calls.parent == NO_ID)
         parts = [bars_within(calls, mine & rows, style, window, names) for style, rows in styles.items()]
         bars = tuple(chain.from_iterable(parts))
         if bars and shown.has_thread(thread):
-            title = _title("calls", process, thread, places)
-            yield Lane(LaneKind.THREAD, title, "host", bars, place=(process, thread))
+            place = (process, thread)
+            yield Lane(LaneKind.THREAD, titles[place], groups[process], bars, place=place)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from overlapscope.diagnosis.catalogue import rule
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
 from overlapscope.diagnosis.intervals import finding_intervals
 from overlapscope.formatting import time
@@ -18,7 +18,9 @@ from overlapscope.model.enums import Direction
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.bars import Curve, Style, edges_ns
 from overlapscope.timeline.device_lanes import copy_bars
+from overlapscope.timeline.idle_lanes import idle_styles
 from overlapscope.timeline.places import device_titles
+from overlapscope.timeline.roles import process_titles, thread_titles
 from overlapscope.timeline.tracks import Counter, Track
 
 GROUP = "overlapscope"
@@ -49,10 +51,11 @@ def _blocked(trace: Trace) -> Iterator[Track]:
     blocked_ns, rows = blocked_from_ns(trace), np.arange(len(trace.api_calls))
     rows = rows[blocked_ns < trace.api_calls.end_ns]
     calls = trace.api_calls.take(rows)
+    titles, owners = thread_titles(trace), process_titles(trace)
     for process, thread in calls.threads:
         mine = (calls.process == process) & (calls.thread == thread)
         names = [f"blocked by {name}" for name in trace.names.decode(calls.name_id[mine])]
-        title = f"blocked: thread {thread} of {process}"
+        title = f"{owners[process]} {titles[process, thread]}: blocked".lstrip()
         yield Track(GROUP, title, blocked_ns[rows[mine]], calls.end_ns[mine], names)
 
 
@@ -63,11 +66,10 @@ def _copying(device: str, active: Activity) -> Track:
 
 
 def _idle(title: str, device: DeviceDiagnosis) -> Track:
-    """Each stretch in which a device had no work of its own, with its reason."""
-    idle = device.idle
-    reasons = [f"{code} {rule(code).name}" for code in device.codes]
-    names = [reasons[reason] if reason >= 0 else "no reason of its own" for reason in device.reason.tolist()]
-    return Track(GROUP, f"{title}: waits", idle.start_ns, idle.end_ns, names)
+    """Each stretch in which a device was idle, named by its finding: a viewer colours slices by their names."""
+    idle, names = device.idle, [style.value for style in idle_styles(device)]
+    causes = [Cause(cause).label for cause in idle.cause.tolist()]
+    return Track(GROUP, f"{title}: why idle", idle.start_ns, idle.end_ns, names, {"because": causes})
 
 
 def _counters(trace: Trace) -> Iterator[Counter]:

@@ -1,65 +1,82 @@
-"""Bars for a picture of some width: what is thinner than a pixel is merged, and nothing that matters vanishes.
-
-The report's script (``html/assets/timeline.js``) merges in the same way, because its width changes as one looks.
-"""
+"""Bars for a picture of some width: what is thinner than a pixel shares it, each style as high as the time it fills."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.measure.spans import covered, union
-from overlapscope.model.columns import Int64
-from overlapscope.timeline.bars import COPIES, Bars, Curve, Lane, bars_of_spans
+from overlapscope.measure.spans import Spans, covered, intersect, subtract, union
+from overlapscope.model.columns import Float64, Int64
+from overlapscope.timeline.bars import Bars, Curve, Lane, Style, edges_ns
+
+_MOST_ADDED = 0.015  # of a lane, by which marks that are too low to see are raised in all: less than two points
+_HIGHEST_MARK = 0.4  # of a lane, to which a low mark is raised at most: it must not look like a full bar
 
 
-def for_pixels(lane: Lane, first: int, last: int, pixels: int) -> Iterator[tuple[Bars, Bars, Bars]]:
-    """A lane's bars for a picture ``pixels`` wide, by style: to draw in full, as low marks, and as the lowest marks.
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Bars of one style that are thinner than a pixel, as pieces of time, disjoint and by begin, each with its heights.
 
-    A bar of a pixel or more stays as it is. Thinner ones are gathered by pixel: where they fill at least
-    half of it, it is drawn in full; where they fill less it is marked, low, so that thousands of short
-    copies neither vanish nor look like one long one. Where another style fills more of a pixel, the mark is the lowest;
-    work that is not a copy has none there.
+    Heights are parts of the lane's: 0 is its bottom, 1 its top.
     """
-    edges = np.linspace(first, last, pixels + 1).astype(np.int64)
-    fills = [covered(edges[:-1], edges[1:], union(bars.start_ns, bars.end_ns)) for bars in lane.bars]
-    most = np.max(fills, axis=0, initial=0) if fills else np.zeros(pixels, np.int64)
-    for bars, fill in zip(lane.bars, fills, strict=True):
-        wide = (bars.end_ns - bars.start_ns) * pixels >= last - first
-        start, end = bars.start_ns[~wide], bars.end_ns[~wide]
-        filled = covered(edges[:-1], edges[1:], union(start, end)) * 2 >= np.diff(edges)
-        touched = np.zeros(pixels, np.bool_)
-        touched[np.clip(np.searchsorted(edges, start, "right") - 1, 0, pixels - 1)] = True
-        slight, less = touched & ~filled & (fill >= most), touched & ~filled & (fill < most)
-        full, low = (union(edges[:-1][rows], edges[1:][rows]) for rows in (filled, slight))
-        lowest = union(edges[:-1][less], edges[1:][less]) if bars.style in COPIES else union(edges[:0], edges[:0])
-        labels = tuple(label for label, keep in zip(bars.labels, wide.tolist(), strict=False) if keep)
-        drawn = Bars(
-            bars.style,
-            np.concatenate([bars.start_ns[wide], full.start_ns]),
-            np.concatenate([bars.end_ns[wide], full.end_ns]),
-            labels,
-        )
-        low_marks, lowest_marks = (Bars(bars.style, spans.start_ns, spans.end_ns) for spans in (low, lowest))
-        yield drawn, low_marks, lowest_marks
+
+    style: Style
+    start_ns: Int64
+    end_ns: Int64
+    low: Float64
+    high: Float64
 
 
-def binned(lane: Lane, first: int, last: int, bins: int) -> tuple[Lane, Lane]:
-    """A lane whose bars exclude each other, for a picture: what fills most of each bin, and what else is in it.
+def for_pixels(lane: Lane, first: int, last: int, pixels: int) -> tuple[list[Bars], list[Levels]]:
+    """A lane's bars for a picture ``pixels`` wide: those of a pixel or more as they are, thinner ones as levels.
 
-    Without this, thousands of slivers drawn a pixel wide would cover each other and show a false share.
+    What wide bars leave of a pixel is divided by height: each style is as high as the part of the time that it fills,
+    stacked from the last style at the bottom to the first. So the painted share of a style is its share of the time.
+    Marks that nobody would see are raised a little: by `_MOST_ADDED` of the lane at most.
     """
-    edges = np.linspace(first, last, bins + 1).astype(np.int64)
-    filled = np.stack([covered(edges[:-1], edges[1:], union(bars.start_ns, bars.end_ns)) for bars in lane.bars])
-    empty = (edges[1:] - edges[:-1]) - filled.sum(axis=0)
-    most = np.argmax(np.vstack([empty, filled]), axis=0) - 1
-    main, minor = [], []
-    for number, bars in enumerate(lane.bars):
-        main += bars_of_spans(union(edges[:-1][most == number], edges[1:][most == number]), bars.style)
-        less = (most != number) & (filled[number] > 0)
-        minor += bars_of_spans(union(edges[:-1][less], edges[1:][less]), bars.style)
-    return Lane(lane.kind, lane.title, lane.group, tuple(main)), Lane(lane.kind, lane.title, lane.group, tuple(minor))
+    wide = [(bars.end_ns - bars.start_ns) * pixels >= last - first for bars in lane.bars]
+    drawn = [bars.take(rows) for bars, rows in zip(lane.bars, wide, strict=True)]
+    thin = [bars.take(~rows) for bars, rows in zip(lane.bars, wide, strict=True)]
+    cells = _cells(drawn, first, last, pixels)
+    lengths = cells.end_ns - cells.start_ns
+    fills = [covered(cells.start_ns, cells.end_ns, union(bars.start_ns, bars.end_ns)) / lengths for bars in thin]
+    budget = _MOST_ADDED * (last - first) / max(len(fills), 1)
+    heights = np.array([_raised(fill, lengths, budget) for fill in fills]).reshape(len(fills), len(cells))
+    heights /= np.maximum(heights.sum(axis=0), 1)
+    tops = np.cumsum(heights[::-1], axis=0)[::-1]
+    levels = []
+    for bars, height, top in zip(thin, heights, tops, strict=True):
+        some = height > 0
+        if some.any():
+            levels.append(Levels(bars.style, cells.start_ns[some], cells.end_ns[some], (top - height)[some], top[some]))
+    return [bars for bars in drawn if len(bars.start_ns)], levels
+
+
+def _cells(wide: Sequence[Bars], first: int, last: int, pixels: int) -> Spans:
+    """What wide bars leave of each pixel."""
+    edges = np.unique(np.linspace(first, last, pixels + 1).astype(np.int64))
+    free = subtract(union(edges[:1], edges[-1:]), union(*edges_ns(wide)))
+    return intersect(free, Spans(edges[:-1], edges[1:]))
+
+
+def _raised(heights: Float64, lengths: Int64, budget: float) -> Float64:
+    """Raise the lowest marks to one height, as far as the area that this adds allows.
+
+    >>> _raised(np.array([0.0, 0.1, 0.3, 0.9]), np.full(4, 10), 2.0).round(2).tolist()
+    [0.0, 0.3, 0.3, 0.9]
+    """
+    order = np.argsort(heights, kind="stable")
+    order = order[heights[order] > 0]
+    if not len(order):
+        return heights
+    low, width = heights[order], lengths[order]
+    area, length = np.cumsum(low * width), np.cumsum(width)
+    added = low * length - area  # by raising to each height all that are lower
+    last = int(np.searchsorted(added, budget, "right")) - 1
+    level = min((budget + area[last]) / length[last], _HIGHEST_MARK)
+    return np.where(heights > 0, np.maximum(heights, level), 0.0)
 
 
 def highest(curve: Curve, first: int, last: int, pixels: int) -> Curve:

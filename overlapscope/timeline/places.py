@@ -40,7 +40,7 @@ def stream_keys(trace: Trace) -> list[StreamKey]:
 
 
 def device_titles(trace: Trace, owner: str = "of") -> dict[DeviceKey, str]:
-    """What each device is called; with its process, after ``owner``, where several processes have devices."""
+    """What each device is called; with its process, after ``owner``, where another process has one of that number."""
     keys = device_keys(trace)
-    several = len({key.process for key in keys}) > 1
-    return {key: f"{key.title} {owner} {key.process}" if several else key.title for key in keys}
+    numbers = [key.device for key in keys]
+    return {key: f"{key.title} {owner} {key.process}" if numbers.count(key.device) > 1 else key.title for key in keys}

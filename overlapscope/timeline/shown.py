@@ -18,9 +18,9 @@ class Shown:
 
     ``ranges``: names of annotations (* and ? match); ``threads`` and ``streams``: their numbers. ``calls``: host
     threads with their calls. ``overlap``: a strip for each device that says where copies and kernels ran together;
-    ``queue``: one with the work that was issued and had not begun. ``labels``: a text for every bar, not only for
-    ranges: a page can show them. ``range_depth``: rows of nested ranges per thread,
-    outermost first. ``most_range_threads``: threads whose ranges are shown. ``most_streams``: lanes of streams, those
+    ``why_idle``: one with its idle time by finding; ``queue``: one with the work that was issued and had not begun.
+    ``labels``: a text for every bar, not only for ranges. ``range_depth``: rows of nested ranges per thread, outermost
+    first. ``most_range_threads``: threads whose ranges are shown. ``most_streams``: lanes of streams, those
     with copies first. ``most_threads``: lanes of host threads, those that copies blocked longest first.
     """
 
@@ -29,6 +29,7 @@ class Shown:
     streams: tuple[int, ...] | None = None
     calls: bool = True
     overlap: bool = True
+    why_idle: bool = True
     queue: bool = False
     labels: bool = False
     range_depth: int = 3
