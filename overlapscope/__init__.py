@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from overlapscope.dependencies.graph import Dependencies, Graph
     from overlapscope.dependencies.kinds import DependencyKind
     from overlapscope.dependencies.simulate import Simulation
-    from overlapscope.diagnosis.causes import Cause, IdleByCause, IdleTime
+    from overlapscope.diagnosis.causes import Cause, CauseGroup, IdleByCause, IdleTime
     from overlapscope.diagnosis.config import DiagnosisConfig
     from overlapscope.diagnosis.finding import (
         Confidence,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Share,
         Step,
     )
+    from overlapscope.diagnosis.gpu_time import GpuTime, TimePart
     from overlapscope.diagnosis.run import diagnose
     from overlapscope.errors import (
         CaptureError,
@@ -125,9 +126,10 @@ _MODULES = {
     "dependencies.graph": "Dependencies Graph",
     "dependencies.kinds": "DependencyKind",
     "dependencies.simulate": "Simulation",
-    "diagnosis.causes": "Cause IdleByCause IdleTime",
+    "diagnosis.causes": "Cause CauseGroup IdleByCause IdleTime",
     "diagnosis.config": "DiagnosisConfig",
     "diagnosis.finding": "Confidence DeviceDiagnosis Diagnosis Finding Place Plan Severity Share Step",
+    "diagnosis.gpu_time": "GpuTime TimePart",
     "diagnosis.run": "diagnose",
     "errors": "CaptureError ChangeNotUnderstood OutputError OverlapscopeError RangeNotFound TraceError "
     "TraceNotFound UnknownTraceFormat UnusableTrace WindowEmpty",
@@ -183,6 +185,7 @@ __all__ = [
     "Calibration",
     "CaptureError",
     "Cause",
+    "CauseGroup",
     "Change",
     "ChangeNotUnderstood",
     "Column",
@@ -214,6 +217,7 @@ __all__ = [
     "Finding",
     "Frames",
     "Gpu",
+    "GpuTime",
     "Graph",
     "Health",
     "HealthSeverity",
@@ -266,6 +270,7 @@ __all__ = [
     "Syncs",
     "Table",
     "TheirFigures",
+    "TimePart",
     "TimedSteps",
     "Trace",
     "TraceError",

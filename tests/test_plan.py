@@ -41,6 +41,8 @@ def test_a_diagnosis_plans_what_was_really_done() -> None:
     assert said == {
         "simulated_ns": found.plan.simulated_ns,
         "unprofiled_ns": first.unprofiled.simulated_ns,
+        "baseline": "unprofiled",
+        "baseline_ns": first.unprofiled.simulated_ns,
     }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from overlapscope.dependencies.config import DEFAULT, DependencyConfig
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import DependencyKind
-from overlapscope.diagnosis.causes import HOST_CAUSES, Cause, Group, IdleByCause, IdleTime
+from overlapscope.diagnosis.causes import HOST_CAUSES, Cause, CauseGroup, IdleByCause, IdleTime
 from overlapscope.diagnosis.host_activity import HostActivity, Segments, one_after_the_other
 from overlapscope.diagnosis.run_ahead import lost_run_ahead
 from overlapscope.measure.devices import Activity, DeviceKey
@@ -114,7 +114,7 @@ class Attribution:
         awaited = self.walk(link, subtract(tail, copies.spans))
         copying = Pieces.of(which, last.start_ns, last.end_ns, Cause.COPY_ONLY, copy=last.call)
         pieces = Pieces.together(pieces.take(pieces.cause != Cause.NO_WORK_LEFT), copying, awaited)
-        pieces = pieces.take(~np.isin(pieces.cause, Cause.in_groups(Group.NONE)))
+        pieces = pieces.take(~np.isin(pieces.cause, Cause.in_groups(CauseGroup.NONE)))
         pieces = _with_blocking_calls(graph, window, pieces, self.config)
         return _table(graph.trace, _synchronising_with_copies(graph, pieces, link))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-class Group(Enum):
+class CauseGroup(Enum):
     """What the causes of a group have in common; how idle time of a cause is treated depends on its group only."""
 
     HOST = "the launching thread was late"
@@ -33,11 +33,11 @@ class Cause(Labelled):
     A cause in the group `COPY` names the dependency through which work waited for the copy.
     """
 
-    group: Group
+    group: CauseGroup
     dependency: DependencyKind | None
 
     def __new__(
-        cls, value: int, label: str = "", group: Group = Group.NONE, dependency: DependencyKind | None = None
+        cls, value: int, label: str = "", group: CauseGroup = CauseGroup.NONE, dependency: DependencyKind | None = None
     ) -> Cause:
         """Make a member from its number, its name, its group and its dependency."""
         member = int.__new__(cls, value)
@@ -45,34 +45,34 @@ class Cause(Labelled):
         member.group, member.dependency = group, dependency
         return member
 
-    UNKNOWN = 0, "launch not recorded", Group.DEVICE
-    HOST_NOT_RECORDED = 1, "host not recorded", Group.HOST
-    HOST_WORK = 2, "operators and Python", Group.HOST
-    API_CALL = 3, "launches and other CUDA calls", Group.HOST
-    COPY_CALL = 4, "host blocked in copy calls", Group.BLOCKED
-    SYNCHRONISATION = 5, "host blocked in synchronisations", Group.BLOCKED
-    ALLOCATION = 6, "allocating or freeing memory", Group.BLOCKED
-    PROFILER = 7, "profiler", Group.PROFILER
-    LAUNCH_LATENCY = 8, "launch latency", Group.DEVICE
-    COPY_SAME_STREAM = 9, "queued behind a copy on its stream", Group.COPY, DependencyKind.STREAM_ORDER
-    COPY_EVENT = 10, "waiting for the event of a copy", Group.COPY, DependencyKind.EVENT
+    UNKNOWN = 0, "launch not recorded", CauseGroup.DEVICE
+    HOST_NOT_RECORDED = 1, "host not recorded", CauseGroup.HOST
+    HOST_WORK = 2, "operators and Python", CauseGroup.HOST
+    API_CALL = 3, "launches and other CUDA calls", CauseGroup.HOST
+    COPY_CALL = 4, "host blocked in copy calls", CauseGroup.BLOCKED
+    SYNCHRONISATION = 5, "host blocked in synchronisations", CauseGroup.BLOCKED
+    ALLOCATION = 6, "allocating or freeing memory", CauseGroup.BLOCKED
+    PROFILER = 7, "profiler", CauseGroup.PROFILER
+    LAUNCH_LATENCY = 8, "launch latency", CauseGroup.DEVICE
+    COPY_SAME_STREAM = 9, "queued behind a copy on its stream", CauseGroup.COPY, DependencyKind.STREAM_ORDER
+    COPY_EVENT = 10, "waiting for the event of a copy", CauseGroup.COPY, DependencyKind.EVENT
     COPY_DEFAULT_STREAM = (
         11,
         "waiting for a copy through the legacy default stream",
-        Group.COPY,
+        CauseGroup.COPY,
         DependencyKind.LEGACY_DEFAULT_STREAM,
     )
-    COPY_ENGINE = 12, "waiting for a copy that waited for its engine", Group.COPY, DependencyKind.COPY_ENGINE
-    WAIT_NOT_RECORDED = 13, "queued; its wait is not recorded", Group.DEVICE, DependencyKind.NOT_RECORDED
-    COPY_ONLY = 14, "only copies left", Group.DEVICE
-    OTHER_DEVICE = 15, "waiting for another GPU", Group.DEVICE
-    BACK_TO_BACK = 16, "between queued work", Group.NONE
-    NO_WORK_LEFT = 17, "no work left", Group.NONE
-    DATA_LOADING = 18, "data loading", Group.HOST
-    FIRST_USE = 19, "first use: loading modules, setting up", Group.HOST
+    COPY_ENGINE = 12, "waiting for a copy that waited for its engine", CauseGroup.COPY, DependencyKind.COPY_ENGINE
+    WAIT_NOT_RECORDED = 13, "queued; its wait is not recorded", CauseGroup.DEVICE, DependencyKind.NOT_RECORDED
+    COPY_ONLY = 14, "only copies left", CauseGroup.DEVICE
+    OTHER_DEVICE = 15, "waiting for another GPU", CauseGroup.DEVICE
+    BACK_TO_BACK = 16, "between queued work", CauseGroup.NONE
+    NO_WORK_LEFT = 17, "no work left", CauseGroup.NONE
+    DATA_LOADING = 18, "data loading", CauseGroup.HOST
+    FIRST_USE = 19, "first use: loading modules, setting up", CauseGroup.HOST
 
     @classmethod
-    def in_groups(cls, *groups: Group) -> tuple[Cause, ...]:
+    def in_groups(cls, *groups: CauseGroup) -> tuple[Cause, ...]:
         """The causes of some groups."""
         return tuple(cause for cause in cls if cause.group in groups)
 
@@ -82,9 +82,9 @@ class Cause(Labelled):
         return next((cause for cause in cls if cause.dependency is kind), cls.UNKNOWN)
 
 
-HOST_CAUSES = Cause.in_groups(Group.HOST, Group.BLOCKED)
+HOST_CAUSES = Cause.in_groups(CauseGroup.HOST, CauseGroup.BLOCKED)
 """Causes in which the launching thread was late by itself."""
-COPY_WAIT_CAUSES = Cause.in_groups(Group.COPY)
+COPY_WAIT_CAUSES = Cause.in_groups(CauseGroup.COPY)
 """Causes in which launched work waited for a copy."""
 
 

@@ -79,8 +79,8 @@ class GpuTime:
         return (*kernels, *others, *([TimePart("other", "other", rest)] if rest else []))
 
     def to_dict(self) -> dict[str, Any]:
-        """The parts that are not empty, in ns, by key: ``time`` of a device in an audit."""
-        return {part.key: part.time_ns for part in self.parts if part.time_ns}
+        """The parts that are not empty, as JSON-ready data: ``time`` of a device in an audit."""
+        return {"total_ns": self.total_ns, "parts": [part.to_dict() for part in self.parts if part.time_ns]}
 
     def to_pandas(self) -> pandas.DataFrame:
         """The parts, one per row."""

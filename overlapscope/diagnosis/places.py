@@ -56,6 +56,10 @@ class Moments:
         )
         return cls(*columns)
 
+    def in_process(self, process: int) -> Moments:
+        """The same, in this process where theirs is not known."""
+        return replace(self, process=np.where(self.process == NO_ID, process, self.process))
+
     def distinct(self) -> tuple[Moments, Int64]:
         """The different ones among them, and which of these each is."""
         columns = np.stack([getattr(self, entry.name) for entry in fields(self)])

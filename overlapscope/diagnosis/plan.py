@@ -20,8 +20,8 @@ from overlapscope.whatif.config import SimulationConfig
 from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.what_if import Baseline
 
-_OTHERS = "the change also removes GPU idle time of other findings"
-_UNPROFILED = "without the profiler the window takes another time than the recorded one"
+_OTHERS = "the change also removes GPU idle time that is attributed elsewhere"
+_UNPROFILED = "the idle time is recorded, the saving is without the profiler"
 
 
 def simulate_fixes(
@@ -78,7 +78,7 @@ def _saves_more(found: Prediction, finding: Finding, saving: int) -> str | None:
     """Why a change saves more than the GPU idle time of its finding."""
     if saving <= finding.idle_ns:
         return None
-    return _OTHERS if found.saving_ns > finding.idle_ns else _UNPROFILED
+    return _OTHERS if 2 * (found.saving_ns - finding.idle_ns) > saving - finding.idle_ns else _UNPROFILED
 
 
 def _waits_instead(

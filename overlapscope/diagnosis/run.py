@@ -143,12 +143,12 @@ def _severity(context: DeviceContext, report: Report, idle_ns: int) -> Severity:
 
 def _places(context: DeviceContext, rows: Int64, copies: Int64) -> tuple[Share, ...]:
     """The places of idle intervals; of the copies where there are none."""
-    trace, table, device = context.trace, context.trace.copies, context.activity.key.device
+    trace, table, key = context.trace, context.trace.copies, context.activity.key
     if not len(rows):
         at = Moments.of_calls(trace, table.call[copies], table.stream[copies])
-        return shares(trace, at, context.facts.exposed_ns[copies], device)
+        return shares(trace, at.in_process(key.process), context.facts.exposed_ns[copies], key.device)
     at = Moments.of_idle(trace, context.idle.take(rows), context.copy[rows])
-    return shares(trace, at, context.idle.duration_ns[rows], device)
+    return shares(trace, at.in_process(key.process), context.idle.duration_ns[rows], key.device)
 
 
 def _device_only(context: DeviceContext) -> Place:

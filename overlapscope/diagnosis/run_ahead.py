@@ -18,14 +18,14 @@ import numpy as np
 
 from overlapscope.dependencies.config import DependencyConfig
 from overlapscope.dependencies.graph import Graph
-from overlapscope.diagnosis.causes import Cause, Group
+from overlapscope.diagnosis.causes import Cause, CauseGroup
 from overlapscope.measure.host import blocked_from_ns
 from overlapscope.measure.issue import first_copy_of
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
 from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind, Direction
 
-_INSIDE = Cause.in_groups(Group.BLOCKED)
+_INSIDE = Cause.in_groups(CauseGroup.BLOCKED)
 _Part = tuple[int, int, int, int]  # index of the stretch, start, end, row of the call
 
 

@@ -83,7 +83,7 @@ def worth(finding: Finding, plan: Plan | None) -> list[str]:
     if not finding.offered:
         text = f"fix not offered: {finding.change} recovers {saved} of {time(finding.idle_ns)}"
         return [text + (f"; the GPU would then wait: {finding.waits_instead}" if finding.waits_instead else "")]
-    text = f"fix: {finding.change} saves {saved}"
+    text = f"fix: {finding.change} saves {saved}" + ("" if _as_planned(finding, plan) else " on its own copies")
     if finding.saving_high_ns is not None:
         text += f", up to {time(finding.saving_high_ns)} if nothing waits for its copies"
     elif finding.saves_more is not None:
@@ -91,6 +91,13 @@ def worth(finding: Finding, plan: Plan | None) -> list[str]:
     elif plan is not None and not _alone(finding, plan):
         text += " alone; see below what it saves after others"
     return [text]
+
+
+def _as_planned(finding: Finding, plan: Plan | None) -> bool:
+    """Whether the plan, which changes all copies, has the same saving or none for a change by itself."""
+    steps = plan.steps if plan is not None else ()
+    savings = [plan.baseline_ns - step.time_ns for step in steps if plan and step.changes == (finding.change,)]
+    return all(time(saving) == time(finding.saving_ns) for saving in savings)
 
 
 def _alone(finding: Finding, plan: Plan) -> bool:

@@ -34,7 +34,7 @@ def _bar(device: DeviceAudit, width: int) -> Iterator[Text]:
     figures = numbers([part.time_ns for part in parts], unit)
     labels, wide = max(len(part.label) for part in parts), max(map(len, figures))
     room = max(width - labels - wide - 14, 10)
-    yield Text(f"{device.key.title}: {time(spent.total_ns)} ({name})", style="bold")
+    yield Text(f"{device.key.title} time ({name}), {time(spent.total_ns)} in all", style="bold")
     for part, figure in zip(parts, figures, strict=True):
         line = Text(f"  {part.label:<{labels}}  {figure:>{wide}}  {share(part.time_ns, spent.total_ns):>5}  ")
         yield line.append(_blocks(room * part.time_ns / spent.total_ns), style=_STYLES.get(part.key, "dim"))

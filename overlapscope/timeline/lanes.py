@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 from overlapscope.diagnosis.finding import DeviceDiagnosis
-from overlapscope.diagnosis.run import idle_by_rule
+from overlapscope.diagnosis.idle_by_rule import idle_by_rule
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.bars import COPIES, Lane, LaneKind, Style
 from overlapscope.timeline.device_lanes import overlap_lanes, queue_lanes, stream_lanes
