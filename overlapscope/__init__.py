@@ -97,7 +97,11 @@ if TYPE_CHECKING:
     from overlapscope.plot.timeline import draw_timeline, save_timeline, timeline_png
     from overlapscope.read.opening import open_trace
     from overlapscope.report.content import AuditConfig, audit
+    from overlapscope.report.copy_table import CopyTable, copy_table
     from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamFigures
+    from overlapscope.report.finding_table import FindingTable, finding_table
+    from overlapscope.report.gap_table import GapTable, gap_table
+    from overlapscope.report.range_table import RangeTable, range_table
     from overlapscope.timeline.shown import Shown
     from overlapscope.whatif.change import Bounds, Change
     from overlapscope.whatif.changes.batch_copies import BatchCopies
@@ -154,7 +158,11 @@ _MODULES = {
     "plot.timeline": "draw_timeline save_timeline timeline_png",
     "read.opening": "open_trace",
     "report.content": "AuditConfig audit",
+    "report.copy_table": "CopyTable copy_table",
     "report.data": "Audit CostlyCopy DeviceAudit Occurrence StreamFigures",
+    "report.finding_table": "FindingTable finding_table",
+    "report.gap_table": "GapTable gap_table",
+    "report.range_table": "RangeTable range_table",
     "timeline.shown": "Shown",
     "whatif.change": "Bounds Change",
     "whatif.changes.batch_copies": "BatchCopies",
@@ -193,6 +201,7 @@ __all__ = [
     "Copies",
     "CopyConsumers",
     "CopyGroup",
+    "CopyTable",
     "CopyTime",
     "CostlyCopy",
     "CpuOps",
@@ -215,7 +224,9 @@ __all__ = [
     "EventWaits",
     "FasterLink",
     "Finding",
+    "FindingTable",
     "Frames",
+    "GapTable",
     "Gpu",
     "GpuTime",
     "Graph",
@@ -254,6 +265,7 @@ __all__ = [
     "ProfilerConfig",
     "RangeFigures",
     "RangeNotFound",
+    "RangeTable",
     "Ranges",
     "Severity",
     "Share",
@@ -284,9 +296,13 @@ __all__ = [
     "annotate",
     "audit",
     "before_after_png",
+    "copy_table",
     "diagnose",
     "draw_timeline",
+    "finding_table",
+    "gap_table",
     "open_trace",
+    "range_table",
     "record",
     "save_timeline",
     "their_overlap",

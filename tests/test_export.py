@@ -5,21 +5,25 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from overlapscope import diagnose, open_trace
+from overlapscope import copy_table, diagnose, finding_table, gap_table, open_trace
 from overlapscope.cli.main import app
 from overlapscope.errors import OutputError
-from overlapscope.export.parquet import save_parquet
+from overlapscope.export.append import append_perfetto
 from overlapscope.export.perfetto import perfetto_events, save_perfetto
+from overlapscope.export.tables import save_tables
+from overlapscope.formatting import time
 from overlapscope.model.columns import NO_ID
 from overlapscope.timeline.nesting import nesting_levels
 from tests import kineto_maker as make
@@ -149,14 +153,88 @@ def test_findings_are_tracks_with_advice() -> None:
     found = diagnose(open_trace(SOME[0]))
     events = list(perfetto_events(found))
     titles = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    first = found.findings[0]
-    mine = [event for event in events if titles.get(event.get("tid"), "").startswith(f"1 {first.code}")]
-    slices = [event for event in mine if event["ph"] == "X"]
-    assert len(slices) == len(first.copies), "each with its call, once"
     for finding in found.findings:
-        assert any(title.startswith(f"{finding.rank} {finding.code}") for title in titles.values())
-    assert slices[0]["args"]["says"] == first.message
-    assert slices[0]["args"]["fix"] == first.fix
+        (tid,) = (tid for tid, title in titles.items() if title.startswith(f"{finding.rank} {finding.code}"))
+        slices = [event for event in events if event["ph"] == "X" and event["tid"] == tid]
+        assert all(one["ts"] + one["dur"] <= other["ts"] for one, other in pairwise(slices)), "overlaps are merged"
+        assert sum(event["args"]["copies"] for event in slices) == len(finding.copies)
+        assert slices[0]["args"]["says"] == finding.message
+        assert slices[0]["args"]["fix"] == finding.fix
+
+
+def test_each_slice_of_a_finding_says_what_happened_in_it(tmp_path: Path) -> None:
+    found = diagnose(open_trace(small(tmp_path)))
+    first = found.findings[0]
+    assert first.code == "OVL001"
+    (event,) = (event for event in perfetto_events(found) if event.get("args", {}).get("says") == first.message)
+    assert ns(event) == (15_000, 77_000)
+    assert event["name"] == f"1 copy, 4 KiB, GPU idle {time(first.idle_ns)}"
+
+
+APPENDED = [SOME[0], SAMPLES / "prefetcher-non-blocking.json.gz"]
+
+
+@pytest.mark.parametrize("path", APPENDED, ids=lambda path: path.name)
+def test_what_was_recorded_survives_an_appended_export(path: Path, tmp_path: Path) -> None:
+    recorded = gzip.decompress(path.read_bytes())
+    found = diagnose(open_trace(path))
+    append_perfetto(found, path, tmp_path / "out.json")
+    written = (tmp_path / "out.json").read_bytes()
+    theirs, both = json.loads(recorded), json.loads(written)
+    added = both["traceEvents"][: len(both["traceEvents"]) - len(theirs["traceEvents"])]
+    both["traceEvents"] = both["traceEvents"][len(added) :]
+    assert both == theirs
+    begin = written.index(b"[", written.index(b'"traceEvents"')) + 1
+    assert written[:begin] == recorded[:begin]
+    assert written.endswith(recorded[begin:])
+    check_rules(added)
+    used = {event.get(key) for event in theirs["traceEvents"] for key in ("pid", "tid")}
+    assert not used & {event[key] for event in added for key in ("pid", "tid") if event.get(key)}
+    alone = [event for event in perfetto_events(found) if event["ph"] == "X" and event["pid"] == 1]
+    again = [event for event in added if event["ph"] == "X"]
+    assert [event["name"] for event in again] == [event["name"] for event in alone]
+    assert [event["dur"] for event in again] == pytest.approx([event["dur"] for event in alone], abs=0.125)
+    names = {event["name"]: event for event in theirs["traceEvents"] if event["ph"] == "X"}
+    idle = next(event for event in added if "GPU idle" in event["name"])
+    assert any(event["ts"] <= idle["ts"] <= event["ts"] + event["dur"] for event in names.values()), "on the same axis"
+
+
+def test_times_since_1970_stay_whole_in_an_appended_export(tmp_path: Path) -> None:
+    since = 1_700_000_000_000_000
+    events = [
+        make.call(since + 15, 60, name="cudaMemcpyAsync", correlation=2),
+        make.copy(since + 17, 60, correlation=2),
+        make.call(since + 90, 4, correlation=3),
+        make.kernel(since + 100, 50, correlation=3),
+    ]
+    path = make.write(tmp_path / "t.json", *events)
+    append_perfetto(diagnose(open_trace(path)), path, tmp_path / "out.json")
+    kinds = by_kind(json.loads((tmp_path / "out.json").read_text())["traceEvents"])
+    assert all(isinstance(event["ts"], int) and event["ts"] >= since for event in kinds["X"])
+    check_rules([*kinds["M"], *kinds["X"][: -len(events)]])
+
+
+@pytest.mark.parametrize("text", ["[]", '{"traceEvents": [ ]}', '[{"ph": "i", "ts": 1, "name": "]"}]'])
+def test_bare_and_empty_lists_stay_json(text: str, tmp_path: Path) -> None:
+    path = small(tmp_path)
+    found = diagnose(open_trace(path))
+    (tmp_path / "other.json").write_text(text)
+    append_perfetto(found, tmp_path / "other.json", tmp_path / "out.json")
+    written = json.loads((tmp_path / "out.json").read_text())
+    events = written if isinstance(written, list) else written["traceEvents"]
+    assert {event["ph"] for event in events} >= {"M", "X"}
+    assert len(events) > len(json.loads(text))
+
+
+def test_nothing_is_appended_to_what_is_no_whole_kineto_file(tmp_path: Path) -> None:
+    path = small(tmp_path)
+    path.write_text(path.read_text()[:-40])
+    with pytest.raises(OutputError, match="truncated"):
+        append_perfetto(diagnose(open_trace(path)), path, tmp_path / "out.json")
+    assert not (tmp_path / "out.json").exists()
+    database = SAMPLES / "dataloader_train-pageable-blocking.sqlite.gz"
+    with pytest.raises(OutputError, match="no Kineto"):
+        append_perfetto(diagnose(open_trace(database)), database, tmp_path / "out.json")
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=25))
@@ -174,18 +252,33 @@ def test_slices_of_a_level_nest(spans: list[tuple[int, int]]) -> None:
     assert not len(spans) or found.min() == 0
 
 
-def test_tables_as_parquet(tmp_path: Path) -> None:
-    trace = open_trace(SOME[0])
-    files = save_parquet(trace, tmp_path / "tables")
-    assert {file.stem for file in files} == {name for name, table in trace.tables() if len(table)} | {"metadata"}
-    copies = pq.read_table(tmp_path / "tables" / "copies.parquet")
-    assert copies.equals(trace.copies.to_arrow())
-    assert copies.schema.field("size_bytes").metadata[b"unit"] == b"bytes"
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_tables_are_files_with_the_same_names(form: Literal["parquet", "csv"], tmp_path: Path) -> None:
+    found = diagnose(open_trace(SOME[0]))
+    trace = found.trace
+    files = save_tables(found, tmp_path / "tables", form)
+    used = {name for name, table in trace.tables() if len(table)}
+    assert {file.stem for file in files} == used | {"metadata", "gaps", "findings"}
+    read = pd.read_parquet if form == "parquet" else pd.read_csv
+    frames = {name: read(tmp_path / "tables" / f"{name}.{form}") for name in (*used, "gaps", "findings")}
+    assert list(frames["findings"]) == list(found.to_pandas()) == list(finding_table(found).to_pandas())
+    assert list(frames["gaps"]) == list(gap_table(found).to_pandas())
+    assert set(frames["copies"]) == set(trace.copies.to_pandas()) | set(copy_table(found).to_pandas())
+    assert list(frames["kernels"]) == list(trace.kernels.to_pandas())
+    assert frames["copies"]["start_ns"].tolist() == trace.copies.start_ns.tolist()
+    assert frames["findings"]["message"].tolist() == [finding.message for finding in found.findings]
     about = json.loads((tmp_path / "tables" / "metadata.json").read_text())
     assert about["devices"][0]["name"] == "NVIDIA H200"
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):
-        save_parquet(trace, tmp_path / "file")
+        save_tables(found, tmp_path / "file", form)
+
+
+def test_parquet_has_units(tmp_path: Path) -> None:
+    save_tables(diagnose(open_trace(SOME[0])), tmp_path)
+    copies = pq.read_table(tmp_path / "copies.parquet")
+    assert copies.schema.field("size_bytes").metadata[b"unit"] == b"bytes"
+    assert copies.schema.field("idle_ns").metadata[b"unit"] == b"ns"
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -197,7 +290,13 @@ def test_the_command(tmp_path: Path) -> None:
     check_rules(json.loads(target.read_text())["traceEvents"])
     result = runner.invoke(app, ["export", str(SOME[1]), "--to", "parquet", "-o", str(tmp_path / "tables")])
     assert result.exit_code == 0, result.output
-    for options in (["-o", "/nowhere/t.json"], ["-o", str(target), "--range", "nothing"]):
+    result = runner.invoke(app, ["export", str(SOME[0]), "--to", "perfetto", "--append", "-o", str(target)])
+    assert result.exit_code == 0, result.output
+    for options in (
+        ["-o", "/nowhere/t.json"],
+        ["-o", str(target), "--range", "nothing"],
+        ["-o", str(target), "--append"],
+    ):
         result = runner.invoke(app, ["export", str(SOME[1]), "--to", "perfetto", *options])
         assert result.exit_code == 2
         assert result.stderr.startswith("overlapscope: ")

@@ -16,7 +16,7 @@ from overlapscope.calibration.publishing import published
 from overlapscope.cli.main import app
 from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.diagnosis.config import DiagnosisConfig
-from overlapscope.export.parquet import save_parquet
+from overlapscope.export.tables import save_tables
 from overlapscope.model.trace import Trace
 from tests import kineto_maker as make
 from tests.conftest import CASES, ROOT, SAMPLES
@@ -189,6 +189,6 @@ def test_every_key_of_a_recording_has_its_old_path_on_the_page() -> None:
 
 
 def test_every_key_of_the_metadata_beside_tables_is_on_the_page_and_the_reverse(tmp_path: Path) -> None:
-    save_parquet(open_trace(CASES / "prefetched.json.gz"), tmp_path)
+    save_tables(diagnose(open_trace(CASES / "prefetched.json.gz")), tmp_path)
     about = json.loads((tmp_path / "metadata.json").read_text())
     assert set(keys_of(about)) == set(listed("metadata.json"))

@@ -22,7 +22,10 @@ from overlapscope.timeline.recorded_tracks import recorded_tracks
 from overlapscope.timeline.tracks import Counter, Links, Track
 
 Event = dict[str, Any]
-_LEVEL = 5  # of gzip: traces are large
+LEVEL = 5
+"""Of gzip: traces are large."""
+_STEPS_NS = ((1 << 51, 1), (1 << 53, 125))  # up to here, times that are multiples of this are exact as floats in us
+_US = 1000
 _BATCH = 1 << 12  # events that become text at once
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
@@ -33,13 +36,19 @@ def save_perfetto(found: Diagnosis, path: str | Path) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    with writing(Path(path), _LEVEL) as file:
+    with writing(Path(path), LEVEL) as file:
         file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
-        events, separator = perfetto_events(found), "\n"
-        while batch := list(islice(events, _BATCH)):
-            file.write((separator + _ENCODER.encode(batch)[1:-1]).encode())
-            separator = ",\n"
+        for part in encoded(perfetto_events(found)):
+            file.write(part)
         file.write(b"\n]}\n")
+
+
+def encoded(events: Iterator[Event]) -> Iterator[bytes]:
+    """Events as JSON, separated by commas."""
+    separator = "\n"
+    while batch := list(islice(events, _BATCH)):
+        yield (separator + _ENCODER.encode(batch)[1:-1]).encode()
+        separator = ",\n"
 
 
 def perfetto_events(found: Diagnosis) -> Iterator[Event]:
@@ -56,17 +65,30 @@ def perfetto_events(found: Diagnosis) -> Iterator[Event]:
     yield from board.arrows(links)
 
 
+def own_events(found: Diagnosis, first: int) -> Iterator[Event]:
+    """Only what was measured, with the times of the recorded file; processes and threads count from ``first`` on."""
+    ours, counters = measured_tracks(found)
+    board = _Board(0, ours, counters, first)
+    yield from board.names()
+    for track in ours:
+        yield from board.slices(track)
+    for counter in counters:
+        yield from board.counts(counter)
+
+
 class _Board:
     """Numbers of processes and threads: which track is where."""
 
-    def __init__(self, zero_ns: int, tracks: Sequence[Track], counters: Sequence[Counter]) -> None:
+    def __init__(self, zero_ns: int, tracks: Sequence[Track], counters: Sequence[Counter], first: int = 1) -> None:
         self._zero_ns = zero_ns
+        last_ns = max((int(track.end_ns.max(initial=0)) - zero_ns for track in tracks), default=0)
+        self._step_ns = next((step for most, step in _STEPS_NS if last_ns < most), _US)
         groups = dict.fromkeys([GROUP, *(track.group for track in tracks), *(counter.group for counter in counters)])
-        self._process = {group: number for number, group in enumerate(groups, 1)}
+        self._process = {group: number for number, group in enumerate(groups, first)}
         self._levels = {id(track): nesting_levels(track.start_ns, track.end_ns) for track in tracks}
         self._thread: dict[int, int] = {}
         self._titles: list[tuple[int, int, str]] = []
-        following = len(groups) + 1
+        following = len(groups) + first
         for track in tracks:
             self._thread[id(track)] = following
             for level in range(int(self._levels[id(track)].max(initial=0)) + 1):
@@ -76,9 +98,9 @@ class _Board:
 
     def names(self) -> Iterator[Event]:
         """What the processes and threads are called, and their order."""
-        for group, process in self._process.items():
+        for place, (group, process) in enumerate(self._process.items()):
             yield _about("process_name", process, 0, name=group)
-            yield _about("process_sort_index", process, 0, sort_index=process)
+            yield _about("process_sort_index", process, 0, sort_index=place - 1)  # ours before all others
         for process, thread, title in self._titles:
             yield _about("thread_name", process, thread, name=title)
             yield _about("thread_sort_index", process, thread, sort_index=thread)
@@ -90,7 +112,7 @@ class _Board:
         for row in order.tolist():
             start, end = int(track.start_ns[row]), int(track.end_ns[row])
             event: Event = {"ph": "X", "name": track.names[row], "pid": process, "tid": first + int(level[row])}
-            event |= {"ts": self._us(start), "dur": (end - start) / 1000}
+            event |= {"ts": self._us(start), "dur": (self._whole(end) - self._whole(start)) / 1000}
             known = {name: values[row] for name, values in track.arguments.items() if values[row] is not None}
             yield event | ({"args": known} if known else {})
 
@@ -116,7 +138,11 @@ class _Board:
         return {"cat": "launch", "name": "launch", "id": number} | place
 
     def _us(self, time_ns: int) -> float:
-        return (time_ns - self._zero_ns) / 1000
+        since = self._whole(time_ns) - self._zero_ns
+        return since // 1000 if self._step_ns == _US else since / 1000
+
+    def _whole(self, time_ns: int) -> int:
+        return time_ns - (time_ns - self._zero_ns) % self._step_ns
 
 
 def _about(what: str, process: int, thread: int, **args: Any) -> Event:

@@ -8,8 +8,6 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
-from overlapscope.diagnosis.intervals import finding_intervals
-from overlapscope.formatting import time
 from overlapscope.measure.devices import Activity, activity
 from overlapscope.measure.host import blocked_from_ns
 from overlapscope.measure.launches import queue_depth
@@ -18,6 +16,7 @@ from overlapscope.model.enums import Direction
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.bars import Curve, Style, edges_ns
 from overlapscope.timeline.device_lanes import copy_bars
+from overlapscope.timeline.finding_tracks import finding_tracks
 from overlapscope.timeline.idle_lanes import idle_styles
 from overlapscope.timeline.places import device_titles
 from overlapscope.timeline.roles import process_titles, thread_titles
@@ -29,21 +28,11 @@ GROUP = "overlapscope"
 def measured_tracks(found: Diagnosis) -> tuple[list[Track], list[Counter]]:
     """Findings, blocked threads, hidden and exposed copies, why devices were idle; queues and copies in flight."""
     titles = device_titles(found.trace, "of process")
-    tracks = [*_findings(found), *_blocked(found.trace)]
+    tracks = [*finding_tracks(found, GROUP), *_blocked(found.trace)]
     for device in found.devices:
         title = titles[device.key]
         tracks += [_copying(title, activity(found.trace, device.key, found.window)), _idle(title, device)]
     return [track for track in tracks if len(track)], list(_counters(found.trace))
-
-
-def _findings(found: Diagnosis) -> Iterator[Track]:
-    """A track for each finding, with the stretches that it is about."""
-    for finding in found.findings:
-        start, end = finding_intervals(found, finding)
-        advice = {"says": [finding.message], "fix": [finding.fix], "GPU idle": [time(finding.idle_ns)]}
-        arguments = {name: values * len(start) for name, values in advice.items()}
-        title = f"{finding.rank} {finding.code} {finding.name}"
-        yield Track(GROUP, title, start, end, [finding.name] * len(start), arguments)
 
 
 def _blocked(trace: Trace) -> Iterator[Track]:
