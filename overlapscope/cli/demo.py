@@ -10,8 +10,6 @@ import typer
 
 from overlapscope.cli.messages import ExitCode, complain, say
 from overlapscope.errors import OutputError, OverlapscopeError
-from overlapscope.read.opening import open_trace
-from overlapscope.report.content import audit
 
 _RANGE = "gemm_copy"
 _TEXT = (
@@ -27,6 +25,8 @@ def demo_command(
     from rich.console import Console
 
     from overlapscope.plot.timeline import save_timeline
+    from overlapscope.read.opening import open_trace
+    from overlapscope.report.content import audit
     from overlapscope.report.terminal import render
 
     console = Console(highlight=False)

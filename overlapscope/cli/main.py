@@ -27,7 +27,6 @@ app = typer.Typer(
     name="overlapscope",
     help="Why does this GPU program not overlap its copies with compute, and what would fixing it be worth?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command("audit")(audit_command)

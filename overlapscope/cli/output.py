@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from overlapscope.formatting import safe
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,15 +60,13 @@ def render_to(output: Path | None, render: Callable[[Console], None]) -> None:
 
 
 def print_lines(lines: list[str], console: Console) -> None:
-    """Print lines of text; what is too long goes on below its begin, in a list below the text of its entry."""
-    import textwrap
-
-    from overlapscope.formatting import safe
-
+    """Print lines of text; on a terminal, what is too long goes on below its begin, or below the text of its entry."""
     for line in lines:
-        head = _ENTRY.match(line)
-        indent = " " * (len(head[0]) if head else len(line) - len(line.lstrip()))
-        parts = textwrap.wrap(
-            safe(line), console.width, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False
-        )
-        console.print("\n".join(parts), markup=False, soft_wrap=True)
+        shown = _wrapped(safe(line), console.width) if console.is_terminal else safe(line)
+        console.print(shown, markup=False, soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> str:
+    head = _ENTRY.match(line)
+    indent = " " * (len(head[0]) if head else len(line) - len(line.lstrip()))
+    return textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False)

@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _PATIENCE_S = 1.0
-_NAME_WIDTH = 40
+_BAR_WIDTH = 16
+_NAME_WIDTH = 24
 
 
 class Phases:
     """The phase that a command is in. Without a terminal, or with ``--quiet``, it shows nothing."""
 
-    def __init__(self, bar: Progress | None = None, title: str = "") -> None:
-        self._bar, self._title = bar, title
-        self._task = None if bar is None else bar.add_task("", total=None)
+    def __init__(self, bar: Progress | None = None, name: str = "") -> None:
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task("", total=None, name=name)
 
     def begin(self, phase: str) -> None:
         """Say which phase begins."""
         if self._bar is not None and self._task is not None:
-            self._bar.reset(self._task, total=None, description=f"{self._title}: {phase}")
+            self._bar.reset(self._task, total=None, description=phase)
 
     def read(self, done: int, total: int) -> None:
         """Say how much of the trace is read."""
@@ -45,8 +46,9 @@ def phases(path: Path, *, quiet: bool = False) -> Iterator[Phases]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    parts = (TextColumn("{task.description}"), BarColumn(_BAR_WIDTH), TimeElapsedColumn())
+    name = TextColumn("{task.fields[name]}", markup=False)
+    bar = Progress(SpinnerColumn(), *parts, name, console=Console(stderr=True), transient=True)
     with _shown_later(bar):
         yield Phases(bar, safe(path.name, _NAME_WIDTH))
 

@@ -12,8 +12,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from overlapscope.capture.recorder import record
-from overlapscope.capture.runner import Times, recording_by_range, recording_by_time, run_script
 from overlapscope.cli.messages import ExitCode, complain, say
 from overlapscope.errors import CaptureError, OverlapscopeError
 
@@ -50,6 +48,9 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     nothing was recorded. The GPUs are queried before the script runs, so set CUDA_VISIBLE_DEVICES outside of it.
     Processes that the script starts are not recorded.
     """
+    from overlapscope.capture.recorder import record
+    from overlapscope.capture.runner import Times, recording_by_range, recording_by_time, run_script
+
     try:
         recording = record(
             target(output, script[0].rpartition(".")[2] if module else script[0], os.environ.get("RANK", "")),

@@ -8,12 +8,8 @@ from typing import Annotated
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain, say
-from overlapscope.errors import OverlapscopeError
-from overlapscope.read.opening import is_database
-from overlapscope.scrub.kineto import LOST, scrub_kineto
-from overlapscope.scrub.nsys import scrub_nsys
-from overlapscope.scrub.texts import Hiding
+from overlapscope.cli.messages import ExitCode, complaining, say
+from overlapscope.cli.progress import phases
 
 _SHOWN = 12
 
@@ -31,12 +27,15 @@ def scrub_command(
     the analysis needs them: use --hide for words that they should not show. Exit status: 0, 1 when parts of the trace
     could not be read, 2 when nothing was written.
     """
-    try:
+    from overlapscope.read.opening import is_database
+    from overlapscope.scrub.kineto import LOST, scrub_kineto
+    from overlapscope.scrub.nsys import scrub_nsys
+    from overlapscope.scrub.texts import Hiding
+
+    with complaining(), phases(source) as progress:
+        progress.begin("scrubbing")
         scrub = scrub_nsys if is_database(source) else scrub_kineto
         dropped = scrub(source, target, Hiding.of(hide or []))
-    except OverlapscopeError as error:
-        complain(error)
-        raise typer.Exit(ExitCode.UNUSABLE) from error
     say(f"{target}: {_summary(dropped)}")
     if any(name.startswith(LOST) and count for name, count in dropped.items()):
         say("parts of the trace could not be read; they are missing in the scrubbed trace, and its health says so")

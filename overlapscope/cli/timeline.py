@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say
+from overlapscope.cli.options import Debug, Quiet
+from overlapscope.cli.output import print_lines, render_to
+from overlapscope.cli.progress import phases
 from overlapscope.errors import OutputError, OverlapscopeError, WindowEmpty
 from overlapscope.formatting import safe
-from overlapscope.read.opening import open_trace
 
 if TYPE_CHECKING:
     from overlapscope.model.trace import Trace
@@ -72,11 +74,13 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     width: Annotated[Width, typer.Option(help="Column or page width of a two-column paper.")] = Width.COLUMN,
     font: Annotated[Font, typer.Option(help="Similar to Arial, or to Times.")] = Font.SANS,
     palette: Annotated[Palette, typer.Option(help="In colour, or in grey for greyscale print.")] = Palette.COLOUR,
-    debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
 ) -> None:
     """Draw the timeline of a trace for a paper, and print a caption for it."""
     from overlapscope.plot.files import check_suffix
     from overlapscope.plot.style import Appearance
+    from overlapscope.read.opening import open_trace
     from overlapscope.timeline.shown import Shown, check_shown
 
     shown = Shown(_some(show_range), _some(thread), _some(stream), queue=queue)
@@ -88,15 +92,19 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
         if occurrence is not None and within is None:
             raise OutputError("--occurrence goes with --within")
         refuse_to_replace(path, output)
-        trace = open_trace(path)
-        check_shown(trace, shown)
-        if what_if:
-            if finding is not None or step is not None or from_ms is not None or to_ms is not None or occurrence:
-                raise OutputError("--what-if simulates the whole trace or --within a range, such as ProfilerStep#1")
-            _before_after(trace, output, what_if, within, shown, look)
-            return
-        window = _window(trace, within, occurrence, step, finding, (from_ms, to_ms))
-        _one(trace, output, window, shown, look)
+        if what_if and (finding is not None or step is not None or occurrence or (from_ms, to_ms) != (None, None)):
+            raise OutputError("--what-if simulates the whole trace or --within a range, such as ProfilerStep#1")
+        with phases(path, quiet=quiet) as progress:
+            progress.begin("reading")
+            trace = open_trace(path, progress=progress.read)
+            check_shown(trace, shown)
+            progress.begin("drawing" if finding is None and not what_if else "simulating and drawing")
+            if what_if:
+                caption = _before_after(trace, output, what_if, within, shown, look)
+            else:
+                window = _window(trace, within, occurrence, step, finding, (from_ms, to_ms))
+                caption = _one(trace, output, window, shown, look)
+        render_to(None, lambda console: print_lines([caption], console))
     except OverlapscopeError as error:
         complain(error, debug=debug)
         raise typer.Exit(ExitCode.UNUSABLE) from error
@@ -106,7 +114,8 @@ def _some(values: Sequence[T] | None) -> tuple[T, ...] | None:
     return tuple(values) if values else None
 
 
-def _one(trace: Trace, output: Path, window: tuple[int, int] | None, shown: Shown, look: Appearance) -> None:
+def _one(trace: Trace, output: Path, window: tuple[int, int] | None, shown: Shown, look: Appearance) -> str:
+    """Draw one timeline, and return its caption."""
     from overlapscope.plot.timeline import save_timeline
     from overlapscope.timeline.arrows import arrows
     from overlapscope.timeline.caption import caption
@@ -119,18 +128,19 @@ def _one(trace: Trace, output: Path, window: tuple[int, int] | None, shown: Show
     if look.arrows and not len(arrows(trace, *drawn)):
         say("no arrows: more than 40 kernels and copies in this window, or none with a known call")
     save_timeline(trace, output, window, shown=shown, look=look)
-    typer.echo(safe(caption(trace, window, shown)))
+    return caption(trace, window, shown)
 
 
 def _before_after(
     trace: Trace, output: Path, changes: list[str], name: str | None, shown: Shown, look: Appearance
-) -> None:
+) -> str:
+    """Draw a timeline before and after changes, and return its caption."""
     from overlapscope.plot.before_after import save_before_after
     from overlapscope.whatif.what_if import what_if
 
     prediction = what_if(trace, changes, name)
     save_before_after(prediction, output, shown=shown, look=look)
-    typer.echo(safe(f"Above, as measured; below, simulated: {prediction.sentence}"))
+    return f"Above, as measured; below, simulated: {prediction.sentence}"
 
 
 def _window(

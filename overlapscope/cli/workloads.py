@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
-from overlapscope.workloads.catalogue import workloads
+from overlapscope.cli.output import print_lines, render_to
 
 
 def workloads_command() -> None:
     """List the example programs with overlap problems, their variants, and which variant fixes which."""
+    from overlapscope.workloads.catalogue import workloads
+
     lines = []
     for workload in workloads():
         lines += [f"python -m {workload.module} --variant NAME", f"  {workload.question}"]
@@ -18,4 +18,4 @@ def workloads_command() -> None:
             lines.append(f"    {variant.name:{width}}  {variant.summary}{fixed_by}")
         lines.append("")
     lines.append("All of them take --trace FILE to record, --device cpu to run without a GPU, and --help.")
-    sys.stdout.write("\n".join(lines) + "\n")
+    render_to(None, lambda console: print_lines(lines, console))

@@ -38,7 +38,7 @@ def tables(audit: Audit, name_width: int = _NAME_WIDTH) -> list[tuple[str, list[
         (_occurrence_title(audit), _occurrences(audit)),
         ("Devices", _devices(audit.devices)),
         ("Copies", _copies(groups)),
-        ("Most expensive copies", _costly(audit.costly, audit.window.first_ns, name_width)),
+        (_costly_title(audit), _costly(audit.costly, audit.window.first_ns, name_width)),
         ("Blocking CUDA calls", _blocking(blocking, name_width)),
     ]
     return [(title, rows(columns)) for title, columns in every if rows(columns)]
@@ -147,6 +147,11 @@ def _percent(part: int, whole: int) -> str:
 
 def _bandwidth(group: CopyGroup) -> float | None:
     return group.size_bytes / group.unclipped_ns if group.size_bytes and group.unclipped_ns else None
+
+
+def _costly_title(audit: Audit) -> str:
+    count, total = len(audit.costly), audit.counts["copies"]
+    return "Copies by cost" if count == total else f"The {count} most expensive of {total:,} copies"
 
 
 def _costly(copies: Sequence[CostlyCopy], first_ns: int, name_width: int) -> TextColumns:
