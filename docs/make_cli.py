@@ -21,8 +21,20 @@ HEAD = """# Command line
 
 Made from the commands by `docs/make_cli.py`; do not edit.
 
-Exit status: 0 if the command succeeded, 1 if some data could not be used, 2 if there is no result. With status 2, the
-command writes an error message to standard error. `overlapscope --version` prints the version.
+Exit status:
+
+| | |
+|---|---|
+| 0 | the command succeeded |
+| 1 | some data could not be used |
+| 2 | there is no result; an error message on standard error says why |
+| 3 | `--fail-on` found what it names, whether or not some data could not be used |
+
+Results go to standard output, notes and progress to standard error. Progress is shown on a terminal only, when a
+command takes longer than a second. Tables fit the width of the terminal: what is the same in all rows stands above
+them, long texts are cut, and columns that do not fit follow below. `NO_COLOR` switches colours off, `COLUMNS` sets the
+width where there is no terminal. `overlapscope --version` prints the version; `overlapscope --install-completion`
+installs the completion of commands, options, rules and changes for the shell that it runs in.
 """
 
 

@@ -12,14 +12,19 @@ from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.measure.copies import CopyFacts
 from overlapscope.model.columns import Column, Table
 from overlapscope.model.trace import TABLES
+from overlapscope.report.copy_table import CopyTable
+from overlapscope.report.finding_table import FindingTable
+from overlapscope.report.gap_table import GapTable
+from overlapscope.report.range_table import RangeTable
 
 TARGET = Path(__file__).with_name("columns.md")
 HEAD = """# Column reference
 
-Made from the declarations in `overlapscope/model/tables.py` by `docs/make_columns.py`; do not edit.
+Made from the declarations of the tables by `docs/make_columns.py`; do not edit.
 
 Times are integer nanoseconds on the trace's own clock; intervals are half-open, `[start_ns, end_ns)`. In `to_pandas()`
 and `to_arrow()`, text and enum columns come as words (text columns without their `_id`), and unknown values as nulls.
+CSV and Parquet files have the same names.
 """
 
 
@@ -27,6 +32,10 @@ def reference() -> str:
     tables: dict[str, type[Table]] = TABLES | {
         "copy_facts(trace, ...)": CopyFacts,
         "attribute_idle(trace, ...)": IdleTime,
+        "copy_table(diagnosis)": CopyTable,
+        "gap_table(diagnosis)": GapTable,
+        "finding_table(diagnosis)": FindingTable,
+        "range_table(trace, ...)": RangeTable,
     }
     return "\n".join([HEAD, *(section(name, table) for name, table in tables.items())])
 

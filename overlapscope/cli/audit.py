@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from overlapscope.cli.fail_on import FailOn, complete_fail_on, parse_fail_on
-from overlapscope.cli.messages import ExitCode, complain, complaining, say
+from overlapscope.cli.messages import ExitCode, complain, complaining, refuse_to_replace, say
 from overlapscope.cli.options import Debug, DeviceNumber, Format, From, Output, Quiet, Step, To, Within
 from overlapscope.cli.output import deliver, deliver_json, render_to
 from overlapscope.cli.progress import phases
@@ -75,6 +75,8 @@ def audit_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     with complaining(debug=debug):
         if figure is not None:
             _check_figure(figure, paths)
+        for path in paths:
+            refuse_to_replace(path, output)
         for path in paths:
             try:
                 _audit_one(path, selection, results, top, fail_on, quiet=quiet)

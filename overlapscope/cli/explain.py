@@ -19,7 +19,7 @@ def complete_page(begun: str) -> list[str]:
     from overlapscope.diagnosis.catalogue import RULES
 
     words = [*(entry.code for entry in RULES), *(entry.name for entry in RULES)]
-    return [word for word in words if word.lower().startswith(begun.lower())] + complete_change(begun)
+    return [word for word in words if word.startswith(begun)] + complete_change(begun)
 
 
 def explain_command(

@@ -26,9 +26,9 @@ class ExitCode(IntEnum):
     FOUND = 3
 
 
-def refuse_to_replace(path: Path, output: Path) -> None:
+def refuse_to_replace(path: Path, output: Path | None) -> None:
     """Raise `OutputError` where a result would overwrite the trace that it is made from."""
-    if output.exists() and path.exists() and output.samefile(path):
+    if output is not None and output.exists() and path.exists() and output.samefile(path):
         raise OutputError(f"{output}: is the trace itself; choose another name for the output")
 
 

@@ -27,9 +27,11 @@ class Phases:
         self._task = None if bar is None else bar.add_task("", total=None, name=name)
 
     def begin(self, phase: str) -> None:
-        """Say which phase begins."""
+        """Say which phase begins; the time shown is that of all phases."""
         if self._bar is not None and self._task is not None:
+            started = self._bar.tasks[0].start_time
             self._bar.reset(self._task, total=None, description=phase)
+            self._bar.tasks[0].start_time = started
 
     def read(self, done: int, total: int) -> None:
         """Say how much of the trace is read."""

@@ -66,8 +66,7 @@ def table_command(path: Path, how: TableOutput, find: Callable[[Trace, Phases], 
     with complaining(debug=how.debug):
         if how.format is TableFormat.PARQUET and how.output is None:
             raise OutputError("parquet is no text: name a file with --output")
-        if how.output is not None:
-            refuse_to_replace(path, how.output)
+        refuse_to_replace(path, how.output)
         from overlapscope.read.opening import open_trace
 
         with phases(path, quiet=how.quiet) as progress:

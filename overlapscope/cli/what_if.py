@@ -55,8 +55,7 @@ def what_if_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             from overlapscope.plot.files import check_suffix
 
             check_suffix(figure)
-        if output is not None:
-            refuse_to_replace(path, output)
+        refuse_to_replace(path, output)
         for text in change:
             note_old_name(text, quiet=quiet)
         found, paths = _predict(path, change, selection, explain=explain, quiet=quiet)
@@ -113,8 +112,7 @@ def _write(
 ) -> None:
     if form is Format.JSON:
         shown: dict[str, Any] = {"critical_path": {name: each.to_dict() for name, each in paths.items()}}
-        limited = {} if device is None else {"device": device}
-        deliver_json(found.to_dict() | limited | (shown if paths else {}), output)
+        deliver_json(found.to_dict() | {"device": device} | (shown if paths else {}), output)
     elif form is Format.CSV:
         deliver(found.to_pandas().to_csv(), output)
     else:

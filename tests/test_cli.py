@@ -1,0 +1,254 @@
+"""What commands have in common: windows, files, widths, exit status, completion, progress."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from overlapscope import open_trace
+from overlapscope.cli import changes
+from overlapscope.cli.main import app
+from overlapscope.whatif.catalogue import NAMES
+from tests.conftest import SAMPLES
+from tests.notation import trace_of
+
+SAMPLE = SAMPLES / "dataloader_train-pageable-blocking.json.gz"
+TABLES = ("copies", "gaps", "findings", "ranges")
+
+
+def run(*arguments: str | Path, width: int = 80) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": str(width)})
+
+
+def as_json(*arguments: str | Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(run(*arguments, "--format", "json").stdout)
+    return result
+
+
+def as_frame(*arguments: str | Path) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(run(*arguments, "--format", "csv").stdout))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("command", ["audit", *TABLES])
+def test_nothing_is_wider_than_the_terminal(command: str, width: int) -> None:
+    result = run(command, SAMPLE, width=width)
+    assert result.exit_code == 0, result.output
+    assert max(len(line.rstrip()) for line in result.stdout.splitlines()) <= width
+    assert "\x1b" not in result.stdout, "no colours without a terminal"
+
+
+@pytest.mark.parametrize("command", TABLES)
+def test_tables_say_what_is_left_out_unless_told_to_be_quiet(command: str) -> None:
+    whole = as_frame(command, SAMPLE)
+    top = run(command, SAMPLE, "--top", "1", "--format", "csv")
+    assert len(pd.read_csv(io.StringIO(top.stdout))) == 1
+    assert f"1 of {len(whole):,} rows" in top.stderr
+    assert run(command, SAMPLE, "--top", "1", "--format", "csv", "-q").stderr == ""
+    assert f"1 of {len(whole):,}" in run(command, SAMPLE, "--top", "1").stdout
+    assert "more columns" not in run(command, SAMPLE, "-q").stdout
+
+
+def test_the_most_expensive_come_first() -> None:
+    copies, gaps = (as_frame(command, SAMPLE, "--top", "5") for command in ("copies", "gaps"))
+    assert copies["idle_ns"].is_monotonic_decreasing
+    assert gaps["duration_ns"].tolist() == sorted(as_frame("gaps", SAMPLE)["duration_ns"], reverse=True)[:5]
+
+
+@pytest.mark.parametrize("command", TABLES)
+def test_the_name_of_a_file_says_its_format(command: str, tmp_path: Path) -> None:
+    for name in ("t.csv", "t.csv.gz", "t.parquet"):
+        assert run(command, SAMPLE, "-o", tmp_path / name).exit_code == 0
+    read = [
+        pd.read_csv(tmp_path / "t.csv"),
+        pd.read_csv(tmp_path / "t.csv.gz"),
+        pd.read_parquet(tmp_path / "t.parquet"),
+    ]
+    assert len({tuple(frame) for frame in read}) == 1
+    assert len({len(frame) for frame in read}) == 1
+    assert run(command, SAMPLE, "--format", "parquet").exit_code == 2
+
+
+def test_results_go_to_files_and_nothing_else_is_printed(tmp_path: Path) -> None:
+    for command in (["audit"], ["what-if", "--change", "pin"]):
+        for form in ("text", "json", "csv"):
+            target = tmp_path / f"{command[0]}.{form}"
+            result = run(*command, SAMPLE, "-q", "--format", form, "-o", target)
+            assert (result.exit_code, result.output) == (0, "")
+            assert len(target.read_text()) > 100
+    assert json.loads((tmp_path / "audit.json").read_text())["schema"].startswith("overlapscope.audit/")
+    copy = tmp_path / "t.json.gz"
+    copy.write_bytes(SAMPLE.read_bytes())
+    assert "is the trace itself" in run("audit", copy, "-o", copy).stderr
+    assert copy.read_bytes() == SAMPLE.read_bytes()
+    assert run("audit", SAMPLE, "-o", tmp_path / "none" / "t").exit_code == 2
+
+
+def test_an_audit_as_csv_has_the_findings_of_all_traces() -> None:
+    other = SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz"
+    frame = as_frame("audit", SAMPLE, other)
+    assert frame["path"].drop_duplicates().tolist() == [str(SAMPLE), str(other)]
+    assert list(frame)[1:] == list(as_frame("findings", SAMPLE))
+
+
+def test_top_limits_findings_and_says_so() -> None:
+    assert len(as_json("audit", SAMPLE)["traces"][0]["findings"]) == 2
+    result = run("audit", SAMPLE, "--top", "1", "--format", "json")
+    (trace,) = json.loads(result.stdout)["traces"]
+    assert (len(trace["findings"]), len(trace["costly_copies"])) == (1, 1)
+    assert "1 more finding left out by --top" in result.stderr
+    assert "1 more finding left out by --top" in run("audit", SAMPLE, "--top", "1").stdout
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "status"),
+    [("hazard", 0), ("high", 3), ("low", 3), ("5%", 3), ("30 %", 3), ("60%", 0), ("severe", 2), ("5", 2), ("0%", 2)],
+)
+def test_what_fails_an_audit(fail_on: str, status: int) -> None:
+    """24 % and 7 % of the time the GPU is idle because of a high and a low finding."""
+    assert run("audit", SAMPLE, "--fail-on", fail_on).exit_code == status
+
+
+def test_an_audit_without_such_a_finding_does_not_fail() -> None:
+    pinned = SAMPLES / "gemm_copy-pinned-copy-first-non-blocking-side.json.gz"
+    assert run("audit", pinned, "--fail-on", "low").exit_code == 0
+    assert run("audit", pinned, SAMPLE, "--fail-on", "high", "--top", "1").exit_code == 3
+    assert run("audit", "nowhere.json", "--fail-on", "low").exit_code == 2
+
+
+def test_windows_are_selected_alike() -> None:
+    step = as_json("audit", SAMPLE, "--step", "1")["traces"][0]["window"]
+    assert step == as_json("audit", SAMPLE, "--within", "ProfilerStep#1")["traces"][0]["window"]
+    part = as_json("audit", SAMPLE, "--from", "10", "--to", "30")["traces"][0]["window"]
+    assert part["wall_ns"] == 20_000_000
+    first = as_frame("copies", SAMPLE)["start_ns"].min()
+    inside = as_frame("copies", SAMPLE, "--from", "0", "--to", "1")
+    assert inside["start_ns"].tolist() == [first]
+    predicted = as_json("what-if", SAMPLE, "--change", "pin", "--from", "10", "--to", "30")
+    assert predicted["simulated_ns"] == predicted["measured_ns"]
+    assert 20_000_000 <= predicted["simulated_ns"] < 25_000_000, "to the end of the work issued in it"
+    assert predicted["predicted_ns"] < predicted["simulated_ns"]
+
+
+def test_windows_that_cannot_be() -> None:
+    assert "choose the window by one of" in run("audit", SAMPLE, "--step", "1", "--from", "2").stderr
+    assert "no work of a GPU 4 in the trace: there is 0" in run("copies", SAMPLE, "--device", "4").stderr
+    assert "nothing of the trace is in the window" in run("what-if", SAMPLE, "--change", "pin", "--from", "1e6").stderr
+    assert "no range 'ProfilerStep#7'" in run("report", SAMPLE, "--step", "7").stderr
+
+
+def test_a_change_of_one_gpu_s_copies(tmp_path: Path) -> None:
+    text = """
+        thread 1: copy 64MB pageable HtoD 0-1000 -> stream 7: 10-990 | launch 1001-1005 -> stream 7: 1010-1100
+                  copy 64MB pageable HtoD 1110-2110 -> gpu 1 stream 9: 1120-2100
+                  launch 2111-2115 -> gpu 1 stream 9: 2120-2300
+    """
+    trace_of(tmp_path, text)
+    path, command = tmp_path / "t.json", ["what-if", "--change", "pin"]
+    both, first = as_json(*command, path), as_json(*command, path, "--device", "0")
+    assert both["predicted_ns"] < first["predicted_ns"] < first["simulated_ns"]
+    assert (first["device"], both["device"]) == (0, None)
+    assert "only copies of GPU 0" in run(*command, path, "--device", "0").stdout
+    assert "leave --device out" in run("what-if", path, "--change", "cuda-graph", "--device", "0").stderr
+
+
+def test_pages_by_code_and_by_name() -> None:
+    page = run("explain", "OVL001").stdout
+    assert page == run("explain", "pageable-copy").stdout == run("explain", "PAGEABLE-COPY").stdout
+    assert run("explain", "PIN").stdout == run("explain", "pin").stdout != page
+    unknown = run("explain", "pageble")
+    assert unknown.exit_code == 2
+    assert "did you mean pageable-copy?" in unknown.stderr
+    listing = run("explain").stdout
+    assert "OVL004 host-synchronises" in listing
+    assert "prefetch" in listing
+
+
+def completed(words: str) -> list[str]:
+    variables = {"_OVERLAPSCOPE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    result = CliRunner().invoke(app, [], env=variables, prog_name="overlapscope")
+    return result.stdout.split()
+
+
+def test_completion_knows_commands_rules_changes_and_severities() -> None:
+    assert completed("overlapscope co") == ["copies"]
+    assert completed("overlapscope explain OVL01")[:2] == ["OVL010", "OVL011"]
+    assert completed("overlapscope explain pageable") == ["pageable-copy"]
+    assert completed("overlapscope what-if t.json --change p") == ["pin", "preallocate", "prefetch"]
+    assert completed("overlapscope audit t.json --fail-on h") == ["hazard", "high"]
+    assert set(changes.NAMES) == set(NAMES), "the names that are listed without loading the catalogue"
+
+
+def test_help_loads_nothing_of_the_analysis() -> None:
+    heavy = ("numpy", "pandas", "pyarrow", "matplotlib", "torch", "msgspec")
+    code = f"import sys, overlapscope.cli.main; print([name for name in {heavy!r} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+SLOW = """
+import time
+from pathlib import Path
+from overlapscope.cli import progress
+progress._PATIENCE_S = {patience}
+with progress.phases(Path("a {{trace}}.json"), quiet={quiet}) as phases:
+    for name in ("reading", "findings"):
+        phases.begin(name)
+        phases.read(1, 2)
+        time.sleep(0.5)
+"""
+
+
+def on_a_terminal(code: str) -> str:
+    """What a program prints on a terminal of 80 columns."""
+    pty = pytest.importorskip("pty", reason="no terminals here")
+    primary, secondary = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen([sys.executable, "-c", code], stderr=secondary, env=environment) as process:
+        os.close(secondary)
+        parts = []
+        try:
+            while part := os.read(primary, 1 << 16):
+                parts.append(part)
+        except OSError:  # the other end is closed
+            pass
+    os.close(primary)
+    assert process.returncode == 0
+    return b"".join(parts).decode()
+
+
+def test_phases_are_shown_on_a_terminal_when_they_take_long() -> None:
+    shown = on_a_terminal(SLOW.format(patience=0, quiet=False))
+    assert "reading" in shown
+    assert "findings" in shown
+    assert "a {trace}.json" in shown
+    assert on_a_terminal(SLOW.format(patience=60, quiet=False)) == ""
+    assert on_a_terminal(SLOW.format(patience=0, quiet=True)) == ""
+
+
+def test_without_a_terminal_there_is_no_progress() -> None:
+    code = SLOW.format(patience=0, quiet=False)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (result.stdout, result.stderr) == ("", "")
+
+
+def test_a_range_that_is_added_for_an_interval_encloses_nothing_else() -> None:
+    from overlapscope.measure.windows import of_range, with_range
+
+    trace = open_trace(SAMPLE)
+    first = int(trace.copies.start_ns[4])
+    more = with_range(trace, "part", first, first + 1_000_000)
+    assert len(more.ranges) == len(trace.ranges) + 1
+    window = of_range(more, "part")
+    assert window.first_ns == first
+    assert window.last_ns >= first + 1_000_000

@@ -1,0 +1,94 @@
+"""Tables of copies, gaps, findings and ranges: their figures, and the same names everywhere."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from overlapscope import copy_table, diagnose, finding_table, gap_table, open_trace, range_table
+from overlapscope.export.columns import csv_texts
+from overlapscope.measure.windows import Window
+from overlapscope.model.trace import Trace
+from tests.conftest import SAMPLES
+from tests.notation import trace_of
+
+SAMPLE = SAMPLES / "dataloader_train-pageable-blocking.json.gz"
+
+
+@pytest.fixture(scope="module")
+def sample() -> Trace:
+    return open_trace(SAMPLE)
+
+
+def two_copies(tmp_path: Path) -> Trace:
+    """A pageable copy under a kernel for 40 of its 60 us, whose call blocks; and a pinned one that ends all."""
+    text = """
+        thread 1: range step 0-400 | range copy 14-80 | launch 10-14 -> stream 7: 20-60
+                  op aten::copy_ 14-79 | copy 4KiB pageable HtoD 15-75 -> stream 13: 17-77
+                  launch 81-85 -> stream 7: 90-250 | copy 8KiB pinned DtoH 260-264 -> stream 13: 270-300
+    """
+    return trace_of(tmp_path, text)
+
+
+def test_what_a_copy_cost_and_where_it_is_from(tmp_path: Path) -> None:
+    table = copy_table(diagnose(two_copies(tmp_path))).to_pandas()
+    first, second = (row for _, row in table.iterrows())
+    times = ("start_ns", "duration_ns", "hidden_ns", "exposed_ns", "blocked_ns")
+    assert [first[name] for name in times] == [17_000, 60_000, 40_000, 20_000, 56_000]
+    assert [second[name] for name in times] == [270_000, 30_000, 0, 30_000, 0]
+    assert (first["direction"], first["memory"], first["size_bytes"]) == ("HtoD", "pageable", 4096)
+    assert (first["range"], first["op"], first["api"]) == ("step / copy", "aten::copy_", "cudaMemcpyAsync")
+    assert (first["code"], first["cause"]) == ("OVL001", "copy_call")
+    assert second["range"] == "step"
+
+
+def test_idle_time_of_copies_is_that_of_their_gaps(sample: Trace) -> None:
+    found = diagnose(sample)
+    copies, gaps = copy_table(found).to_pandas(), gap_table(found).to_pandas()
+    assert gaps["duration_ns"].sum() == found.idle_ns
+    assert gaps["start_ns"].is_monotonic_increasing
+    of_copies = gaps.dropna(subset=["copy_row"]).groupby("copy_row")["duration_ns"].sum()
+    assert of_copies.sum() == copies["idle_ns"].sum() > 0
+    assert all(copies["idle_ns"][int(row)] == idle for row, idle in of_copies.items())
+    for finding in found.findings:
+        assert gaps["duration_ns"][gaps["code"] == finding.code].sum() == finding.idle_ns
+
+
+def test_a_window_selects_copies_and_gaps(sample: Trace) -> None:
+    first = int(sample.copies.start_ns[5])
+    found = diagnose(sample, Window.between(first, int(sample.copies.end_ns[9])))
+    assert copy_table(found).row.tolist() == [5, 6, 7, 8, 9]
+    assert gap_table(found).start_ns.min() >= first
+
+
+def test_ranges_of_a_trace_and_of_a_window(sample: Trace) -> None:
+    table = range_table(sample).to_pandas().set_index("name")
+    assert table.loc["step", "occurrences"] == 10
+    assert table.loc["step", "copy_busy_ns"] <= table.loc["dataloader_train", "copy_busy_ns"]
+    inside = range_table(sample, "step").to_pandas()
+    assert set(inside["name"]) < set(table.index)
+
+
+def test_names_are_the_same_in_pandas_arrow_and_csv(sample: Trace) -> None:
+    found = diagnose(sample)
+    for table in (copy_table(found), gap_table(found), finding_table(found), range_table(sample)):
+        frame, arrow = table.to_pandas(), table.to_arrow()
+        read = pd.read_csv(io.StringIO("".join(csv_texts(arrow))))
+        assert list(frame) == arrow.schema.names == list(read) == list(table.to_dict())
+        assert len(read) == len(table) > 0
+    assert list(finding_table(found).to_pandas()) == list(found.to_pandas())
+
+
+def test_a_trace_without_device_work_has_empty_tables(tmp_path: Path) -> None:
+    found = diagnose(trace_of(tmp_path, "thread 1: range step 0-10 | cudaMalloc 1-2"))
+    assert (len(copy_table(found)), len(gap_table(found)), len(finding_table(found))) == (0, 0, 0)
+    assert range_table(found.trace).to_pandas()["name"].tolist() == ["step"]
+
+
+def test_csv_holds_nothing_that_a_spreadsheet_runs(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, "thread 1: range =HYPERLINK('x') 0-90 | launch 1-5 -> stream 7: 10-20")
+    text = "".join(csv_texts(range_table(trace).to_arrow()))
+    assert "\n'=HYPERLINK" in text or "\n\"'=HYPERLINK" in text
