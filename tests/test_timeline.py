@@ -23,8 +23,10 @@ from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.intervals import finding_intervals
 from overlapscope.errors import RangeNotFound, WindowEmpty
 from overlapscope.formatting import time
-from overlapscope.plot.canvas import fitting
+from overlapscope.plot import style
+from overlapscope.plot.legend import entries_of
 from overlapscope.plot.style import LOOKS, PALETTES, Appearance, Font, Look, Palette, rc
+from overlapscope.plot.texts import fitting, texts_in
 from overlapscope.plot.timeline import draw_timeline, save_timeline
 from overlapscope.read.opening import open_trace
 from overlapscope.timeline import view
@@ -184,7 +186,7 @@ def test_thin_pageable_copies_are_drawn_in_their_colour(tmp_path: Path) -> None:
     events = [make.kernel(0, 10_000), *[make.copy(1000 * number, 20) for number in range(10)]]
     axes = draw_timeline(open_trace(make.write(tmp_path / "t.json", *events)))
     color = mpl.colors.to_rgba(LOOKS[Style.HTOD_PAGEABLE].color)
-    thin = [item for item in axes.collections if tuple(item.get_facecolor()[0]) == color]
+    thin = [item for item in axes.collections if tuple(item.get_facecolor()[:1].ravel()) == color]
     assert sum(len(item.get_paths()) for item in thin) == 10
     assert all(not item.get_hatch() and not item.get_linewidth()[0] for item in thin)
     mpl.pyplot.close(axes.figure)
@@ -206,7 +208,8 @@ def test_drawing_returns_axes_with_everything_on_them() -> None:
     hatched = [item for item in polygons if item.get_hatch()]
     assert len(hatched) == 1
     assert len(hatched[0].get_paths()) == 6
-    assert axes.get_xlim()[0] == 0
+    first, _ = work_window(trace)
+    assert axes.get_xlim()[0] == pytest.approx((first - trace.start_ns) / 1e6)
     assert axes.get_xlabel() == "time (ms)"
     assert "stream 13" in [label.get_text() for label in axes.get_yticklabels()]
     mpl.pyplot.close(axes.figure)
@@ -295,10 +298,21 @@ def test_a_caption_says_what_is_shown(tmp_path: Path) -> None:
     trace = open_trace(one_of_each(tmp_path))
     assert caption(trace, (0, 200 * US)) == (
         "200 us of a program on Test GPU. GPU 0: kernels run for 90 us, copies for 60 us, 67 % of that hidden. "
+        "Idle for 40 us: OVL001 pageable-copy 34 us, OVL008 host-late 6 us. "
         "S7: 2 kernels, 90 us. S13: 1 pageable HtoD copy, 60 us, block the host 56 us."
     )
     assert "S7" not in caption(trace, (0, 200 * US), Shown(streams=(13,)))
     assert "1 kernel, 20 us" in caption(trace, (0, 40 * US))
+
+
+def test_a_caption_names_the_adapters_that_worked_and_few_streams(tmp_path: Path) -> None:
+    """Fifteen streams; and adapters of one number, of which the first is the GPU."""
+    events = [make.kernel(10 * number, 5, stream=number) for number in range(20)]
+    adapters = [{"id": 0, "name": "Test GPU"}, {"id": 0, "name": "Basic Render Driver"}]
+    said = caption(open_trace(make.write(tmp_path / "t.json", *events, deviceProperties=adapters)))
+    assert "Basic Render" not in said
+    assert said.count("1 kernel") == 3
+    assert said.endswith("17 more streams.")
 
 
 def test_threads_are_called_by_what_they_do(tmp_path: Path) -> None:
@@ -356,8 +370,8 @@ def test_a_window_by_time_range_occurrence_step_and_finding(tmp_path: Path) -> N
         make.kernel(300, 50, correlation=1),
     ]
     trace = open_trace(make.write(tmp_path / "t.json", *events))
-    zero, end = work_window(trace)
-    assert view.of_time(trace, 0.05, None) == (zero + 50 * US, end), "on the axis of the whole figure"
+    _, end = work_window(trace)
+    assert view.of_time(trace, 0.05, None) == (trace.start_ns + 50 * US, end)
     assert view.of_time(trace, -1e300, float("inf")) == (trace.start_ns, trace.end_ns)
     assert view.of_step(trace, 1) == (100 * US, 190 * US)
     assert view.of_step(trace, 2) == (200 * US, 350 * US), "with the work that it issued"
@@ -393,6 +407,65 @@ def test_every_finding_has_a_place(name: str) -> None:
             assert (end - start).sum() == finding.idle_ns
         first, last = view.of_finding(found, finding)
         assert found.trace.start_ns <= first <= last <= found.trace.end_ns
+
+
+# Texts and legend
+
+
+def texts(*kinds: tuple[LaneKind, Bars], inches: float = 2.7, shorten: bool = False) -> list[str]:
+    found = [Lane(kind, "", "", (bars,)) for kind, bars in kinds]
+    with mpl.rc_context(rc()):
+        return [text.text for lane in found for text in texts_in(lane, (0, 1000), inches, shorten=shorten)]
+
+
+def some(style: Style, *lengths: int, gap: int = 50, labels: tuple[str, ...] = ()) -> Bars:
+    ends = np.cumsum([length + gap for length in lengths])
+    return Bars(style, ends - gap - np.array(lengths), ends - gap, labels)
+
+
+def test_kernels_have_their_names_where_they_fit_and_shortened_on_demand() -> None:
+    name = "void at::native::vectorized_elementwise_kernel<4, float>(int, float)"
+    bars = some(Style.KERNEL, 700, 130, labels=(name, name))
+    assert texts((LaneKind.STREAM, bars)) == ["vectorized_elementwise_kernel"]
+    full, short = texts((LaneKind.STREAM, bars), shorten=True)
+    assert full.startswith(short.removesuffix("\N{HORIZONTAL ELLIPSIS}"))
+    assert len(short) < len(full)
+
+
+def test_what_a_colour_stands_for_is_said_once_in_a_lane_and_why_it_was_idle_in_each_bar() -> None:
+    assert texts((LaneKind.OVERLAP, some(Style.EXPOSED, 300, 400))) == ["copy exposed"]
+    assert texts((LaneKind.WHY_IDLE, some(Style.OVL001, 400, 150))) == ["OVL001 pageable-copy", "OVL001"]
+    touching = some(Style.OVL001, 90, 90, 90, 90, gap=2)
+    assert texts((LaneKind.WHY_IDLE, touching)) == ["OVL001 pageable-copy"], "what looks like one bar is one"
+
+
+def test_a_legend_has_what_covers_some_of_the_width_and_is_not_said_in_a_bar() -> None:
+    found = [
+        Lane(LaneKind.STREAM, "", "", (some(Style.HTOD_PINNED, 4), some(Style.KERNEL, 80))),
+        Lane(LaneKind.WHY_IDLE, "", "", (some(Style.OVL001, 500), some(Style.OVL008, 60))),
+    ]
+    with mpl.rc_context(rc()):
+        assert entries_of(found, (0, 1000), 2.7, Appearance()) == [Style.KERNEL, Style.OVL008]
+
+
+@pytest.mark.parametrize(
+    ("window", "label", "first"),
+    [
+        ((500_000, 900_000), "time (us)", 400), ((812 * 10**6, 812_200_000), "time (ms)", 811.9),
+        ((100_000, 10**10), "time (s)", 0),
+    ],
+)  # fmt: skip
+def test_the_axis_has_the_time_of_the_trace(tmp_path: Path, window: tuple[int, int], label: str, first: float) -> None:
+    trace = open_trace(make.write(tmp_path / "t.json", make.kernel(100, 5), make.kernel(9_000_000, 5)))
+    axes = draw_timeline(trace, window)
+    assert (axes.get_xlabel(), axes.get_xlim()[0]) == (label, pytest.approx(first, abs=0.001))
+    mpl.pyplot.close(axes.figure)
+
+
+def test_the_first_installed_of_the_fonts_that_papers_want_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert style.SANS[:2] == ("Liberation Sans", "Arial")
+    monkeypatch.setattr(style, "SANS", ("No Such Font", "STIXGeneral", "DejaVu Sans"))
+    assert rc()["font.family"][0] == "STIXGeneral"
 
 
 # Looks
@@ -443,7 +516,7 @@ def test_the_colour_blind_can_tell_apart_what_shares_a_lane(without: str) -> Non
     calls = (Style.BLOCKED_BY_COPY, Style.BLOCKED_BY_SYNC, Style.BLOCKED_BY_OTHER, Style.CALL)
     copies = (Style.HTOD_PAGEABLE, Style.HTOD_PINNED, Style.DTOH_PAGEABLE, Style.DTOH_PINNED, Style.COPY_ON_DEVICE)
     strip = (Style.HIDDEN, Style.EXPOSED, Style.KERNELS_ONLY)
-    for group in (calls, (Style.KERNEL, *copies), strip):
+    for group in (calls, (Style.KERNEL, Style.COLLECTIVE), (Style.KERNEL, *copies), strip, IDLE_STYLES):
         for one, other in combinations(group, 2):
             apart = float(np.linalg.norm(seen(one) - seen(other)))
             assert apart > 10 or LOOKS[one].hatch != LOOKS[other].hatch, (one, other, apart)
@@ -510,7 +583,9 @@ def test_the_trace_itself_is_not_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.mpl_image_compare(tolerance=2, style="default", savefig_kwargs={"dpi": 100}, baseline_dir="pictures")
 @pytest.mark.parametrize("look", ["column", "page", "grey"])
-def test_pictures(look: str) -> Figure:
+def test_pictures(look: str, monkeypatch: pytest.MonkeyPatch) -> Figure:
+    """In the font that matplotlib brings along."""
+    monkeypatch.setattr(style, "SANS", ("DejaVu Sans",))
     options: dict[str, Any] = {
         "column": {},
         "page": {"width": "page", "arrows": True, "shown": Shown(queue=True)},
@@ -534,7 +609,7 @@ def test_the_command_writes_a_figure_and_prints_a_caption(tmp_path: Path) -> Non
         "b.pdf": ("--range", "round", "--occurrence", "2", "--width", "page", "--queue", "--arrows"),
         "c.png": ("--finding", "ovl001", "--palette", "grey", "--font", "serif", "--scale-bar", "--no-legend"),
         "d.png": ("--step", "1", "--stream", "13", "--show-range", "round"),
-        "e.svg": ("--from", "5", "--to", "20"),
+        "e.svg": ("--from", "5", "--to", "20", "--kernel-names", "--no-why-idle"),
     }.items():
         result = run(str(SAMPLE), "-o", str(tmp_path / name), *options)
         assert result.exit_code == 0, result.output

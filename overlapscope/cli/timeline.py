@@ -57,10 +57,8 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     ] = None,
     step: Annotated[int | None, typer.Option(help="Show this step of torch's profiler.")] = None,
     finding: Annotated[str | None, typer.Option(help="Show the longest interval of this finding.")] = None,
-    from_ms: Annotated[
-        float | None, typer.Option("--from", help="Begin, in ms on the time axis of the whole trace.")
-    ] = None,
-    to_ms: Annotated[float | None, typer.Option("--to", help="End, in ms on the same axis.")] = None,
+    from_ms: Annotated[float | None, typer.Option("--from", help="Begin, in ms since the begin of the trace.")] = None,
+    to_ms: Annotated[float | None, typer.Option("--to", help="End, in ms since the begin of the trace.")] = None,
     what_if: Annotated[
         list[str] | None, typer.Option(help="Draw the simulated timeline with this change below; may be repeated.")
     ] = None,
@@ -68,6 +66,10 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     thread: Annotated[list[int] | None, typer.Option(help="Only this host thread; may be repeated.")] = None,
     show_range: Annotated[list[str] | None, typer.Option(help="Only ranges of this name (* and ? match).")] = None,
     queue: Annotated[bool, typer.Option(help="Add the queue depth: work that was issued and has not started.")] = False,
+    why_idle: Annotated[bool, typer.Option(help="Show why each GPU was idle.")] = True,
+    kernel_names: Annotated[
+        bool, typer.Option("--kernel-names", help="Write names of kernels also where they have to be shortened.")
+    ] = False,
     arrows: Annotated[bool, typer.Option(help="Draw arrows from calls to their work, up to 40.")] = False,
     scale_bar: Annotated[bool, typer.Option(help="Draw a scale bar instead of a time axis.")] = False,
     legend: Annotated[bool, typer.Option(help="Draw a legend below.")] = True,
@@ -83,8 +85,8 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     from overlapscope.read.opening import open_trace
     from overlapscope.timeline.shown import Shown, check_shown
 
-    shown = Shown(_some(show_range), _some(thread), _some(stream), queue=queue)
-    look = Appearance(width.value, font.value, palette.value, legend, arrows, scale_bar)
+    shown = Shown(_some(show_range), _some(thread), _some(stream), queue=queue, why_idle=why_idle)
+    look = Appearance(width.value, font.value, palette.value, legend, arrows, scale_bar, kernel_names=kernel_names)
     try:
         check_suffix(output)
         if sum(choice is not None for choice in (within, step, finding, from_ms if to_ms is None else to_ms)) > 1:

@@ -9,10 +9,11 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from overlapscope.formatting import safe
-from overlapscope.plot.canvas import add_legend, size_in
 from overlapscope.plot.files import check_suffix, png_of, save_figure
+from overlapscope.plot.legend import add_legend, entries_of, is_shaded
 from overlapscope.plot.style import Appearance, rc
-from overlapscope.plot.timeline import paint
+from overlapscope.plot.timeline import paint, size_in
+from overlapscope.timeline.bars import Style
 from overlapscope.timeline.comparison import of_prediction
 from overlapscope.timeline.lanes import lanes
 from overlapscope.timeline.pixels import deepest
@@ -48,17 +49,22 @@ def before_after(prediction: Prediction, *, shown: Shown = Shown(), look: Appear
     views = of_prediction(prediction)
     found = [lanes(view.trace, view.window, shown) for view in views]
     most = max(deepest(entry, *view.window) for entry, view in zip(found, views, strict=True))
-    sizes = [size_in(entry, look) for entry in found]
+    sizes = [size_in(entry, view.window, look) for entry, view in zip(found, views, strict=True)]
     heights = [height for _, height in sizes]
     with mpl.rc_context(rc(look.font)):
         figure = Figure(figsize=(sizes[0][0], sum(heights) + 2 * _TITLE_IN), layout="constrained")
         axes = figure.subplots(2, 1, height_ratios=heights)
-        hatched = set()
+        hatched: set[Style] = set()
+        styles: set[Style] = set()
+        shade = False
         for ax, view, entry in zip(axes, views, found, strict=True):
-            hatched |= paint(ax, view.trace, entry, view.window, replace(look, legend=False), most)
+            canvas = paint(ax, view.trace, entry, view.window, replace(look, legend=False), view.first_ns, most)
+            hatched |= canvas.hatched
+            styles |= set(entries_of(entry, view.window, canvas.inches, look))
+            shade |= is_shaded(entry, view.window, look)
             ax.set_title(safe(view.label), loc="left", fontsize=mpl.rcParams["font.size"], pad=3)
         axes[0].set_xlabel("")  # the lower one's axis is for both
         axes[0].tick_params(labelbottom=False)
         if look.legend:
-            add_legend(axes[-1], [lane for entry in found for lane in entry], look, hatched)
+            add_legend(axes[-1], [style for style in Style if style in styles], look, hatched, shade=shade)
     return figure

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from matplotlib.font_manager import fontManager
+
 from overlapscope.timeline.bars import Style
 from overlapscope.timeline.colours import COLOURS
 
@@ -29,39 +31,39 @@ _HATCHES = {Style.HTOD_PAGEABLE: _RISING, Style.DTOH_PAGEABLE: _FALLING}
 LOOKS: dict[Style, Look] = {style: Look(COLOURS[style], _HATCHES.get(style, "")) for style in Style}
 GREYS: dict[Style, Look] = {
     Style.RANGE: Look("#EDEDED"),
-    Style.CALL: Look("#DADADA"),
+    Style.CALL: Look("#CFCFCF"),
     Style.BLOCKED_BY_COPY: Look("#000000"),
-    Style.BLOCKED_BY_SYNC: Look("#B4B4B4", "......"),
-    Style.BLOCKED_BY_OTHER: Look("#787878", "||||||"),
-    Style.KERNEL: Look("#C6C6C6"),
-    Style.COLLECTIVE: Look("#303030", "xxxxxx"),
-    Style.MEMSET: Look("#A4A4A4", "------"),
-    Style.HTOD_PAGEABLE: Look("#161616", _RISING),
-    Style.HTOD_PINNED: Look("#686868"),
-    Style.DTOH_PAGEABLE: Look("#3E3E3E", _FALLING),
-    Style.DTOH_PINNED: Look("#969696", _FALLING),
-    Style.COPY_ON_DEVICE: Look("#808080", "......"),
-    Style.COPY_OTHER: Look("#AFAFAF", "++++++"),
-    Style.HIDDEN: Look("#A9A9A9", "||||||"),
-    Style.EXPOSED: Look("#3A3A3A", "xxxxxx"),
-    Style.KERNELS_ONLY: Look("#EAEAEA"),
+    Style.BLOCKED_BY_SYNC: Look("#ACACAC", "......"),
+    Style.BLOCKED_BY_OTHER: Look("#6A6A6A", "||||||"),
+    Style.KERNEL: Look("#4C4C4C"),
+    Style.COLLECTIVE: Look("#7A7A7A", "xxxxxx"),
+    Style.MEMSET: Look("#AFAFAF", "------"),
+    Style.HTOD_PAGEABLE: Look("#000000", _RISING),
+    Style.HTOD_PINNED: Look("#989898"),
+    Style.DTOH_PAGEABLE: Look("#242424", _FALLING),
+    Style.DTOH_PINNED: Look("#C2C2C2", _FALLING),
+    Style.COPY_ON_DEVICE: Look("#8A8A8A", "......"),
+    Style.COPY_OTHER: Look("#B4B4B4", "++++++"),
+    Style.HIDDEN: Look("#9A9A9A", "||||||"),
+    Style.EXPOSED: Look("#1A1A1A", "xxxxxx"),
+    Style.KERNELS_ONLY: Look("#E2E2E2"),
     Style.QUEUED: Look("#8A8A8A"),
-    Style.IDLE: Look("#F2F2F2"),
-    Style.OVL000: Look("#DCDCDC", "......"),
-    Style.OVL001: Look("#161616", _RISING),
-    Style.OVL002: Look("#5A5A5A"),
-    Style.OVL003: Look("#9A9A9A", "++++++"),
-    Style.OVL004: Look("#B4B4B4", "||||||"),
-    Style.OVL005: Look("#383838", "......"),
-    Style.OVL006: Look("#7C7C7C", _FALLING),
-    Style.OVL007: Look("#2A2A2A", "xxxxxx"),
-    Style.OVL008: Look("#CDCDCD"),
-    Style.OVL009: Look("#4A4A4A", "------"),
+    Style.IDLE: Look("#F4F4F4"),
+    Style.OVL000: Look("#E4E4E4"),
+    Style.OVL001: Look("#1A1A1A", _RISING),
+    Style.OVL002: Look("#7E7E7E"),
+    Style.OVL003: Look("#969696", "++++++"),
+    Style.OVL004: Look("#A8A8A8", "||||||"),
+    Style.OVL005: Look("#3A3A3A", "......"),
+    Style.OVL006: Look("#6E6E6E", _FALLING),
+    Style.OVL007: Look("#262626", "xxxxxx"),
+    Style.OVL008: Look("#C6C6C6"),
+    Style.OVL009: Look("#5A5A5A", "------"),
     Style.OVL010: Look("#8C8C8C", "oooooo"),
-    Style.OVL011: Look("#E4E4E4", _RISING),
+    Style.OVL011: Look("#D6D6D6"),
     Style.OVL012: Look("#000000"),
-    Style.OVL013: Look("#6A6A6A", "++++++"),
-    Style.OVL017: Look("#404040", _FALLING),
+    Style.OVL013: Look("#646464", "++++++"),
+    Style.OVL017: Look("#484848", _FALLING),
 }
 PALETTES: dict[Palette, dict[Style, Look]] = {"colour": LOOKS, "grey": GREYS}
 SHADES: dict[Palette, str] = {"colour": "#FBE3D6", "grey": "#F3F3F3"}
@@ -70,10 +72,9 @@ SHADES: dict[Palette, str] = {"colour": "#FBE3D6", "grey": "#F3F3F3"}
 WIDTHS_IN: dict[Width, float] = {"column": 3.5, "page": 7.16}
 """Widths of a column and of a page in the usual two-column paper, in inches."""
 
-_FONTS: dict[Font, dict[str, Any]] = {
-    "sans": {"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"]},
-    "serif": {"font.family": "STIXGeneral", "font.size": 8.0},  # looks like Times, and comes with matplotlib
-}
+SANS = ("Liberation Sans", "Arial", "DejaVu Sans")
+"""What papers want, from the first to the last choice; the last one comes with matplotlib."""
+_SERIF: dict[str, Any] = {"font.family": "STIXGeneral", "font.size": 8.0}  # looks like Times, and comes with matplotlib
 _RC: dict[str, Any] = {
     "font.size": 7.0,
     "axes.linewidth": 0.5,
@@ -86,8 +87,12 @@ _RC: dict[str, Any] = {
 
 
 def rc(font: Font = "sans") -> dict[Any, Any]:
-    """Settings of matplotlib for a figure in one of the fonts."""
-    return _RC | _FONTS[font]
+    """Settings of matplotlib for a figure in one of the fonts: of sans serif ones, the first that is installed."""
+    if font == "serif":
+        return _RC | _SERIF
+    installed = {entry.name for entry in fontManager.ttflist}
+    first = next((name for name in SANS if name in installed), SANS[-1])
+    return _RC | {"font.family": [first, "sans-serif"], "font.sans-serif": list(SANS)}
 
 
 @dataclass(frozen=True)
@@ -101,3 +106,4 @@ class Appearance:
     arrows: bool = False
     scale_bar: bool = False
     exposed: bool = True
+    kernel_names: bool = False

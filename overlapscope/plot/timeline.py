@@ -10,17 +10,22 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from overlapscope.model.trace import Trace
-from overlapscope.plot.canvas import Canvas, add_legend, size_in
+from overlapscope.plot.canvas import Canvas
 from overlapscope.plot.files import DOTS_PER_IN, check_suffix, png_of, save_figure
-from overlapscope.plot.style import Appearance, Font, Palette, Width, rc
+from overlapscope.plot.layout import LANE_IN, rows_of, total_height
+from overlapscope.plot.legend import add_legend, entries_of, height_in, is_shaded
+from overlapscope.plot.style import WIDTHS_IN, Appearance, Font, Palette, Width, rc
 from overlapscope.timeline.arrows import arrows as arrows_of
-from overlapscope.timeline.bars import Lane, Style
+from overlapscope.timeline.bars import Lane
 from overlapscope.timeline.lanes import lanes
 from overlapscope.timeline.shown import Shown
 from overlapscope.timeline.view import work_window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_AXES_SHARE = 0.775  # of a figure's width, before lanes have their titles
+_AXIS_IN = 0.42
 
 
 def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
@@ -36,6 +41,7 @@ def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
     arrows: bool = False,
     scale_bar: bool = False,
     exposed: bool = True,
+    kernel_names: bool = False,
 ) -> Axes:
     """Draw the per-stream timeline of ``trace``.
 
@@ -52,18 +58,19 @@ def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
         arrows: draw arrows from calls to the work they issued, where there are no more than 40 of them.
         scale_bar: a bar of a round length instead of a time axis.
         exposed: shade the streams of a device where its copies are exposed.
+        kernel_names: write names of kernels also where they have to be shortened.
 
     Returns:
-        The axes. The time axis starts at 0 at the window's start.
+        The axes. The time axis has the time since the begin of the trace.
     """
     window = window or work_window(trace)
-    look = Appearance(width, font, palette, legend, arrows, scale_bar, exposed)
+    look = Appearance(width, font, palette, legend, arrows, scale_bar, exposed, kernel_names)
     found = lanes(trace, window, shown)
     if ax is None:
         import matplotlib.pyplot as plt
 
         # Outside of our settings: a notebook's backend starts with the first figure, and makes settings of its own.
-        figure = plt.figure(figsize=size_in(found, look), layout="constrained")
+        figure = plt.figure(figsize=size_in(found, window, look), layout="constrained")
         with mpl.rc_context(rc(font)):
             ax = figure.add_subplot()
     with mpl.rc_context(rc(font)):
@@ -113,23 +120,40 @@ def _figure(trace: Trace, window: tuple[int, int] | None, shown: Shown, look: Ap
     window = window or work_window(trace)
     found = lanes(trace, window, shown)
     with mpl.rc_context(rc(look.font)):
-        figure = Figure(figsize=size_in(found, look), layout="constrained")
+        figure = Figure(figsize=size_in(found, window, look), layout="constrained")
         paint(figure.add_subplot(), trace, found, window, look)
     return figure
 
 
-def paint(
-    ax: Axes, trace: Trace, found: Sequence[Lane], window: tuple[int, int], look: Appearance, most: int = 0
-) -> set[Style]:
+def size_in(found: Sequence[Lane], window: tuple[int, int], look: Appearance) -> tuple[float, float]:
+    """Width and height of a figure for some lanes, in inches."""
+    width = WIDTHS_IN[look.width]
+    legend = 0.0
+    if look.legend:
+        with mpl.rc_context(rc(look.font)):
+            entries = len(entries_of(found, window, width * _AXES_SHARE, look)) + is_shaded(found, window, look)
+        legend = height_in(entries, width)
+    return width, total_height(rows_of(found)) * LANE_IN + legend + _AXIS_IN
+
+
+def paint(  # noqa: PLR0913, PLR0917 - what two figures have in common
+    ax: Axes,
+    trace: Trace,
+    found: Sequence[Lane],
+    window: tuple[int, int],
+    look: Appearance,
+    zero_ns: int | None = None,
+    most: int = 0,
+) -> Canvas:
     """Draw lanes and everything that goes with them into some axes; curves up to ``most`` at least.
 
-    Returns:
-        The styles that have a hatch there.
+    Times are shown from ``zero_ns`` on; from the begin of the trace without it.
     """
-    canvas = Canvas(ax, found, window, look, DOTS_PER_IN, most)
+    canvas = Canvas(ax, found, window, look, DOTS_PER_IN, trace.start_ns if zero_ns is None else zero_ns, most)
     canvas.paint()
     if look.arrows:
         canvas.paint_arrows(arrows_of(trace, *window))
     if look.legend:
-        add_legend(ax, found, look, canvas.hatched)
-    return canvas.hatched
+        styles = entries_of(found, window, canvas.inches, look)
+        add_legend(ax, styles, look, canvas.hatched, shade=is_shaded(found, window, look))
+    return canvas

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from overlapscope.diagnosis.run import idle_by_rule
 from overlapscope.formatting import safe, share, time
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.devices import activity, device_keys
@@ -16,11 +17,15 @@ from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Timed
 from overlapscope.model.trace import Trace
-from overlapscope.timeline.places import StreamKey, stream_keys
+from overlapscope.timeline.bars import Lane
+from overlapscope.timeline.idle_lanes import idle_lanes
+from overlapscope.timeline.places import StreamKey, device_titles, stream_keys
 from overlapscope.timeline.shown import Shown
 from overlapscope.timeline.view import work_window
 
 _LEAST_SHARE = 0.001  # of the window; less is not worth a word
+_MOST_STREAMS = 3  # of a device, with a sentence each
+_MOST_REASONS = 3  # why a device was idle
 
 
 def caption(trace: Trace, window: tuple[int, int] | None = None, shown: Shown = Shown()) -> str:
@@ -34,25 +39,50 @@ def caption(trace: Trace, window: tuple[int, int] | None = None, shown: Shown = 
 
 
 def _what(trace: Trace) -> str:
-    used = {key.device for key in device_keys(trace)}
-    devices = trace.metadata.devices
-    names = sorted({device.name for device in devices if device.name and device.number in used})
+    used = sorted({key.device for key in device_keys(trace)})
+    names = sorted({name for name in map(trace.metadata.device_name, used) if name})
     return f"a program on {' and '.join(safe(name) for name in names)}" if names else "a program"
 
 
 def _devices(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[str]:
-    streams = stream_keys(trace)
-    for key in device_keys(trace):
+    idle = {lane.place: lane for lane in idle_lanes(trace, (first, last), shown, idle_by_rule(trace))}
+    for key, title in device_titles(trace).items():
         active = activity(trace, key, between(first, last))
         copying, hidden = active.copies.total_ns, intersect(active.copies, active.kernels).total_ns
         if not copying and not active.kernels.total_ns:
             continue
         kernels = f"kernels run for {time(active.kernels.total_ns)}" if active.kernels.total_ns else "no kernel runs"
         part = f", {share(hidden, copying)} of that hidden" if active.kernels.total_ns else ""
-        yield f"{key.title}: {kernels}{f', copies for {time(copying)}{part}' if copying else ''}."
-        for stream in streams:
-            if stream.device == key and shown.has_stream(stream.stream):
-                yield from _stream(trace, first, last, stream)
+        yield f"{title}: {kernels}{f', copies for {time(copying)}{part}' if copying else ''}."
+        if (key.process, key.device) in idle:
+            yield from _why_idle(idle[key.process, key.device], last - first)
+        yield from _streams(trace, first, last, [entry for entry in stream_keys(trace) if entry.device == key], shown)
+
+
+def _why_idle(lane: Lane, window_ns: int) -> Iterator[str]:
+    """The findings with most of a device's idle time."""
+    by_style = {bars.style: lane.busy_ns(frozenset((bars.style,))) for bars in lane.bars}
+    longest = sorted(by_style, key=lambda style: -by_style[style])[:_MOST_REASONS]
+    parts = [
+        f"{style.value} {time(by_style[style])}" for style in longest if by_style[style] > _LEAST_SHARE * window_ns
+    ]
+    if parts:
+        yield f"Idle for {time(lane.busy_ns())}: {', '.join(parts)}."
+
+
+def _streams(trace: Trace, first: int, last: int, keys: list[StreamKey], shown: Shown) -> Iterator[str]:
+    """The streams with copies that took longest, then the busiest; the rest are counted."""
+
+    def rank(key: StreamKey) -> tuple[int, int]:
+        copies, kernels = (_took(table, key.rows(table), first, last) for table in (trace.copies, trace.kernels))
+        return -copies, -kernels
+
+    said = {key: next(_stream(trace, first, last, key), "") for key in keys if shown.has_stream(key.stream)}
+    ranked = sorted((key for key, words in said.items() if words), key=rank)
+    kept = set(ranked[:_MOST_STREAMS])
+    yield from (words for key, words in said.items() if key in kept)
+    if len(ranked) > len(kept):
+        yield f"{_many(len(ranked) - len(kept), 'more stream')}."
 
 
 def _stream(trace: Trace, first: int, last: int, key: StreamKey) -> Iterator[str]:

@@ -25,7 +25,7 @@ def stream_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterato
     """A lane for each stream, with its kernels, fills and copies by style."""
     titles = device_titles(trace)
     collective, copies = is_collective(trace, trace.kernels.name_id), _copy_styles(trace)
-    kernel_names, fill_names, copy_names = _work_names(trace) if shown.labels else (None, None, None)
+    kernel_names, fill_names, copy_names = _work_names(trace)
     for key in stream_keys(trace):
         if not shown.has_stream(key.stream):
             continue

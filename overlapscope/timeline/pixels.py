@@ -11,7 +11,8 @@ from overlapscope.measure.spans import Spans, covered, intersect, subtract, unio
 from overlapscope.model.columns import Float64, Int64
 from overlapscope.timeline.bars import Bars, Curve, Lane, Style, edges_ns
 
-_MOST_ADDED = 0.015  # of a lane, by which marks that are too low to see are raised in all: less than two points
+_MOST_ADDED = 0.01  # of a lane, by which marks that are too low to see are raised in all: no false share
+_RARE = 0.05  # of the window: what fills more of it is seen as it is
 _HIGHEST_MARK = 0.4  # of a lane, to which a low mark is raised at most: it must not look like a full bar
 
 
@@ -34,7 +35,7 @@ def for_pixels(lane: Lane, first: int, last: int, pixels: int) -> tuple[list[Bar
 
     What wide bars leave of a pixel is divided by height: each style is as high as the part of the time that it fills,
     stacked from the last style at the bottom to the first. So the painted share of a style is its share of the time.
-    Marks that nobody would see are raised a little: by `_MOST_ADDED` of the lane at most.
+    Marks of rare styles, which nobody would see, are raised a little: by `_MOST_ADDED` of the lane at most.
     """
     wide = [(bars.end_ns - bars.start_ns) * pixels >= last - first for bars in lane.bars]
     drawn = [bars.take(rows) for bars, rows in zip(lane.bars, wide, strict=True)]
@@ -42,8 +43,10 @@ def for_pixels(lane: Lane, first: int, last: int, pixels: int) -> tuple[list[Bar
     cells = _cells(drawn, first, last, pixels)
     lengths = cells.end_ns - cells.start_ns
     fills = [covered(cells.start_ns, cells.end_ns, union(bars.start_ns, bars.end_ns)) / lengths for bars in thin]
-    budget = _MOST_ADDED * (last - first) / max(len(fills), 1)
-    heights = np.array([_raised(fill, lengths, budget) for fill in fills]).reshape(len(fills), len(cells))
+    rare = [float(fill @ lengths) < _RARE * (last - first) for fill in fills]
+    budget = _MOST_ADDED * (last - first) / max(sum(rare), 1)
+    raised = [_raised(fill, lengths, budget) if few else fill for fill, few in zip(fills, rare, strict=True)]
+    heights = np.array(raised).reshape(len(fills), len(cells))
     heights /= np.maximum(heights.sum(axis=0), 1)
     tops = np.cumsum(heights[::-1], axis=0)[::-1]
     levels = []

@@ -40,14 +40,14 @@ def of_name(trace: Trace, name: str | None) -> tuple[int, int]:
 
 
 def of_time(trace: Trace, from_ms: float | None, to_ms: float | None) -> tuple[int, int]:
-    """The stretch between two times, in ms on the time axis of a figure of the whole trace.
+    """The stretch between two times, in ms since the begin of the trace, as figures show it; `work_window` without.
 
     Raises:
         WindowEmpty: nothing of the trace is there.
     """
-    zero, end = work_window(trace)
-    asked = f"{0 if from_ms is None else from_ms:g} to {(end - zero) / _MS if to_ms is None else to_ms:g} ms"
-    edges = ((from_ms, zero), (to_ms, end))
+    zero, (begin, end) = trace.start_ns, work_window(trace)
+    edges = ((from_ms, begin), (to_ms, end))
+    asked = " to ".join(f"{(usual - zero) / _MS if at is None else at:g}" for at, usual in edges) + " ms"
     if any(at is not None and isnan(at) for at, _ in edges):
         raise WindowEmpty(f"no window from {asked}")
     first, last = (
