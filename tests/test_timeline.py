@@ -65,6 +65,22 @@ def test_lanes_of_a_real_trace() -> None:
     assert found[1].bars[0].labels == ("gemm_copy",)
 
 
+def test_bars_know_the_rows_that_they_stand_for(tmp_path: Path) -> None:
+    path = make.write(
+        tmp_path / "t.json",
+        make.annotation("early", 0, 10),
+        make.annotation("inner", 60, 10),
+        make.call(62, 2, correlation=1),
+        make.copy(20, 20),
+        make.kernel(70, 20, correlation=1),
+    )
+    trace = open_trace(path)
+    ranges, calls, kernels, overlap, _ = lanes(trace, (50 * US, 150 * US))
+    rows = [lane.bars[0].rows for lane in (ranges, calls, kernels)]
+    assert [None if row is None else row.tolist() for row in rows] == [[1], [0], [0]]
+    assert overlap.bars[0].rows is None
+
+
 def test_lanes_keep_to_their_window(tmp_path: Path) -> None:
     trace = open_trace(make.write(tmp_path / "t.json", make.kernel(0, 100), make.kernel(200, 100), make.copy(90, 20)))
     (kernels, copies, overlap, why) = lanes(trace, (50 * US, 150 * US))

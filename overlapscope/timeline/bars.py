@@ -81,17 +81,22 @@ class LaneKind(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Bars of one style in one lane, with a text each where they have one."""
+    """Bars of one style in one lane, with a text each where they have one.
+
+    ``rows`` are those of the table that they stand for: of ranges, calls, kernels, copies or memsets. None for spans.
+    """
 
     style: Style
     start_ns: Int64
     end_ns: Int64
     labels: tuple[str, ...] = ()
+    rows: Int64 | None = None
 
     def take(self, rows: Bool) -> Bars:
         """Some of them."""
         labels = tuple(label for label, keep in zip(self.labels, rows.tolist(), strict=False) if keep)
-        return Bars(self.style, self.start_ns[rows], self.end_ns[rows], labels)
+        own = None if self.rows is None else self.rows[rows]
+        return Bars(self.style, self.start_ns[rows], self.end_ns[rows], labels, own)
 
     def names(self) -> tuple[str, ...]:
         """What each is called: by its label, or by its style."""
@@ -142,7 +147,7 @@ def bars_within(
         return []
     start, end = np.maximum(table.start_ns[index], first), np.minimum(table.end_ns[index], last)
     texts = tuple(labels[row] for row in index.tolist()) if labels is not None else ()
-    return [Bars(style, start, end, texts)]
+    return [Bars(style, start, end, texts, index)]
 
 
 def bars_of_spans(spans: Spans, style: Style) -> list[Bars]:

@@ -11,6 +11,7 @@ import numpy as np
 from overlapscope.measure.host import blocked_from_ns
 from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import SYNC_CALLS, ApiKind
+from overlapscope.model.tables import HostWork
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.bars import Lane, LaneKind, Style, bars_within
 from overlapscope.timeline.nesting import depths
@@ -21,13 +22,13 @@ from overlapscope.timeline.shown import Shown
 def range_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterator[Lane]:
     """A lane for each depth of nested ranges, of the threads with most ranges."""
     inside = (trace.ranges.end_ns > window[0]) & (trace.ranges.start_ns < window[1])
-    table = trace.ranges.take(inside & _named(trace, shown.ranges))
-    names = trace.names.decode(table.name_id)
-    places = [place for place in table.threads if shown.has_thread(place[1])]
-    counts = {place: int(((table.process == place[0]) & (table.thread == place[1])).sum()) for place in places}
+    table, names = trace.ranges, trace.names.decode(trace.ranges.name_id)
+    wanted = inside & _named(trace, shown.ranges)
+    places = [place for place in table.take(wanted).threads if shown.has_thread(place[1])]
+    rows = {place: np.flatnonzero(wanted & _of_thread(table, *place)) for place in places}
     titles, groups = thread_titles(trace), process_titles(trace)
-    for process, thread in sorted(sorted(places, key=lambda place: -counts[place])[: shown.most_range_threads]):
-        mine = np.flatnonzero((table.process == process) & (table.thread == thread))
+    for process, thread in sorted(sorted(places, key=lambda place: -len(rows[place]))[: shown.most_range_threads]):
+        mine = rows[process, thread]
         depth = np.full(len(table), NO_ID, np.int64)
         depth[mine] = depths(table.start_ns[mine], table.end_ns[mine])
         for level in range(min(shown.range_depth, int(depth.max(initial=-1)) + 1)):
@@ -36,6 +37,11 @@ def range_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterator
                 title = f"{titles[process, thread]} ranges" if len(places) > 1 else "ranges"
                 title = "" if level else title
                 yield Lane(LaneKind.RANGES, title, groups[process], tuple(bars), place=(process, thread))
+
+
+def _of_thread(table: HostWork, process: int, thread: int) -> Bool:
+    mine: Bool = (table.process == process) & (table.thread == thread)
+    return mine
 
 
 def _named(trace: Trace, patterns: tuple[str, ...] | None) -> Bool:
@@ -61,7 +67,7 @@ def thread_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterato
     }
     titles, groups = thread_titles(trace), process_titles(trace)
     for process, thread in calls.threads:
-        mine = (calls.process == process) & (calls.thread == thread) & (calls.parent == NO_ID)
+        mine = _of_thread(calls, process, thread) & (calls.parent == NO_ID)
         parts = [bars_within(calls, mine & rows, style, window, names) for style, rows in styles.items()]
         bars = tuple(chain.from_iterable(parts))
         if bars and shown.has_thread(thread):
