@@ -6,6 +6,8 @@ from html import escape
 
 from overlapscope.formatting import safe
 
+_VOID = frozenset({"input", "meta"})  # elements without an end
+
 
 class Html(str):
     """Text that is HTML already."""
@@ -28,7 +30,8 @@ def tag(name: str, *content: object, **attributes: object) -> Html:
     """
     named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
     given = "".join(f' {key}="{text(value)}"' for key, value in named.items())
-    return Html(f"<{name}{given}>{''.join(map(text, content))}</{name}>")
+    end = "" if name in _VOID else f"</{name}>"
+    return Html(f"<{name}{given}>{''.join(map(text, content))}{end}")
 
 
 def together(*parts: object) -> Html:

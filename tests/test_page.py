@@ -9,17 +9,23 @@ import json
 import re
 from html import escape
 from html.parser import HTMLParser
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from overlapscope import audit, open_trace
 from overlapscope.cli.main import app
-from overlapscope.html.bars import packed
+from overlapscope.html.bars import Packed, packed
 from overlapscope.html.colours import colour_of, colour_rules
+from overlapscope.html.columns import Column, packed_columns
+from overlapscope.html.names import PageNames
 from overlapscope.html.page import report_html
+from overlapscope.html.stacks import stacks
 from overlapscope.markup import tag
 from overlapscope.timeline.bars import Style
 from overlapscope.timeline.comparison import View
@@ -88,44 +94,164 @@ def test_the_policy_allows_what_is_in_the_page_and_nothing_else(page: str) -> No
     assert len(policies) == 1
     rules = dict(part.strip().split(" ", 1) for part in (policies[0] or "").split(";"))
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
-    for kind, rule in (("script", "script-src"), ("style", "style-src")):
+    for kind, name in (("script", "script-src"), ("style", "style-src")):
         hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in reader.texts[kind]]
-        assert rules[rule].split() == [f"'sha256-{entry}'" for entry in hashes]
+        assert rules[name].split() == [f"'sha256-{entry}'" for entry in hashes]
     attributes = {name for _, found in reader.elements for name in found}
     assert not {name for name in attributes if name.startswith("on")} | (attributes & {"style", "src", "href"})
 
 
-def test_bars_are_what_the_lanes_hold(tmp_path: Path) -> None:
-    """A call and its kernel, and a range around them: begin, length, name and style survive the packing."""
+def unpacked(found: Packed, number: int = 0) -> dict[str, list[int]]:
+    """The columns of a view, read byte by byte as the page's script does."""
+    raw, columns, at = gzip.decompress(base64.b64decode(found.data[number])), {}, 0
+    for column in found.about["views"][number]["columns"]:
+        rows, width = column["rows"], column["bytes"]
+        planes = [raw[at + plane * rows : at + (plane + 1) * rows] for plane in range(width)]
+        values = [sum(byte << 8 * plane for plane, byte in enumerate(row)) for row in zip(*planes, strict=True)]
+        if column["differences"]:
+            values = list(accumulate(-(value + 1) // 2 if value % 2 else value // 2 for value in values))
+        columns[column["name"]] = values if width else [0] * rows
+        at += rows * width
+    assert at == len(raw)
+    return columns
+
+
+def names_of(found: Packed) -> list[str]:
+    names: list[str] = json.loads(gzip.decompress(base64.b64decode(found.names)))
+    return names
+
+
+def one_launch(tmp_path: Path) -> Packed:
+    """A range, an operator, a call, its kernel and its copy."""
     trace = open_trace(
         make.write(
             tmp_path / "t.json",
             make.annotation("outer", 0, 100),
+            make.cpu_op("aten::mm", 5, 20),
             make.call(10, 4, correlation=1),
             make.kernel(20, 50, correlation=1, name="gemm"),
+            make.call(16, 4, correlation=2, name="cudaMemcpyAsync"),
+            make.copy(30, 60, correlation=2, size=4096),
         )
     )
-    found = packed([View("measured", trace, 0, 0, 100_000)])
-    assert [lane["title"] for lane in found.about["views"][0]["lanes"]] == [
-        "ranges", "main thread", "GPU 0 stream 7", "GPU 0 overlap",
+    return packed([View("measured", trace, 0, 0, 100_000)])
+
+
+def test_bars_are_what_the_lanes_hold(tmp_path: Path) -> None:
+    """Begin, length, name, style and bytes survive the packing."""
+    found = one_launch(tmp_path)
+    assert [(lane["group"], lane["title"], lane["bars"]) for lane in found.about["views"][0]["lanes"]] == [
+        ("host", "ranges", 1), ("host", "main thread", 2), ("GPU 0", "stream 7", 1), ("GPU 0", "stream 13", 1),
+        ("GPU 0", "overlap", 3), ("GPU 0", "why idle", 1),
     ]  # fmt: skip
-    raw = gzip.decompress(base64.b64decode(found.data[0]))
-    count = found.about["views"][0]["bars"]
-    assert count == 4
-    start = np.frombuffer(raw, "<f8", count)
-    length = np.frombuffer(raw, "<f4", count, 8 * count)
-    name = np.frombuffer(raw, "<u4", count, 12 * count)
-    style = np.frombuffer(raw, "u1", count, 16 * count)
-    names, styles = found.about["names"], found.about["styles"]
+    bars, names, styles = unpacked(found), names_of(found), found.about["styles"]
+    columns = (bars[name] for name in ("start", "length", "name", "style", "size"))
     rows = [
-        (at, long, names[text], styles[kind]["name"])
-        for at, long, text, kind in zip(*(column.tolist() for column in (start, length, name, style)), strict=True)
+        (at, long, names[text], styles[style]["name"], size - 1)
+        for at, long, text, style, size in zip(*columns, strict=True)
     ]
-    assert rows == [
-        (0, 100_000, "outer", "range"), (10_000, 4_000, "cudaLaunchKernel", "call"),
-        (20_000, 50_000, "gemm", "kernel"), (20_000, 50_000, "kernels only", "kernels only"),
+    assert rows[:5] == [
+        (0, 100_000, "outer", "range", -1), (10_000, 4_000, "cudaLaunchKernel", "call", -1),
+        (16_000, 4_000, "cudaMemcpyAsync", "call", -1), (20_000, 50_000, "gemm", "kernel", -1),
+        (30_000, 60_000, "HtoD copy", "HtoD pageable", 4096),
     ]  # fmt: skip
-    assert found.styles == (Style.RANGE, Style.CALL, Style.KERNEL, Style.KERNELS_ONLY)
+    assert [row[:2] + row[3:4] for row in rows[5:8]] == [
+        (20_000, 10_000, "kernels only"), (30_000, 40_000, "copy hidden by kernels"), (70_000, 20_000, "copy exposed"),
+    ]  # fmt: skip
+    assert set(bars["empty"]) == set(bars["more"]) == {0}
+
+
+def test_bars_know_their_launch_and_its_stack(tmp_path: Path) -> None:
+    found = one_launch(tmp_path)
+    bars, names = unpacked(found), names_of(found)
+    assert [issuer - 1 for issuer in bars["issuer"]] == [-1, -1, -1, 1, 2, -1, -1, -1, -1]
+    entry = bars["stack"][3] - 1
+    stack = []
+    while entry >= 0:
+        stack.append((found.about["kinds"][bars["entry_kind"][entry]], names[bars["entry_name"][entry]]))
+        entry = bars["entry_outer"][entry] - 1
+    assert stack == [("operator", "aten::mm"), ("range", "outer")]
+    assert bars["stack"][1] == bars["stack"][3], "a call is where its kernel was launched"
+    assert bars["stack"][0] == bars["stack"][5] == 0
+
+
+@given(
+    st.lists(st.integers(0, 2**52), max_size=20),
+    st.lists(st.integers(-(2**52), 2**52), max_size=20),
+)
+def test_columns_survive_their_packing(plain: list[int], changing: list[int]) -> None:
+    columns = [Column("plain", np.array(plain, np.int64)), Column("changing", np.array(changing, np.int64), True)]
+    described, text = packed_columns(columns)
+    found = Packed({"views": [{"columns": described}]}, "", (text,), ())
+    assert unpacked(found) == {"plain": plain, "changing": changing}
+
+
+def test_too_many_bars_are_merged_and_the_page_says_so(tmp_path: Path) -> None:
+    """Nothing is lost by it: the number of bars, and the time that they fill in each lane."""
+    trace = open_trace(
+        make.write(
+            tmp_path / "t.json",
+            *[make.kernel(at, 3) for at in range(0, 40_000, 10)],
+            make.kernel(50_000, 30_000, name="long"),
+        )
+    )
+    views = [View("measured", trace, 0, 0, 80_000_000)]
+    whole, fewer = packed(views), packed(views, most=100)
+    assert whole.about["views"][0]["left_out"] == []
+    said, _ = fewer.about["views"][0]["left_out"]
+    assert said.startswith("Of 12,002 bars, the 11,999 shortest are merged into ")
+    bars, full = unpacked(fewer), fewer.about["full"]
+    assert len(bars["start"]) <= 100
+    assert sum(more + 1 for more in bars["more"]) == sum(lane["bars"] for lane in whole.about["views"][0]["lanes"])
+    mine = range(fewer.about["views"][0]["lanes"][0]["bars"])
+    busy = [bars["length"][row] * (1 - bars["empty"][row] / full) for row in mine]
+    assert sum(busy) == pytest.approx(4_000 * 3_000 + 30_000_000, rel=1e-3)
+    assert names_of(fewer)[bars["name"][mine[-1]]] == "long", "what is long stays as it is"
+    assert bars["more"][mine[-1]] == 0
+    assert names_of(fewer)[bars["name"][0]] == "merged bars"
+
+
+def test_lanes_that_are_left_out_are_said(tmp_path: Path) -> None:
+    kernels = [make.kernel(10 * at, 5, stream=100 + at) for at in range(30)]
+    nested = [make.annotation(f"depth {at}", at, 100 - 2 * at) for at in range(7)]
+    calls = [make.call(20, 10, correlation=900), make.call(22, 5, name="cuLaunchKernel", correlation=901)]
+    path = make.write(tmp_path / "t.json", *kernels, *nested, *calls)
+    found = packed([View("measured", open_trace(path), 0, 0, 300_000)])
+    assert found.about["views"][0]["left_out"] == [
+        "Not shown: 6 more streams, 3 ranges of other threads or nested deeper, 1 call within other calls."
+    ]
+
+
+def test_too_many_names_are_left_out_and_known_ones_stay() -> None:
+    names = PageNames(most=3)
+    assert names.of(["a", "b", "a", "c", "b"]).tolist() == [1, 2, 1, 0, 2]
+    assert names.left_out
+    assert list(names.texts) == ["?", "a", "b"]
+    assert not PageNames().left_out
+
+
+def test_stacks_are_cut_from_the_inside_where_there_are_too_many(tmp_path: Path) -> None:
+    ops = [make.cpu_op(f"op {at}", 1 + 10 * at, 8) for at in range(5)]
+    calls = [make.call(2 + 10 * at, 1, correlation=at) for at in range(5)]
+    trace = open_trace(make.write(tmp_path / "t.json", make.annotation("outer", 0, 100), *ops, *calls))
+    rows = np.arange(5)
+    whole, cut = stacks(trace, rows), stacks(trace, rows, most=3)
+    assert (whole.complete, cut.complete) == (True, False)
+    assert len(set(whole.of_call.tolist())) == 5
+    assert [trace.names[cut.name_id[entry]] for entry in cut.of_call.tolist()] == ["outer"] * 5
+
+
+def test_rows_of_tables_lead_to_the_timeline(page: str) -> None:
+    found = audit(open_trace(SAMPLE), "gemm_copy")
+    zero = found.window.first_ns
+    body = page.split("<caption>Most expensive copies</caption>", 1)[1].split("</table>", 1)[0]
+    places = [json.loads(text) for text in re.findall(r'data-places="([^"]*)"', body)]
+    assert places == [[[copy.start_ns - zero, copy.start_ns + copy.total_ns - zero]] for copy in found.costly]
+    copies = page.split("<caption>Copies</caption>", 1)[1].split("</table>", 1)[0]
+    ((first, last), *_) = json.loads(re.findall(r'data-places="([^"]*)"', copies)[0])
+    assert last - first == max(found.trace.copies.duration_ns)
+    blocking = page.split("<caption>Blocking CUDA calls</caption>", 1)[1].split("</table>", 1)[0]
+    assert blocking.count("data-places") == blocking.count("<tr>") - 1
 
 
 def test_before_and_after_are_on_one_scale(page: str) -> None:
@@ -152,13 +278,12 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     page = report_html(audit(open_trace(hostile(tmp_path))))
     reader = read(page)
     assert not any(name == "img" for name, _ in reader.elements)
-    assert len(reader.texts["script"]) == 2, "uPlot's and ours"
+    assert len(reader.texts["script"]) == 2, "how bars are painted, and what one does with them"
     assert HOSTILE[:-3] not in page
     assert "\u202e" not in page
     assert "\x07" not in page
     assert escape("<script>window.hacked=1</script>") in page
-    about = json.loads(stored(page, "timeline-about"))
-    assert any(text.startswith("</script>") for text in about["names"])
+    assert not re.search(r"[^\w+/=]", stored(page, "timeline-names")), "base64 has nothing that could end the element"
 
 
 def test_an_attribute_can_hold_anything() -> None:

@@ -14,13 +14,12 @@ from overlapscope.atomic_files import writing
 from overlapscope.html import sections
 from overlapscope.html.bars import packed
 from overlapscope.html.colours import colour_rules
-from overlapscope.markup import Html, tag, text
+from overlapscope.markup import Html, tag
 from overlapscope.report.data import Audit
 from overlapscope.timeline.comparison import of_plan
 
-_SCRIPTS = ("uplot.js", "timeline.js")
-_STYLES = ("uplot.css", "page.css")
-_CREDIT = f"Made by overlapscope {__version__}. Axes and canvas of the timeline: uPlot, MIT licence."
+_SCRIPTS = (("bars.js", "picture.js"), ("timeline.js",))
+"""What the page's scripts consist of: the painting of bars, and what one does with them."""
 
 
 def save_report(audit: Audit, path: str | Path) -> None:
@@ -37,26 +36,25 @@ def save_report(audit: Audit, path: str | Path) -> None:
 def report_html(audit: Audit) -> str:
     """The report of an audit: verdict, plan, timeline before and after, findings, tables, in one page."""
     views = of_plan(audit.diagnosis)
-    bars = packed(views)
-    scripts, styles = ([_asset(name) for name in names] for names in (_SCRIPTS, _STYLES))
-    styles.append(colour_rules())
-    stored = {"timeline-about": _json(bars.about)}
+    bars = packed(views, audit.diagnosis.devices)
+    scripts, styles = ["".join(map(_asset, names)) for names in _SCRIPTS], [_asset("page.css"), colour_rules()]
+    stored = {"timeline-about": _json(bars.about), "timeline-names": bars.names}
     stored |= {f"timeline-bars-{number}": data for number, data in enumerate(bars.data)}
     body = (
         sections.heading(audit),
         sections.plan(audit.diagnosis),
         sections.timeline([view.label for view in views], bars.styles),
-        sections.findings(audit.diagnosis, views[0].zero_ns),
-        sections.figures(audit),
+        sections.findings(audit, views[0].zero_ns),
+        sections.figures(audit, views[0].zero_ns),
         sections.warnings(audit),
-        tag("footer", _CREDIT),
+        tag("footer", f"Made by overlapscope {__version__}."),
         *(tag("script", Html(value), type="application/json", id=name) for name, value in stored.items()),
         *(tag("script", Html(script)) for script in scripts),
     )
     head = (
-        Html('<meta charset="utf-8">'),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{text(_policy(scripts, styles))}">'),
-        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(scripts, styles)),
+        tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
         tag("title", f"{PurePath(audit.trace.metadata.path).name}: overlapscope"),
         *(tag("style", Html(style)) for style in styles),
     )

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
 from overlapscope.diagnosis.finding import Diagnosis, Finding, Number
-from overlapscope.diagnosis.intervals import finding_intervals, longest
 from overlapscope.formatting import size, time
 from overlapscope.html.colours import colour_of
+from overlapscope.html.places import Places, of_finding, of_rows
 from overlapscope.markup import Html, tag, together
 from overlapscope.report.data import Audit
 from overlapscope.report.findings import TOO_LARGE, facts
@@ -17,7 +17,6 @@ from overlapscope.report.tables import LEFT, Cells, plan_rows, tables
 from overlapscope.timeline.bars import Style
 
 _NAME_WIDTH = 80
-_MOST_PLACES = 20  # of a finding that its button goes through, the longest first
 _MOVES = (
     ("\N{MINUS SIGN}", "-", "Zoom out"),
     ("+", "+", "Zoom in"),
@@ -31,8 +30,24 @@ _UNITS: dict[str, Callable[[float], str]] = {
     "_gb_s": lambda value: f"{value:.3g} GB/s",
 }
 """Endings of names in the evidence, and how such a number is written."""
-_HELP = "Wheel zooms, dragging pans; on the keyboard arrows, + - and 0."
-_LABEL = "Timeline of host threads and streams. Arrow keys pan and zoom, 0 shows everything."
+_LABEL = "Timeline of host threads and streams. Arrow keys pan and zoom, 0 shows everything, dot selects a bar."
+_HELP = (
+    ("Ctrl + wheel, + and -", "zoom"),
+    ("Shift + wheel, Shift + drag, ◀ and ▶", "move"),
+    ("drag; m", "measure, the ends snap to bars; measure the selected bar, or on to it"),
+    ("click", "details of a bar"),
+    (". and ,", "next and previous bar of the lane"),
+    ("] and [", "lane below and above"),
+    ("l", "go to the launch"),
+    ("Enter", "zoom to what was measured or selected"),
+    ("/ n p", "search, next, previous"),
+    ("0", "show everything"),
+    ("Escape", "clear"),
+)
+_MERGED = (
+    "Bars shorter than a pixel share it: the height of each colour is the share of the time that it fills. What fills"
+    " next to nothing is pale, one pixel high."
+)
 
 
 def heading(audit: Audit) -> Html:
@@ -66,15 +81,30 @@ def timeline(labels: Sequence[str], styles: Sequence[Style]) -> Html:
         tag("button", sign, type="button", data_do=key, title=title, aria_label=title) for sign, key, title in _MOVES
     ]
     legend = [tag("li", _swatch(style), style.value) for style in styles]
-    controls = (*(views if len(views) > 1 else ()), *moves, tag("span", _HELP, class_="help"))
+    canvases = (tag("canvas", id="axis"), tag("div", id="gutter"), tag("canvas", id="bars"))
     return together(
         tag("h2", "Timeline", id="when"),
-        tag("div", *controls, class_="controls"),
-        tag("div", id="timeline", tabindex="0", role="application", aria_label=_LABEL),
+        tag("div", *(views if len(views) > 1 else ()), *moves, *_search(), class_="controls"),
+        tag("div", *canvases, id="timeline", tabindex="0", role="application", aria_label=_LABEL),
+        tag("aside", id="details", aria_label="Details of the selected bar", aria_live="polite", hidden=""),
         tag("p", id="said", role="status"),
+        tag("p", id="left-out", class_="about"),
         tag("ul", *legend, class_="legend"),
+        _help(),
         tag("div", id="tip"),
     )
+
+
+def _search() -> Iterator[Html]:
+    yield tag("input", type="search", id="sought", placeholder="Search names", aria_label="Search names of bars")
+    for key, sign, title in (("p", "▲", "Previous found bar"), ("n", "▼", "Next found bar")):
+        yield tag("button", sign, type="button", data_do=key, title=title, aria_label=title)
+    yield tag("span", id="found", role="status")
+
+
+def _help() -> Html:
+    entries = [part for keys, use in _HELP for part in (tag("dt", keys), tag("dd", use))]
+    return tag("details", tag("summary", "Keys and mouse"), tag("dl", *entries), tag("p", _MERGED), class_="help")
 
 
 def _swatch(style: Style) -> Html:
@@ -82,28 +112,27 @@ def _swatch(style: Style) -> Html:
     return tag("svg", box, viewBox="0 0 11 8", aria_hidden="true")
 
 
-def findings(diagnosis: Diagnosis, zero_ns: int) -> Html:
+def findings(audit: Audit, zero_ns: int) -> Html:
     """Every finding with its evidence, its fix and its place on the timeline, whose zero is ``zero_ns``."""
-    parts = [_finding(finding, diagnosis, zero_ns) for finding in diagnosis.findings]
-    return together(tag("h2", "Findings", id="findings"), *(parts or [tag("p", diagnosis.summary)]))
+    parts = [_finding(finding, audit, zero_ns) for finding in audit.diagnosis.findings]
+    return together(tag("h2", "Findings", id="findings"), *(parts or [tag("p", audit.diagnosis.summary)]))
 
 
-def _finding(finding: Finding, diagnosis: Diagnosis, zero_ns: int) -> Html:
-    start, end = finding_intervals(diagnosis, finding)
-    count, shown = len(start), longest(start, end, _MOST_PLACES)
-    places = [[first - zero_ns, last - zero_ns] for first, last in shown]
-    cut = f", the {len(places)} longest first" if count > len(places) else ""
-    show = f"Show on the timeline ({count:,} places{cut})" if count > 1 else "Show on the timeline"
+def _finding(finding: Finding, audit: Audit, zero_ns: int) -> Html:
+    places = of_finding(audit, finding)
+    cut = f", the {len(places.longest)} longest first" if places.count > len(places.longest) else ""
+    show = f"Show on the timeline ({places.count:,} places{cut})" if places.count > 1 else "Show on the timeline"
     return tag(
         "section",
         tag("h3", f"{finding.rank}. {finding.code} {finding.name}"),
-        tag("p", "; ".join(facts(finding, diagnosis.window.wall_ns, blocked=True)), class_="about"),
+        tag("p", "; ".join(facts(finding, audit.window.wall_ns, blocked=True)), class_="about"),
         tag("p", finding.message),
         tag("p", f"To confirm: {finding.confirm_with}", class_="about") if finding.confirm_with else "",
-        tag("button", show, type="button", data_places=json.dumps(places)),
+        _jump(show, places, zero_ns, counts=True),
         tag("dl", *_evidence(finding)),
         tag("pre", tag("code", finding.fix)),
         class_=f"finding {finding.severity}",
+        data_code=finding.code,
         id=f"finding-{finding.rank}",
     )
 
@@ -126,20 +155,39 @@ def _formatted(unit: str, value: Number) -> str:
     return _UNITS[unit](value) if unit else f"{value:,}"
 
 
-def figures(audit: Audit) -> Html:
-    """The tables of the audit."""
-    parts = [table(title, rows) for title, rows in tables(audit, _NAME_WIDTH)]
+def _jump(label: str, places: Places, zero_ns: int, *, counts: bool) -> Html:
+    """A button that shows places on the timeline; with ``counts`` it says which one is shown."""
+    shown = json.dumps([[first - zero_ns, last - zero_ns] for first, last in places.longest])
+    counted, title = ("yes", None) if counts else (None, "Show on the timeline, the longest first")
+    attributes = {"data_places": shown, "data_counts": counted, "title": title, "aria_label": title}
+    return tag("button", label, type="button", disabled=None if places.count else "", **attributes)
+
+
+def figures(audit: Audit, zero_ns: int) -> Html:
+    """The tables of the audit. Rows that are somewhere on the timeline, whose zero is ``zero_ns``, lead there."""
+    parts = []
+    for title, rows in tables(audit, _NAME_WIDTH):
+        places = of_rows(audit, title, rows)
+        leads = [_jump("▸", place, zero_ns, counts=False) for place in places]
+        parts.append(table(title, rows, leads))
     return together(tag("h2", "Figures", id="figures"), *parts)
 
 
-def table(title: str, rows: Sequence[Cells]) -> Html:
-    """A table whose columns of words are to the left, those of numbers to the right; empty columns are left out."""
+def table(title: str, rows: Sequence[Cells], leads: Sequence[Html] = ()) -> Html:
+    """A table whose columns of words are to the left, those of numbers to the right; empty columns are left out.
+
+    ``leads`` are buttons, one before each row.
+    """
     used = [name for name in rows[0] if any(row[name] for row in rows)]
     classes = {name: None if name in LEFT else "number" for name in used}
-    head = tag("tr", *(tag("th", name, class_=kind, scope="col") for name, kind in classes.items()))
-    body = [tag("tr", *(tag("td", row[name], class_=kind) for name, kind in classes.items())) for row in rows]
+    head = [tag("th", name, class_=kind, scope="col") for name, kind in classes.items()]
+    body = [[tag("td", row[name], class_=kind) for name, kind in classes.items()] for row in rows]
+    if leads:
+        head.insert(0, tag("td", class_="lead"))
+        body = [[tag("td", lead, class_="lead"), *cells] for lead, cells in zip(leads, body, strict=True)]
     caption = tag("caption", title) if title else ""
-    return tag("div", tag("table", caption, tag("thead", head), tag("tbody", *body)), class_="scroll")
+    content = (caption, tag("thead", tag("tr", *head)), tag("tbody", *(tag("tr", *cells) for cells in body)))
+    return tag("div", tag("table", *content), class_="scroll")
 
 
 def warnings(audit: Audit) -> Html:

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from overlapscope.formatting import size
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.devices import Activity, DeviceKey, activity, is_collective
 from overlapscope.measure.launches import queue_depth
 from overlapscope.measure.spans import intersect, subtract
 from overlapscope.measure.windows import between
-from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.bars import Bars, Curve, Lane, LaneKind, Style, bars_of_spans, bars_within
@@ -25,29 +23,21 @@ def stream_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterato
     """A lane for each stream, with its kernels, fills and copies by style."""
     titles = device_titles(trace)
     collective, copies = is_collective(trace, trace.kernels.name_id), _copy_styles(trace)
-    kernel_names, fill_names, copy_names = _work_names(trace)
+    names = trace.names.decode(trace.kernels.name_id)
     for key in stream_keys(trace):
         if not shown.has_stream(key.stream):
             continue
         kernels, copying = key.rows(trace.kernels), key.rows(trace.copies)
         bars = [
-            *bars_within(trace.kernels, kernels & ~collective, Style.KERNEL, window, kernel_names),
-            *bars_within(trace.kernels, kernels & collective, Style.COLLECTIVE, window, kernel_names),
-            *bars_within(trace.memsets, key.rows(trace.memsets), Style.MEMSET, window, fill_names),
+            *bars_within(trace.kernels, kernels & ~collective, Style.KERNEL, window, names),
+            *bars_within(trace.kernels, kernels & collective, Style.COLLECTIVE, window, names),
+            *bars_within(trace.memsets, key.rows(trace.memsets), Style.MEMSET, window),
         ]
         for style in sorted(set(copies[copying].tolist())):
-            bars += bars_within(trace.copies, copying & (copies == style), Style(style), window, copy_names)
+            bars += bars_within(trace.copies, copying & (copies == style), Style(style), window)
         if bars:
             place = (key.device.process, key.device.device, key.stream)
             yield Lane(LaneKind.STREAM, key.title, titles[key.device], tuple(bars), place=place)
-
-
-def _work_names(trace: Trace) -> tuple[list[str], list[str], list[str]]:
-    """What each kernel, fill and copy is called, copies with their bytes."""
-    sizes = ["" if value == NO_ID else f", {size(value)}" for value in trace.copies.size_bytes.tolist()]
-    ways = [Direction(value).label for value in trace.copies.direction.tolist()]
-    copies = [f"{way} copy{text}" for way, text in zip(ways, sizes, strict=True)]
-    return trace.names.decode(trace.kernels.name_id), ["fill"] * len(trace.memsets), copies
 
 
 def _copy_styles(trace: Trace) -> npt.NDArray[np.str_]:

@@ -57,7 +57,6 @@ def thread_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterato
     """A lane for each thread, with its calls by what they blocked it for."""
     calls = trace.api_calls
     blocks = blocked_from_ns(trace) < calls.end_ns
-    names = trace.names.decode(calls.name_id) if shown.labels else None
     copying, syncing = calls.kind == ApiKind.COPY, np.isin(calls.kind, SYNC_CALLS)
     styles = {
         Style.CALL: ~blocks,
@@ -68,7 +67,7 @@ def thread_lanes(trace: Trace, window: tuple[int, int], shown: Shown) -> Iterato
     titles, groups = thread_titles(trace), process_titles(trace)
     for process, thread in calls.threads:
         mine = _of_thread(calls, process, thread) & (calls.parent == NO_ID)
-        parts = [bars_within(calls, mine & rows, style, window, names) for style, rows in styles.items()]
+        parts = [bars_within(calls, mine & rows, style, window) for style, rows in styles.items()]
         bars = tuple(chain.from_iterable(parts))
         if bars and shown.has_thread(thread):
             place = (process, thread)

@@ -19,9 +19,9 @@ class Shown:
     ``ranges``: names of annotations (* and ? match); ``threads`` and ``streams``: their numbers. ``calls``: host
     threads with their calls. ``overlap``: a strip for each device that says where copies and kernels ran together;
     ``why_idle``: one with its idle time by finding; ``queue``: one with the work that was issued and had not begun.
-    ``labels``: a text for every bar, not only for ranges and device work. ``range_depth``: rows of nested ranges per
-    thread, outermost first. ``most_range_threads``: threads whose ranges are shown. ``most_streams``: lanes of streams,
-    those with copies first. ``most_threads``: lanes of host threads, those that copies blocked longest first.
+    ``labels``: idle time with its causes, one bar for each. ``range_depth``: rows of nested ranges per thread,
+    outermost first. ``most_range_threads``: threads whose ranges are shown. ``most_streams``: lanes of streams, those
+    with copies first. ``most_threads``: lanes of host threads, those that copies blocked longest first.
     """
 
     ranges: tuple[str, ...] | None = None

@@ -1,253 +1,392 @@
 "use strict";
-// The timeline of a report: bars of lanes, drawn on the canvas of uPlot, which has the axes, scales and cursor.
+// The timeline of a report: what one does with it. How its bars are found is in bars.js, how they are painted in
+// picture.js.
 (async () => {
-  const place = document.getElementById("timeline");
-  const about = JSON.parse(document.getElementById("timeline-about").textContent);
-  const tip = document.getElementById("tip");
-  const said = document.getElementById("said");
-  const LANE = 22, LEAST_NS = 10, MARK = 0.4, UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
+  const byId = id => document.getElementById(id);
+  const place = byId("timeline"), gutter = byId("gutter"), canvas = byId("bars"), axis = byId("axis");
+  const tip = byId("tip"), said = byId("said"), details = byId("details"), sought = byId("sought"), found = byId("found");
+  const about = JSON.parse(byId("timeline-about").textContent);
+  const names = JSON.parse(new TextDecoder().decode(await unzipped("timeline-names")));
+  const picture = pictureOn(canvas, about.styles, about.full);
+  const LANE = 20, HEAD = 20, GAP = 6, AXIS = 22, LEAST_NS = 10, SNAP = 6, NEAR = 3, MOST_ARROWS = 20, PAPER = 700;
+  const folded = new Set(), loaded = [];
+  let shown, rows, groups, first, last, width = 1, height = 1;
+  let selected = -1, works = [], marked = null, measured = null, matched = null, matches = 0, waiting = false;
 
-  // Bars: begin and length in ns, number of the name, number of the style; lane after lane, by begin.
-  async function unpack(view) {
-    const text = atob(document.getElementById(view.data).textContent);
-    const zipped = Uint8Array.from(text, letter => letter.charCodeAt(0));
-    const stream = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const buffer = await new Response(stream).arrayBuffer(), n = view.bars;
-    return {
-      ...view, start: new Float64Array(buffer, 0, n), length: new Float32Array(buffer, 8 * n, n),
-      name: new Uint32Array(buffer, 12 * n, n), style: new Uint8Array(buffer, 16 * n, n),
-    };
-  }
-  const views = [];
-  for (const view of about.views) views.push(await unpack(view));
-  let shown = views[0], marked = null, beside = 0;
-
-  const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const time = ns => {
-    if (!ns) return "0";
-    const [scale, unit] = UNITS.find(([scale]) => Math.abs(ns) >= scale) || [1, "ns"];
-    return Number((ns / scale).toPrecision(4)) + " " + unit;
-  };
-  // The first index in [low, high) whose value is no less than this.
-  const lower = (values, low, high, value) => {
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (values[middle] < value) low = middle + 1; else high = middle;
-    }
-    return low;
-  };
-
-  // What is wider than a pixel is drawn as it is. Thinner bars share pixels: each has the colour of what fills most of
-  // it, and a mark half as high for copies that fill less, as overlapscope/timeline/pixels.py has it for figures.
-  function lane(from, to, box, first, scale, boxes) {
-    const { left, top, width, height } = box, last = first + width / scale, low = top + height * (1 - MARK), lowest = top + height * (1 - MARK / 2);
-    let index = Math.max(lower(shown.start, from, to, first) - 1, from), pixel = -1, filled = null;
-    const flush = () => {
-      if (!filled) return;
-      let most = -1, best = -1, sum = 0;
-      for (const [style, ns] of filled) { sum += ns; if (ns > most) { most = ns; best = style; } }
-      const full = sum * scale >= 0.5;
-      boxes[best].push(left + pixel, full ? top : low, 1, full ? height : height * MARK);
-      for (const [style] of filled)
-        if (style !== best && about.styles[style].copy) boxes[style].push(left + pixel, lowest, 1, height * MARK / 2);
-      filled = null;
-    };
-    for (; index < to && shown.start[index] < last; index++) {
-      const begin = (shown.start[index] - first) * scale, end = begin + shown.length[index] * scale;
-      if (end < 0) continue;
-      if (end - begin >= 1) {
-        const cut = Math.max(begin, 0);
-        boxes[shown.style[index]].push(left + cut, top, Math.min(end, width) - cut, height);
-        continue;
-      }
-      const here = Math.max(Math.floor(begin), 0);
-      if (here !== pixel) { flush(); pixel = here; }
-      filled = filled || new Map();
-      filled.set(shown.style[index], (filled.get(shown.style[index]) || 0) + shown.length[index]);
-    }
-    flush();
+  const scale = () => width / (last - first), xOf = ns => (ns - first) * scale(), nsAt = x => first + x / scale();
+  const endOf = index => shown.start[index] + shown.length[index];
+  const rowOf = index => shown.lanes.findIndex(lane => index < lane.to);
+  const rowAt = y => rows.findIndex(row => y >= row.top - 1 && y < row.top + row.height + 1);
+  const bar = index => ({ left: xOf(shown.start[index]), right: xOf(endOf(index)), ...rows[rowOf(index)] });
+  const styleOf = index => about.styles[shown.style[index]];
+  const kernels = new Set(["kernel", "collective"]);
+  function label(index) {
+    const name = names[shown.name[index]], size = shown.size[index] - 1;
+    return kernels.has(styleOf(index).name) ? briefName(name) : size >= 0 ? `${name} ${sizeText(size)}` : name;
   }
 
-  function paint(plot) {
-    const { ctx, bbox } = plot, { min, max } = plot.scales.x, count = shown.lanes.length;
-    const height = bbox.height / count, scale = bbox.width / (max - min), boxes = about.styles.map(() => []);
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-    ctx.clip();
-    for (let row = 0, from = 0; row < count; row++) {
-      const to = from + shown.lanes[row].bars, top = bbox.top + (row + 0.1) * height;
-      lane(from, to, { left: bbox.left, top, width: bbox.width, height: height * 0.8 }, min, scale, boxes);
-      from = to;
-    }
-    boxes.forEach((box, style) => {
-      ctx.fillStyle = css(about.styles[style].color);
-      for (let at = 0; at < box.length; at += 4) ctx.fillRect(box[at], box[at + 1], box[at + 2], box[at + 3]);
+  // Lanes and their place. A folded group is as high as one lane, and shows all of its own.
+  function arrange() {
+    groups = [];
+    shown.lanes.forEach((lane, number) => {
+      if (!groups.length || groups.at(-1).key !== lane.group) groups.push({ key: lane.group, lanes: [] });
+      groups.at(-1).lanes.push(number);
     });
-    names(ctx, bbox, min, scale, height);
-    if (marked) {
-      ctx.strokeStyle = css("--mark");
-      ctx.lineWidth = 3 * devicePixelRatio;
-      const left = bbox.left + (marked[0] - min) * scale;
-      ctx.strokeRect(left, bbox.top + 1, (marked[1] - marked[0]) * scale, bbox.height - 2);
+    rows = [];
+    let top = 0;
+    for (const group of groups) {
+      const count = group.lanes.length, closed = folded.has(group.key), each = closed ? Math.max(HEAD / count, 2) : LANE;
+      group.top = top;
+      group.first = top + (closed ? 0 : HEAD);
+      group.lanes.forEach((number, at) => {
+        rows[number] = { top: group.first + at * each + (closed ? 0 : 1), height: closed ? each : LANE - 2 };
+      });
+      top = group.first + count * each + GAP;
     }
-    ctx.restore();
+    height = top;
+    gutter.style.height = height + "px";
+    gutter.replaceChildren(...groups.flatMap(gutterOf));
+    fit();
+  }
+  function gutterOf(group) {
+    const closed = folded.has(group.key), button = document.createElement("button");
+    button.type = "button";
+    button.textContent = `${closed ? "▸" : "▾"} ${group.key}`;
+    button.title = `${closed ? "Unfold" : "Fold"} the ${group.lanes.length} lanes of ${group.key}`;
+    button.setAttribute("aria-expanded", String(!closed));
+    button.style.top = group.top + "px";
+    button.addEventListener("click", () => fold(group.key));
+    return [button, ...(closed ? [] : group.lanes).map((number, at) => {
+      const title = document.createElement("span");
+      title.textContent = title.title = shown.lanes[number].title;
+      title.style.top = group.first + at * LANE + "px";
+      return title;
+    })];
+  }
+  function fold(key) {
+    if (!folded.delete(key)) folded.add(key);
+    const again = groups.findIndex(group => group.key === key);
+    arrange();
+    gutter.querySelectorAll("button")[again].focus();
+  }
+  function fit(wide) {
+    width = Math.max((wide || place.clientWidth) - gutter.offsetWidth, 50);
+    picture.resize(width, height, devicePixelRatio);
+    sizeCanvas(axis, width, AXIS, devicePixelRatio);
+    redraw();
   }
 
-  // The names of ranges that have room for theirs, and a white line where one ends.
-  function names(ctx, bbox, min, scale, height) {
-    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-    ctx.textBaseline = "middle";
-    ctx.textAlign = "left";
-    const last = min + bbox.width / scale;
-    for (let row = 0, from = 0; row < shown.lanes.length; row++) {
-      const to = from + shown.lanes[row].bars;
-      for (let index = from; shown.lanes[row].named && index < to && shown.start[index] < last; index++) {
-        const begin = Math.max((shown.start[index] - min) * scale, 0);
-        const end = Math.min((shown.start[index] + shown.length[index] - min) * scale, bbox.width);
-        if (end - begin < 12 * devicePixelRatio) continue;
-        ctx.fillStyle = css("--back");
-        ctx.fillRect(bbox.left + end - 1, bbox.top + row * height, 1, height);
-        ctx.fillStyle = css("--front");
-        const text = about.names[shown.name[index]];
-        if (ctx.measureText(text).width < end - begin - 6) ctx.fillText(text, bbox.left + begin + 3, bbox.top + (row + 0.5) * height);
-      }
-      from = to;
-    }
+  function redraw() {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(drawNow);
   }
+  function drawNow() {
+    waiting = false;
+    const ratio = devicePixelRatio;
+    const ticks = ticksWithin(Math.max(first, shown.begin), Math.min(last, shown.end), 90 / scale());
+    picture.paint(shown, rows, first, scale() * ratio, ticks, label, matched);
+    const pen = picture.context;
+    pen.save();
+    pen.scale(ratio, ratio);
+    over(pen);
+    pen.restore();
+    paintAxis(axis, ticks, xOf, picture.palette().css);
+  }
+  // What lies over the bars: a finding's place, what was measured, the selected bar and arrows to what it launched.
+  function over(pen) {
+    const { css } = picture.palette();
+    const frame = (left, right, top, bottom, colour, thick) =>
+      strokeFrame(pen, Math.max(left, -9), Math.min(right, width + 9), top, bottom, css(colour), thick);
+    if (marked) frame(xOf(marked[0]), xOf(marked[1]), 1, height - GAP, "--mark", 3);
+    if (measured) {
+      const [left, right] = measured.map(xOf);
+      pen.globalAlpha = 0.15;
+      pen.fillStyle = css("--link");
+      pen.fillRect(left, 0, right - left, height);
+      pen.globalAlpha = 1;
+      frame(left, right, 0, height, "--link", 1);
+      pen.font = "bold 12px system-ui, sans-serif";
+      if (right - left > 60) pen.fillText(timeText(measured[1] - measured[0]), Math.max(left, 0) + 6, HEAD / 2);
+    }
+    if (selected < 0) return;
+    const own = bar(selected);
+    frame(own.left - 1, own.right + 1, own.top - 1, own.top + own.height + 1, "--mark", 3);
+    pen.strokeStyle = pen.fillStyle = css("--link");
+    pen.lineWidth = 1.5;
+    const issuer = shown.issuer[selected] - 1;
+    if (issuer >= 0) strokeArrow(pen, bar(issuer), own);
+    else for (const index of works) strokeArrow(pen, own, bar(index));
+  }
+  function show(from, to) {
+    const whole = shown.end - shown.begin, length = Math.min(Math.max(to - from, LEAST_NS), whole * 1.02);
+    const centre = (from + to) / 2, lowest = shown.begin - 0.01 * whole, highest = shown.end + 0.01 * whole - length;
+    first = Math.min(Math.max(centre - length / 2, lowest), Math.max(highest, lowest));
+    last = first + length;
+    const ends = [Math.max(first, shown.begin), Math.min(last, shown.end)];
+    const [begin, end, all] = [...ends, ends[1] - ends[0]].map(timeText);
+    said.textContent = `${shown.label}: ${begin} to ${end}, ${all} in all`;
+    tip.style.display = "none";
+    redraw();
+  }
+  const zoom = (factor, at = (first + last) / 2) => {
+    const span = last - first, most = (shown.end - shown.begin) * 1.02;
+    const by = Math.min(Math.max(factor, LEAST_NS / span), most / span);
+    show(at - (at - first) * by, at + (last - at) * by);
+  };
+  const pan = part => show(first + part * (last - first), last + part * (last - first));
+  const whole = () => { marked = measured = null; show(shown.begin - 1, shown.end + (shown.end - shown.begin)); };
+  const around = (from, to, by = 0.75) => {
+    const margin = Math.max(by * (to - from), LEAST_NS);
+    show(from - margin, to + margin);
+  };
 
-  function barAt(plot, x, y) {
-    const row = Math.floor(y / plot.over.clientHeight * shown.lanes.length);
-    if (row < 0 || row >= shown.lanes.length) return -1;
-    let from = 0;
-    for (let before = 0; before < row; before++) from += shown.lanes[before].bars;
-    const to = from + shown.lanes[row].bars, at = plot.posToVal(x, "x");
-    const pixel = (plot.scales.x.max - plot.scales.x.min) / plot.over.clientWidth, next = lower(shown.start, from, to, at);
-    let best = -1, distance = 3 * pixel;
+  function barAt(x, y) {
+    const number = rowAt(y);
+    if (number < 0) return -1;
+    const { from, to } = shown.lanes[number], at = nsAt(x), reach = NEAR / scale();
+    let best = -1, nearest = reach, after = above(shown.start, from, to, at);
     const look = index => {
-      const away = Math.max(shown.start[index] - at, at - shown.start[index] - shown.length[index], 0);
-      if (away < distance) { best = index; distance = away; }
+      const away = Math.max(shown.start[index] - at, at - endOf(index), 0);
+      if (away < nearest || away === nearest && best < 0) { best = index; nearest = away; }
     };
-    for (let index = next - 1; index >= Math.max(from, next - 64); index--) look(index);
-    for (let index = next; index < Math.min(to, next + 64); index++) look(index);
-    const first = lower(shown.start, from, to, at - pixel / 2);
-    beside = Math.max(lower(shown.start, from, to, at + pixel / 2) - first - 1, 0);
+    for (let index = after - 1; index >= Math.max(from, after - 64) && nearest > 0; index--) look(index);
+    for (let index = after; index < Math.min(to, after + 8) && nearest > 0; index++) look(index);
     return best;
   }
-  const words = index => about.names[shown.name[index]] + "\n" + about.styles[shown.style[index]].name
-    + "\nat " + time(shown.start[index]) + ", for " + time(shown.length[index])
-    + (beside ? `\n${beside} more begin within this pixel` : "");
-
-  function show(first, last) {
-    if (first === -Infinity) { first = shown.begin; last = 2 * shown.end - shown.begin; }
-    const whole = shown.end - shown.begin, length = Math.min(Math.max(last - first, LEAST_NS), whole * 1.02);
-    const begin = Math.min(Math.max(first, shown.begin - 0.01 * whole), shown.end + 0.01 * whole - length);
-    plot.setScale("x", { min: begin, max: begin + length });
-    said.textContent = `${shown.label}: ${time(Math.max(begin, shown.begin))} to ${time(Math.min(begin + length, shown.end))}`;
+  // How many bars begin in the pixel of a bar's begin, in its lane.
+  function crowd(index) {
+    const { from, to } = shown.lanes[rowOf(index)], pixel = 0.5 / scale(), at = shown.start[index];
+    return above(shown.start, from, to, at + pixel) - above(shown.start, from, to, at - pixel);
   }
-  const zoom = (factor, at) => {
-    const { min, max } = plot.scales.x, fixed = at === undefined ? (min + max) / 2 : at;
-    show(fixed - (fixed - min) * factor, fixed + (max - fixed) * factor);
+
+  const laneTitle = index => {
+    const number = rowOf(index), { group } = shown.lanes[number];
+    const title = shown.lanes.slice(0, number + 1).filter(lane => lane.group === group && lane.title).at(-1)?.title;
+    return title ? `${group} ${title}` : group;
   };
-  const pan = part => { const { min, max } = plot.scales.x; show(min + part * (max - min), max + part * (max - min)); };
-  const whole = () => { marked = null; show(-Infinity, Infinity); };
+  const element = (name, text, use) => {
+    const made = document.createElement(name);
+    made.textContent = text;
+    if (use) { made.type = "button"; made.addEventListener("click", use); }
+    return made;
+  };
+  function select(index) {
+    selected = index;
+    details.hidden = index < 0;
+    tip.style.display = "none";
+    redraw();
+    if (index < 0) return;
+    works = issuedBy(shown, index, MOST_ARROWS);
+    const issuer = shown.issuer[index] - 1, list = document.createElement("dl");
+    for (const [fact, value] of factsOf(shown, index, about, names, laneTitle))
+      list.append(element("dt", fact), element("dd", value));
+    const buttons = document.createElement("p");
+    if (issuer >= 0) buttons.append(element("button", "Go to its launch", () => go(issuer)));
+    const code = styleOf(index).name.split(" ")[0], finding = document.querySelector(`.finding[data-code="${code}"]`);
+    if (finding) buttons.append(element("button", "Go to its finding", () => finding.scrollIntoView()));
+    if (works.length) buttons.append(element("button", "Go to its work", () => go(works[0])));
+    buttons.append(element("button", "Zoom to it", () => around(shown.start[index], endOf(index), 0.2)),
+      element("button", "Close", () => { select(-1); place.focus({ preventScroll: true }); }));
+    details.replaceChildren(element("h3", names[shown.name[index]]), list, buttons);
+  }
+  // Select a bar, and bring it into view.
+  function go(index) {
+    const group = shown.lanes[rowOf(index)].group, begin = shown.start[index], length = shown.length[index];
+    if (folded.has(group)) { folded.delete(group); arrange(); }
+    const span = last - first, seen = begin >= first && endOf(index) <= last && length * scale() >= 8;
+    if (!seen) {
+      const wanted = length > span / 2 ? length * 2 : length * scale() < 8 ? Math.max(length, LEAST_NS) * 40 : span;
+      show(begin + length / 2 - wanted / 2, begin + length / 2 + wanted / 2);
+    }
+    select(index);
+    const at = canvas.getBoundingClientRect().top + bar(index).top, low = innerHeight - details.offsetHeight - LANE;
+    if (at < 3 * LANE || at > low) scrollBy({ top: at - Math.max(low / 2, 3 * LANE) });
+  }
 
-  const size = () => ({ width: place.clientWidth, height: shown.lanes.length * LANE + 50 });
-  const lines = { grid: { stroke: () => css("--line") }, ticks: { stroke: () => css("--line") } };
-  const plot = new uPlot({
-    ...size(),
-    legend: { show: false },
-    cursor: { drag: { x: false, y: false }, y: false },
-    scales: {
-      x: { time: false, auto: false, min: shown.begin, max: shown.end },
-      y: { auto: false, dir: -1, range: () => [0, shown.lanes.length] },
-    },
-    series: [{}, { points: { show: false }, stroke: "transparent" }],
-    axes: [
-      { stroke: () => css("--front"), ...lines, values: (_, ticks) => ticks.map(time), space: 80 },
-      {
-        stroke: () => css("--front"), grid: { show: false }, ticks: { show: false }, size: 160, gap: 8,
-        splits: () => shown.lanes.map((_, row) => row + 0.5), values: () => shown.lanes.map(entry => entry.title),
-        font: "12px system-ui, sans-serif",
-      },
-    ],
-    hooks: {
-      draw: [paint],
-      setCursor: [plot => {
-        const { left, top } = plot.cursor, index = left < 0 ? -1 : barAt(plot, left, top);
-        tip.style.display = index < 0 ? "none" : "block";
-        if (index < 0) return;
-        tip.textContent = words(index);
-        const box = plot.over.getBoundingClientRect();
-        tip.style.left = Math.min(box.left + left + 14, innerWidth - tip.offsetWidth - 8) + "px";
-        tip.style.top = Math.min(box.top + top + 14, innerHeight - tip.offsetHeight - 8) + "px";
-      }],
-    },
-  }, [[shown.begin, shown.end], [0, 0]], place);
+  // Search: the bars whose name has a text. The next one is the next by begin, then by lane.
+  function seek() {
+    const text = sought.value.trim().toLowerCase();
+    matched = text ? Uint8Array.from(names, name => name.toLowerCase().includes(text) ? 1 : 0) : null;
+    matches = 0;
+    if (matched) for (const number of shown.name) matches += matched[number];
+    found.textContent = text ? `${countText(matches)} found` : "";
+    redraw();
+  }
+  function step(way) {
+    if (!matches) return;
+    const next = nextFound(shown, matched, selected, way > 0 ? first : last, way);
+    found.textContent = `${countText(next.place)} of ${countText(matches)}`;
+    go(next.index);
+  }
 
-  plot.over.addEventListener("wheel", event => {
-    event.preventDefault();
-    zoom(Math.exp(event.deltaY * 0.002), plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x"));
-  }, { passive: false });
-  plot.over.addEventListener("pointerdown", event => {
-    if (event.button !== 0) return;
-    const { min, max } = plot.scales.x, begun = event.clientX;
-    plot.over.setPointerCapture(event.pointerId);
-    const move = event => {
-      const by = (begun - event.clientX) / plot.over.clientWidth * (max - min);
-      show(min + by, max + by);
-    };
-    plot.over.addEventListener("pointermove", move);
-    plot.over.addEventListener(
-      "lostpointercapture", () => plot.over.removeEventListener("pointermove", move), { once: true });
-  });
+  // Keys go from bar to bar within a lane, and from lane to lane.
+  function beside(way) {
+    if (selected < 0) return fromLane(0, 1);
+    const { from, to } = shown.lanes[rowOf(selected)], next = selected + way;
+    if (next >= from && next < to) go(next);
+  }
+  function fromLane(number, way) {
+    const at = selected < 0 ? first : shown.start[selected];
+    for (; number >= 0 && number < shown.lanes.length; number += way) {
+      const { from, to } = shown.lanes[number], after = above(shown.reach, from, to, at);
+      if (to > from) return go(Math.min(after, to - 1));
+    }
+  }
+  function leave() {
+    marked = measured = null;
+    select(-1);
+  }
+  // Measure the selected bar, or from what was measured on to it.
+  function stretch() {
+    if (selected < 0) return;
+    const [from, to] = measured || [Infinity, -Infinity];
+    measured = [Math.min(from, shown.start[selected]), Math.max(to, endOf(selected))];
+    said.textContent = measuredText(bar(selected).top);
+    redraw();
+  }
+  function closer() {
+    if (measured) around(...measured, 0); else if (selected >= 0) around(shown.start[selected], endOf(selected), 0.2);
+  }
+
+  const lane = way => fromLane(selected < 0 ? 0 : rowOf(selected) + way, way);
   const keys = {
     ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), ArrowUp: () => zoom(0.5), ArrowDown: () => zoom(2),
-    "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: whole, Home: whole,
+    "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: whole, Home: whole, Escape: leave, Enter: closer,
+    ",": () => beside(-1), ".": () => beside(1), "[": () => lane(-1), "]": () => lane(1), m: stretch,
+    n: () => step(1), p: () => step(-1), "/": () => sought.focus(),
+    l: () => selected >= 0 && shown.issuer[selected] && go(shown.issuer[selected] - 1),
   };
   place.addEventListener("keydown", event => {
-    if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key] || event.target !== place) return;
     event.preventDefault();
     keys[event.key]();
   });
+  place.addEventListener("wheel", event => {
+    const sideways = event.shiftKey ? event.deltaX || event.deltaY : event.deltaX;
+    if (event.ctrlKey || event.metaKey)
+      zoom(Math.exp(event.deltaY * 0.002), nsAt(event.clientX - canvas.getBoundingClientRect().left));
+    else if (Math.abs(sideways) > Math.abs(event.deltaY) || event.shiftKey) pan(sideways / width);
+    else return;
+    event.preventDefault();
+  }, { passive: false });
 
-  const on = (selector, act) => document.querySelectorAll(selector).forEach(
-    button => button.addEventListener("click", () => act(button.dataset)));
-  const choices = [...document.querySelectorAll("button[data-view]")];
-  function choose(number) {
-    shown = views[number];
-    choices.forEach(button => button.setAttribute("aria-pressed", String(Number(button.dataset.view) === number)));
-    plot.setSize(size());
-  }
-  on("button[data-view]", data => {
-    const { min, max } = plot.scales.x;
-    marked = null;
-    choose(Number(data.view));
-    show(min, max);
+  // Dragging measures; with Shift, or with a finger, it moves the timeline. A click selects.
+  let drag = null;
+  const snapped = (x, y) => {
+    const index = barAt(x, y), edges = index < 0 ? [] : [shown.start[index], endOf(index)];
+    return edges.find(edge => Math.abs(xOf(edge) - x) < SNAP) ?? Math.round(nsAt(x));
+  };
+  canvas.addEventListener("pointerdown", event => {
+    if (event.button !== 0) return;
+    canvas.setPointerCapture(event.pointerId);
+    const moves = event.shiftKey || event.pointerType === "touch";
+    drag = { x: event.offsetX, y: event.offsetY, from: snapped(event.offsetX, event.offsetY), first, moves, far: false };
   });
-  on("button[data-do]", data => keys[data.do]());
-  // A finding's button shows its places one after the other, the longest first.
-  document.querySelectorAll("button[data-places]").forEach(button => {
+  canvas.addEventListener("pointermove", event => {
+    if (!drag) return hover(event);
+    const by = drag.x - event.offsetX;
+    drag.far ||= Math.abs(by) > 4;
+    if (!drag.far) return;
+    if (drag.moves) return show(drag.first + by / scale(), drag.first + by / scale() + last - first);
+    measured = [drag.from, snapped(event.offsetX, drag.y)].sort((one, other) => one - other);
+    said.textContent = measuredText(drag.y);
+    redraw();
+  });
+  canvas.addEventListener("pointerup", event => {
+    if (drag && !drag.far) { measured = null; select(barAt(event.offsetX, event.offsetY)); }
+    place.focus({ preventScroll: true });
+  });
+  canvas.addEventListener("lostpointercapture", () => { drag = null; });
+  canvas.addEventListener("pointerleave", () => { tip.style.display = "none"; });
+  function measuredText(y) {
+    const [from, to] = measured, text = `Measured: ${timeText(to - from)}, from ${exactText(from)} to ${exactText(to)}`;
+    const number = rowAt(y);
+    if (number < 0) return text;
+    let bars = 0, busy = 0;
+    const lane = shown.lanes[number];
+    for (let index = above(shown.reach, lane.from, lane.to, from); index < lane.to && shown.start[index] < to; index++) {
+      bars += 1 + shown.more[index];
+      busy += (Math.min(endOf(index), to) - Math.max(shown.start[index], from)) * (1 - shown.empty[index] / about.full);
+    }
+    const many = `${countText(bars)} ${bars === 1 ? "bar" : "bars"}`;
+    return `${text}. ${laneTitle(lane.from)}: ${many}, ${timeText(busy)} together`;
+  }
+  function hover(event) {
+    const index = barAt(event.offsetX, event.offsetY);
+    tip.style.display = index < 0 ? "none" : "block";
+    if (index < 0) return;
+    const others = crowd(index) - 1, size = shown.size[index] - 1;
+    tip.textContent = [names[shown.name[index]] + (size >= 0 ? `, ${sizeText(size)}` : ""), styleOf(index).name,
+      `at ${timeText(shown.start[index])}, for ${timeText(shown.length[index])}`,
+      ...(others > 0 ? [`${others} more begin within this pixel`] : [])].join("\n");
+    tip.style.left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8) + "px";
+    tip.style.top = Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8) + "px";
+  }
+
+  const every = (selector, act) => document.querySelectorAll(selector).forEach(act);
+  const choices = [...document.querySelectorAll("button[data-view]")];
+  // Views are unpacked when they are first shown.
+  async function choose(number) {
+    const view = loaded[number] ??= await unpacked(about.views[number]);
+    if (view === shown) return;
+    shown = view;
+    selected = -1;
+    marked = measured = null;
+    details.hidden = true;
+    byId("left-out").textContent = shown.left_out.join(" ");
+    choices.forEach(button => button.setAttribute("aria-pressed", String(Number(button.dataset.view) === number)));
+    arrange();
+    if (first !== undefined) show(first, last); else whole();
+    seek();
+  }
+  every("button[data-view]", button => button.addEventListener("click", () => choose(Number(button.dataset.view))));
+  every("button[data-do]", button => button.addEventListener("click", () => keys[button.dataset.do]()));
+  // A finding's button shows its places one after the other, the longest first; so does the button of a table's row.
+  every("button[data-places]", button => {
     const places = JSON.parse(button.dataset.places);
     let next = 0;
-    button.addEventListener("click", event => {
-      choose(0);
+    button.closest("tr")?.addEventListener("click", event => event.target !== button && button.click());
+    button.addEventListener("click", async event => {
+      await choose(0);
+      select(-1);
       marked = places[next];
       next = (next + 1) % places.length;
-      if (places.length > 1) button.textContent = `Shown: ${next || places.length} of ${places.length}, by length. Next`;
-      const around = Math.max(0.75 * (marked[1] - marked[0]), LEAST_NS);
-      show(marked[0] - around, marked[1] + around);
+      const now = `Shown: ${next || places.length} of ${places.length}, by length. Next`;
+      if (places.length > 1 && button.dataset.counts) button.textContent = now;
+      around(...marked);
       place.scrollIntoView({ block: "center" });
       if (event.detail) place.focus({ preventScroll: true }); // a key pressed again goes on to the next place
     });
   });
-  addEventListener("resize", () => plot.setSize(size()));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.redraw());
+  let typed = 0;
+  sought.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(seek, 150); });
+  sought.addEventListener("keydown", event => {
+    if (event.key === "Escape") { sought.value = ""; seek(); place.focus({ preventScroll: true }); }
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    clearTimeout(typed);
+    if (!matched || typed) { seek(); typed = 0; }
+    step(event.shiftKey ? -1 : 1);
+  });
+
+  addEventListener("resize", () => fit());
+  const recolour = () => { picture.recolour(); redraw(); };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
   // On paper it is light, whatever the screen is.
-  addEventListener("beforeprint", () => { document.documentElement.dataset.print = "yes"; plot.setSize({ ...size(), width: 700 }); });
-  addEventListener("afterprint", () => { delete document.documentElement.dataset.print; plot.setSize(size()); });
-  window.overlapscope = () => (
-    { first: plot.scales.x.min, last: plot.scales.x.max, label: shown.label, begin: shown.begin, end: shown.end });
-  whole();
+  addEventListener("beforeprint", () => {
+    document.documentElement.dataset.print = "yes";
+    picture.recolour();
+    fit(PAPER);
+    drawNow();
+  });
+  addEventListener("afterprint", () => { delete document.documentElement.dataset.print; picture.recolour(); fit(); });
+  await choose(0);
+  drawNow();
+  window.overlapscope = () => ({
+    first, last, label: shown.label, begin: shown.begin, end: shown.end, measured, rows, matches, redraw: drawNow,
+    selected: selected < 0 ? null : { name: names[shown.name[selected]], start: shown.start[selected] },
+    bars: shown.start.length,
+  });
   place.dataset.ready = "yes";
 })();
