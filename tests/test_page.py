@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from overlapscope import audit, open_trace
 from overlapscope.cli.main import app
+from overlapscope.diagnosis.catalogue import rule
 from overlapscope.html.bars import Packed, packed
 from overlapscope.html.colours import colour_of, colour_rules
 from overlapscope.html.columns import Column, packed_columns
@@ -239,6 +240,15 @@ def test_stacks_are_cut_from_the_inside_where_there_are_too_many(tmp_path: Path)
     assert (whole.complete, cut.complete) == (True, False)
     assert len(set(whole.of_call.tolist())) == 5
     assert [trace.names[cut.name_id[entry]] for entry in cut.of_call.tolist()] == ["outer"] * 5
+
+
+def test_a_finding_carries_its_explanation(page: str) -> None:
+    code = audit(open_trace(SAMPLE), "gemm_copy").diagnosis.findings[0].code
+    assert f"<summary>Explain {code}: {escape(rule(code).title)}</summary>" in page
+    assert "<h4>How it shows in a trace</h4>" in page
+    assert "# " not in re.sub(
+        r"<pre>.*?</pre>", "", page.split("<summary>Explain", 1)[1].split("</details>", 1)[0], flags=re.DOTALL
+    )
 
 
 def test_rows_of_tables_lead_to_the_timeline(page: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from overlapscope.diagnosis.finding import Diagnosis, Finding, Number
 from overlapscope.formatting import size, time
 from overlapscope.html.colours import colour_of
+from overlapscope.html.explanation import explanation
 from overlapscope.html.places import Places, of_finding, of_rows
 from overlapscope.markup import Html, tag, together
 from overlapscope.report.data import Audit
@@ -131,6 +132,7 @@ def _finding(finding: Finding, audit: Audit, zero_ns: int) -> Html:
         _jump(show, places, zero_ns, counts=True),
         tag("dl", *_evidence(finding)),
         tag("pre", tag("code", finding.fix)),
+        explanation(finding.code),
         class_=f"finding {finding.severity}",
         data_code=finding.code,
         id=f"finding-{finding.rank}",
