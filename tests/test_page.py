@@ -321,6 +321,17 @@ def test_a_trace_without_device_work_has_a_page(tmp_path: Path) -> None:
     assert "Timeline" in report_html(audit(trace))
 
 
+def test_the_page_opens_in_the_browser_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    path = tmp_path / "my report.html"
+    arguments = ["report", str(SAMPLE), "-o", str(path), "--within", "gemm_copy"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert opened == []
+    assert CliRunner().invoke(app, [*arguments, "--open"]).exit_code == 0
+    assert opened == [path.as_uri()]
+
+
 def test_the_command(tmp_path: Path) -> None:
     runner = CliRunner()
     result = runner.invoke(app, ["report", str(SAMPLE), "-o", str(tmp_path / "r.html"), "--range", "gemm_copy"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ def report_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     from_ms: From = None,
     to_ms: To = None,
     device: DeviceNumber = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -41,4 +43,5 @@ def report_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             found = audit(trace, selection.window(trace), on_phase=progress.begin)
             progress.begin("writing the page")
             save_report(found, output)
-        say(f"{output}: open it in a browser", quiet=quiet)
+        if not (show and webbrowser.open(output.resolve().as_uri())):
+            say(f"{output}: open it in a browser", quiet=quiet)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from overlapscope.diagnosis.run import idle_by_rule
+from overlapscope.diagnosis.idle_by_rule import idle_by_rule
 from overlapscope.formatting import safe, share, time
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.devices import activity, device_keys
