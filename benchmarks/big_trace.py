@@ -1,4 +1,6 @@
-"""Make a big Kineto trace out of a real one: its events again and again, with shifted times and ids.
+"""Make a big Kineto trace out of a real one: its events again and again, with shifted ids and times.
+
+All gaps between times vary at random, each time differently: a trace that repeats itself would compress too well.
 
 python benchmarks/big_trace.py SOURCE.json.gz OUT.json --megabytes 277
 """
@@ -8,16 +10,28 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import random
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 _ID_KEYS = ("correlation", "External id", "external id", "Python id", "Python parent id")
 
 
-def shifted(event: dict[str, Any], times: int, span_us: float, ids: int) -> dict[str, Any]:
+def varied(events: list[dict[str, Any]], begin: float, chance: random.Random) -> dict[float, float]:
+    """A new time for each begin and end, from ``begin`` on, in the same order."""
+    timed = [event for event in events if isinstance(event.get("ts"), int | float)]
+    old = sorted({at for event in timed for at in (event["ts"], event["ts"] + event.get("dur", 0))})
+    gaps = ((later - earlier) * chance.uniform(0.7, 1.3) for earlier, later in pairwise(old))
+    return dict(zip(old, accumulate(gaps, initial=begin), strict=True))
+
+
+def shifted(event: dict[str, Any], times: int, times_us: dict[float, float], ids: int) -> dict[str, Any]:
     result = dict(event)
-    if isinstance(event.get("ts"), int | float):
-        result["ts"] = round(event["ts"] + times * span_us, 3)
+    if isinstance(begin := event.get("ts"), int | float):
+        result["ts"] = round(times_us[begin], 3)
+        if "dur" in event:
+            result["dur"] = round(times_us[begin + event["dur"]] - times_us[begin], 3)
     if isinstance(event.get("id"), int):
         result["id"] = event["id"] + times * ids
     if isinstance(args := event.get("args"), dict):
@@ -35,19 +49,19 @@ def main() -> None:
     raw = options.source.read_bytes()
     trace = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
     events = [event for event in trace["traceEvents"] if event.get("ph") != "M"]
-    first = min(event["ts"] for event in events)
-    span = max(event["ts"] + event.get("dur", 0) for event in events) - first + 1000
     ids = 1 + max(
         (value for event in events for key in _ID_KEYS if isinstance(value := (event.get("args") or {}).get(key), int)),
         default=0,
     )
-    times, written = 0, 0
+    times, written, begin, chance = 0, 0, 0.0, random.Random(1)
     with options.out.open("w") as out:
         header = json.dumps({key: value for key, value in trace.items() if key != "traceEvents"}, indent=2)
         out.write(header[: header.rindex("}")].rstrip() + ',\n  "traceEvents": [\n')
         while written < options.megabytes * 1e6:
+            times_us = varied(trace["traceEvents"], begin, chance)
+            begin = max(times_us.values()) + 1000
             for event in events if times else trace["traceEvents"]:
-                text = json.dumps(shifted(event, times, span, ids), indent=2)
+                text = json.dumps(shifted(event, times, times_us, ids), indent=2)
                 out.write(("" if written == 0 else ",\n") + text)
                 written += len(text) + 2
                 if written >= options.megabytes * 1e6:
