@@ -14,6 +14,7 @@ from overlapscope.atomic_files import writing
 from overlapscope.html import sections
 from overlapscope.html.bars import packed
 from overlapscope.html.colours import colour_rules
+from overlapscope.html.time_bar import time_bars
 from overlapscope.markup import Html, tag
 from overlapscope.report.data import Audit
 from overlapscope.timeline.comparison import of_plan
@@ -34,7 +35,7 @@ def save_report(audit: Audit, path: str | Path) -> None:
 
 
 def report_html(audit: Audit) -> str:
-    """The report of an audit: verdict, plan, timeline before and after, findings, tables, in one page."""
+    """The report of an audit: headline, GPU time, plan, timeline before and after, findings, tables, in one page."""
     views = of_plan(audit.diagnosis)
     bars = packed(views, audit.diagnosis.devices)
     scripts, styles = ["".join(map(_asset, names)) for names in _SCRIPTS], [_asset("page.css"), colour_rules()]
@@ -42,6 +43,7 @@ def report_html(audit: Audit) -> str:
     stored |= {f"timeline-bars-{number}": data for number, data in enumerate(bars.data)}
     body = (
         sections.heading(audit),
+        time_bars(audit),
         sections.plan(audit.diagnosis),
         sections.timeline([view.label for view in views], bars.styles),
         sections.findings(audit, views[0].zero_ns),

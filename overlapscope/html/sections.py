@@ -13,7 +13,8 @@ from overlapscope.html.explanation import explanation
 from overlapscope.html.places import Places, of_finding, of_rows
 from overlapscope.markup import Html, tag, together
 from overlapscope.report.data import Audit
-from overlapscope.report.findings import TOO_LARGE, facts
+from overlapscope.report.findings import TOO_LARGE, facts, plan_title, worth
+from overlapscope.report.findings import heading as order
 from overlapscope.report.tables import LEFT, Cells, plan_rows, tables
 from overlapscope.timeline.bars import Style
 
@@ -52,13 +53,14 @@ _MERGED = (
 
 
 def heading(audit: Audit) -> Html:
-    """What was measured, and the verdict."""
+    """What was measured, the headline, and the verdict about the copies."""
     metadata, window = audit.trace.metadata, audit.window
     gpus = sorted({device.name for device in audit.devices if device.name})
     where = "whole trace" if window.name is None else f"range {window.name}, {len(window.start_ns)} x"
     about = " · ".join([metadata.tool, *gpus, f"{where}, {time(window.wall_ns)}"])
     name = PurePath(metadata.path).name  # its folders are nobody's business
-    return together(tag("h1", name), tag("p", about, class_="about"), tag("p", audit.verdict, class_="verdict"))
+    said = tag("p", audit.headline, class_="headline") if audit.headline else ""
+    return together(tag("h1", name), tag("p", about, class_="about"), said, tag("p", audit.verdict, class_="verdict"))
 
 
 def plan(diagnosis: Diagnosis) -> Html:
@@ -68,8 +70,7 @@ def plan(diagnosis: Diagnosis) -> Html:
         return together(title, tag("p", TOO_LARGE))
     if found is None or not found.steps:
         return Html("")
-    how = "Each step is simulated together with those before it."
-    return together(title, table("", plan_rows(found)), tag("p", how, class_="about"))
+    return together(title, table(plan_title(found), plan_rows(found)))
 
 
 def timeline(labels: Sequence[str], styles: Sequence[Style]) -> Html:
@@ -116,7 +117,10 @@ def _swatch(style: Style) -> Html:
 def findings(audit: Audit, zero_ns: int) -> Html:
     """Every finding with its evidence, its fix and its place on the timeline, whose zero is ``zero_ns``."""
     parts = [_finding(finding, audit, zero_ns) for finding in audit.diagnosis.findings]
-    return together(tag("h2", "Findings", id="findings"), *(parts or [tag("p", audit.diagnosis.summary)]))
+    title = tag("h2", "Findings", id="findings")
+    if not parts:
+        return together(title, tag("p", audit.diagnosis.summary))
+    return together(title, tag("p", order(audit.diagnosis), class_="about"), *parts)
 
 
 def _finding(finding: Finding, audit: Audit, zero_ns: int) -> Html:
@@ -125,13 +129,14 @@ def _finding(finding: Finding, audit: Audit, zero_ns: int) -> Html:
     show = f"Show on the timeline ({places.count:,} places{cut})" if places.count > 1 else "Show on the timeline"
     return tag(
         "section",
-        tag("h3", f"{finding.rank}. {finding.code} {finding.name}"),
+        tag("h3", f"{finding.rank}. {finding.title}"),
         tag("p", "; ".join(facts(finding, audit.window.wall_ns, blocked=True)), class_="about"),
         tag("p", finding.message),
         tag("p", f"To confirm: {finding.confirm_with}", class_="about") if finding.confirm_with else "",
         _jump(show, places, zero_ns, counts=True),
         tag("dl", *_evidence(finding)),
-        tag("pre", tag("code", finding.fix)),
+        *(tag("p", text) for text in worth(finding, audit.diagnosis.plan)),
+        tag("pre", tag("code", finding.fix)) if finding.offered else "",
         explanation(finding.code),
         class_=f"finding {finding.severity}",
         data_code=finding.code,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 
-from overlapscope.diagnosis.finding import Diagnosis, Finding
+from overlapscope.diagnosis.finding import Diagnosis, Finding, Plan
 from overlapscope.formatting import time
 from overlapscope.markup import Html, tag, together
 from overlapscope.model.trace import Trace
 from overlapscope.report.data import Audit
-from overlapscope.report.tables import plan_rows
+from overlapscope.report.findings import plan_title, worth
+from overlapscope.report.tables import plan_rows, time_rows
 from overlapscope.whatif.prediction import Prediction
 
 _MOST_FINDINGS = 8
@@ -29,16 +30,21 @@ def trace_html(trace: Trace) -> str:
 
 def diagnosis_html(found: Diagnosis) -> str:
     """The summary, the findings, what fixing them is worth, and the timeline."""
-    findings = [_row(finding) for finding in found.findings[:_MOST_FINDINGS]]
+    findings = [_row(finding, found.plan) for finding in found.findings[:_MOST_FINDINGS]]
     plan = plan_rows(found.plan) if found.plan is not None and found.plan.steps else []
     window = (found.window.first_ns, found.window.last_ns) if len(found.window.start_ns) else None
-    parts = (tag("p", tag("strong", found.summary)), _table(findings), _table(plan), _timeline(found.trace, window))
-    return together(*parts)
+    title = tag("p", plan_title(found.plan)) if plan and found.plan is not None else ""
+    return together(
+        tag("p", tag("strong", found.summary)), _table(findings), title, _table(plan), _timeline(found.trace, window)
+    )
 
 
 def audit_html(found: Audit) -> str:
-    """The verdict, and the diagnosis."""
-    return together(tag("p", tag("strong", found.verdict)), Html(diagnosis_html(found.diagnosis)))
+    """The headline, the verdict, the time of each GPU, and the diagnosis."""
+    said = tag("p", tag("strong", found.headline)) if found.headline else ""
+    return together(
+        said, tag("p", found.verdict), _table(time_rows(found.devices)), Html(diagnosis_html(found.diagnosis))
+    )
 
 
 def prediction_html(found: Prediction) -> str:
@@ -51,13 +57,15 @@ def prediction_html(found: Prediction) -> str:
     return together(tag("p", tag("strong", found.sentence)), picture, _table(rows), tag("ul", *assumptions))
 
 
-def _row(finding: Finding) -> dict[str, object]:
+def _row(finding: Finding, plan: Plan | None) -> dict[str, object]:
+    fix = tag("pre", finding.fix) if finding.offered else ""
+    lines = [finding.message, finding.where.words, *worth(finding, plan)]
     return {
         "finding": finding.title,
-        "says": together(tag("div", finding.message), tag("div", finding.where.words), tag("pre", finding.fix)),
         "GPU idle": time(finding.idle_ns) if finding.idle_ns else "",
-        "change": finding.change or "",
-        "saves": time(finding.saving_ns) if finding.saving_ns is not None else "",
+        "severity": str(finding.severity),
+        "confidence": str(finding.confidence),
+        "says": together(*(tag("div", line) for line in lines if line), fix),
     }
 
 

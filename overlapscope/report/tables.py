@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import Plan, Step
-from overlapscope.formatting import numbers, safe, size_unit, time, time_unit
+from overlapscope.formatting import numbers, safe, share, size_unit, time, time_unit
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence
@@ -59,6 +59,20 @@ def in_bytes(heading: str, values: Sequence[float | None]) -> TextColumns:
     """A column of numbers of bytes."""
     length, unit = size_unit(values)
     return {f"{heading} ({unit})": numbers(values, length)}
+
+
+def time_rows(devices: Sequence[DeviceAudit], least_share: float = 0.01) -> list[Cells]:
+    """What the window went to on each GPU: a row for each part that is at least such a share of one of them."""
+    used = [device for device in devices if device.time.total_ns]
+    parts = [
+        part for device in used for part in device.time.parts if part.time_ns >= least_share * device.time.total_ns
+    ]
+    cells = {part.key: {"GPU time": part.label} for part in parts}
+    for device in used:
+        for key, row in cells.items():
+            spent = device.time.of(key)
+            row[device.key.title] = f"{time(spent)}, {share(spent, device.time.total_ns)}" if spent else ""
+    return list(cells.values())
 
 
 def plan_rows(found: Plan) -> list[Cells]:
