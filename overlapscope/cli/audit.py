@@ -63,6 +63,9 @@ def audit_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             "findings explain GPU idle time of at least this share of the window, such as 5%.",
         ),
     ] = None,
+    per_rank: Annotated[
+        bool, typer.Option("--per-rank", help="Print each of several traces by itself, not one table of all.")
+    ] = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -83,7 +86,7 @@ def audit_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             except OverlapscopeError as error:
                 complain(error, debug=debug)
                 results.failures.append({"path": str(path), "code": error.code, "message": str(error)})
-        _write(results, output_format, output, quiet=quiet)
+        _write(results, output_format, output, per_rank=per_rank, quiet=quiet)
         if figure is not None and results.audits:
             _draw(results.audits[0], figure, selection)
     raise typer.Exit(_status(results))
@@ -129,7 +132,12 @@ def _status(results: _Results) -> ExitCode:
     return ExitCode.PARTIAL if lost or results.failures else ExitCode.CLEAN
 
 
-def _write(results: _Results, form: Format, output: Path | None, *, quiet: bool) -> None:
+def _write(results: _Results, form: Format, output: Path | None, *, per_rank: bool, quiet: bool) -> None:
+    if form is Format.TEXT and len(results.audits) > 1 and not per_rank:
+        from overlapscope.report.ranks import render_ranks
+
+        render_to(output, lambda console: render_ranks(results.audits, console))
+        return
     if form is Format.TEXT:
         render_to(output, lambda console: _render(results, console, quiet=quiet))
         return

@@ -54,12 +54,9 @@ def complete_fail_on(begun: str) -> list[str]:
 
 def _idle_shares(found: Diagnosis) -> list[float]:
     """For each GPU, the share of the window in which it was idle for a reason that is a finding."""
-    from overlapscope.model.columns import known
-
-    wall_ns, shares = found.window.wall_ns, []
+    shares = []
     for device in found.devices:
-        process, number = known(device.key.process), known(device.key.device)
-        mine = [entry for entry in found.findings if entry.where.device == number]
-        codes = {entry.code for entry in mine if entry.where.process in (None, process)}
-        shares.append(sum(device.idle_ns(code) for code in codes) / wall_ns if wall_ns else 0.0)
+        mine = [entry for entry in found.findings if found.device_of(entry) is device and entry.idle_rows]
+        costs = [entry.idle_ns for entry in mine if str(entry.severity) in _SEVERITIES]
+        shares.append(sum(costs) / found.window.wall_ns if found.window.wall_ns else 0.0)
     return shares

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from overlapscope.model.trace import Trace
 
 _SHOWN = (
-    "rank", "code", "name", "severity", "confidence", "idle_ns", "blocked_ns", "saving_ns", "change", "copies",
+    "rank", "code", "name", "kind", "severity", "confidence", "idle_ns", "blocked_ns", "saving_ns", "change", "copies",
     "device", "api", "range",
 )  # fmt: skip
 

@@ -86,6 +86,7 @@ class Finding:
         rank: 1 for the finding to look at first.
         copies: rows of ``trace.copies`` concerned.
         calls: rows of ``trace.api_calls`` concerned.
+        idle_rows: rows of its device's idle intervals that are attributed to it.
         where: the place with the most GPU idle time.
         places: all places, the most expensive first (at most ten).
         evidence: numbers by name, with the unit in the name.
@@ -113,6 +114,7 @@ class Finding:
     rank: int
     copies: tuple[int, ...]
     calls: tuple[int, ...]
+    idle_rows: tuple[int, ...]
     where: Place
     places: tuple[Share, ...]
     evidence: Mapping[str, Number]
@@ -137,6 +139,7 @@ class Finding:
         """The finding as JSON-ready data: an entry of ``findings``."""
         plain = asdict(self) | {"severity": str(self.severity), "confidence": str(self.confidence)}
         plain |= {"copies": list(self.copies), "calls": list(self.calls), "evidence": dict(self.evidence)}
+        del plain["idle_rows"]
         return plain | {"places": [entry.to_dict() for entry in self.places]}
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -271,6 +274,11 @@ class Diagnosis:
     hidden_ns: int
     copy_ns: int
     report_threshold_ns: int
+
+    def device_of(self, finding: Finding) -> DeviceDiagnosis | None:
+        """The device that a finding is about."""
+        place = (finding.where.process, finding.where.device)
+        return next((each for each in self.devices if (known(each.key.process), known(each.key.device)) == place), None)
 
     @property
     def healthy(self) -> bool:

@@ -40,12 +40,10 @@ def _of_calls(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
 
 
 def _idle(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
-    nothing = np.empty(0, np.int64)
-    for device in found.devices:
-        if (device.key.process, device.key.device) == (finding.where.process, finding.where.device):
-            mine = device.reason == device.codes.index(finding.code)
-            return device.idle.start_ns[mine], device.idle.end_ns[mine]
-    return nothing, nothing
+    device, rows = found.device_of(finding), np.array(finding.idle_rows, np.int64)
+    if device is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return device.idle.start_ns[rows], device.idle.end_ns[rows]
 
 
 def _collectives(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:

@@ -121,6 +121,7 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
         rank=0,
         copies=tuple(copies.tolist()),
         calls=tuple(calls.tolist()),
+        idle_rows=tuple(rows.tolist()),
         where=places[0].where if places else _device_only(context),
         places=places,
         evidence=report.evidence,

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from overlapscope.diagnosis.finding import Diagnosis
-from overlapscope.model.columns import NO_ID, Int32, Int64, Table, column
+from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, Table, column
 from overlapscope.report.words import Words
 
 
@@ -21,6 +21,7 @@ class FindingTable(Table):
     rank: Int64 = column("i8", "1 for the finding to look at first")
     code_id: Int32 = column("i4", "code of the rule", text=True)
     name_id: Int32 = column("i4", "name of the rule", text=True)
+    kind_id: Int32 = column("i4", "kind, of a rule that has several", text=True, null=NO_ID)
     severity_id: Int32 = column("i4", "hazard, high, medium, low or info", text=True)
     confidence_id: Int32 = column("i4", "high, medium or low", text=True)
     idle_ns: Int64 = column("i8", "GPU idle time attributed to it", unit="ns")
@@ -28,6 +29,7 @@ class FindingTable(Table):
     change_id: Int32 = column("i4", "change that what-if simulates for it", text=True, null=NO_ID)
     saving_ns: Int64 = column("i8", "simulated saving of that change", unit="ns", null=NO_ID)
     saving_high_ns: Int64 = column("i8", "upper bound of the saving, where it is uncertain", unit="ns", null=NO_ID)
+    offered: Bool = column("?", "whether its change is worth trying")
     message_id: Int32 = column("i4", "what was found, as one sentence", text=True)
     range_id: Int32 = column("i4", "ranges around the call, outermost first", text=True, null=NO_ID)
     source_id: Int32 = column("i4", "line of user code of the call", text=True, null=NO_ID)

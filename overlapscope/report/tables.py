@@ -20,7 +20,7 @@ TextColumns = dict[str, Sequence[str]]
 """A table column by column: the texts of each heading."""
 
 LEFT = frozenset({"API", "api", "call", "cause", "change", "changes", "code", "confidence", "direction", "fixes"})
-LEFT |= {"memory", "name", "op", "range", "severity", "source"}
+LEFT |= {"first finding", "memory", "most of it", "name", "op", "range", "severity", "source", "trace"}
 """Columns of text, aligned left; the others are numbers."""
 NO_VALUE = "-"
 """Shown where a text is not known."""

@@ -11,7 +11,7 @@ from overlapscope.diagnosis.finding import Diagnosis, Finding
 from overlapscope.diagnosis.intervals import finding_intervals
 from overlapscope.formatting import counted, size, time
 from overlapscope.measure.spans import Spans, union
-from overlapscope.model.columns import NO_ID, Int64, known
+from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.timeline.tracks import Track
 
 
@@ -42,7 +42,7 @@ def _track(found: Diagnosis, finding: Finding, group: str) -> Track:
         "GPU idle": [time(ns) for ns in idle_ns],
     }
     arguments["GPU idle in total"] = [time(finding.idle_ns)] * len(spans)
-    title = f"{finding.rank} {finding.code} {finding.name}"
+    title = f"{finding.rank} {finding.title}"
     return Track(group, title, spans.start_ns, spans.end_ns, texts, arguments)
 
 
@@ -82,15 +82,14 @@ def _span_of(moment_ns: Int64, spans: Spans) -> Int64:
 
 def _idle_ns(found: Diagnosis, finding: Finding, spans: Spans) -> Int64:
     """The GPU idle time attributed to what is in each stretch: its copies, its calls, or the stretch itself."""
-    trace, place = found.trace, (finding.where.process, finding.where.device)
+    trace, device = found.trace, found.device_of(finding)
     totals = np.zeros(len(spans), np.int64)
-    for device in found.devices:
-        if (known(device.key.process), known(device.key.device)) != place:
-            continue
-        idle = device.idle.take(device.reason == device.codes.index(finding.code))
-        copied = np.append(trace.copies.end_ns, 0)[idle.copy] - 1
-        called = np.append(trace.api_calls.start_ns, 0)[idle.blocking_call]
-        moment = np.select([idle.copy != NO_ID, idle.blocking_call != NO_ID], [copied, called], idle.start_ns)
-        which = _span_of(moment, spans)
-        np.add.at(totals, which[which != NO_ID], idle.duration_ns[which != NO_ID])
+    if device is None:
+        return totals
+    idle = device.idle.take(np.array(finding.idle_rows, np.int64))
+    copied = np.append(trace.copies.end_ns, 0)[idle.copy] - 1
+    called = np.append(trace.api_calls.start_ns, 0)[idle.blocking_call]
+    moment = np.select([idle.copy != NO_ID, idle.blocking_call != NO_ID], [copied, called], idle.start_ns)
+    which = _span_of(moment, spans)
+    np.add.at(totals, which[which != NO_ID], idle.duration_ns[which != NO_ID])
     return totals
