@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int8, Int32, Int64, Table, column
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind, RangeKind, StreamKind, SyncKind
 
@@ -83,7 +85,9 @@ class HostWork(Timed):
     @property
     def threads(self) -> list[tuple[int, int]]:
         """Process and thread of every thread with rows, sorted."""
-        return sorted(set(zip(self.process.tolist(), self.thread.tolist(), strict=True)))
+        changes = (self.process[1:] != self.process[:-1]) | (self.thread[1:] != self.thread[:-1])
+        first = np.append(True, changes)[: len(self)]  # rows of one thread often follow each other
+        return sorted(set(zip(self.process[first].tolist(), self.thread[first].tolist(), strict=True)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

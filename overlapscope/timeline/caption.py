@@ -17,7 +17,7 @@ from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Timed
 from overlapscope.model.trace import Trace
-from overlapscope.timeline.bars import Lane
+from overlapscope.timeline.bars import Lane, Style
 from overlapscope.timeline.idle_lanes import idle_lanes
 from overlapscope.timeline.places import StreamKey, device_titles, stream_keys
 from overlapscope.timeline.shown import Shown
@@ -61,11 +61,9 @@ def _devices(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[str]
 
 def _why_idle(lane: Lane, window_ns: int) -> Iterator[str]:
     """The findings with most of a device's idle time."""
-    by_style = {bars.style: lane.busy_ns(frozenset((bars.style,))) for bars in lane.bars}
-    longest = sorted(by_style, key=lambda style: -by_style[style])[:_MOST_REASONS]
-    parts = [
-        f"{style.value} {time(by_style[style])}" for style in longest if by_style[style] > _LEAST_SHARE * window_ns
-    ]
+    took = {bars.style: lane.busy_ns(frozenset((bars.style,))) for bars in lane.bars if bars.style is not Style.IDLE}
+    longest = sorted(took, key=lambda style: -took[style])[:_MOST_REASONS]
+    parts = [f"{style.value} {time(took[style])}" for style in longest if took[style] > _LEAST_SHARE * window_ns]
     if parts:
         yield f"Idle for {time(lane.busy_ns())}: {', '.join(parts)}."
 

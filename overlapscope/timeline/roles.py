@@ -92,8 +92,7 @@ def _given_name(trace: Trace, place: Place) -> str:
 
 def _threads_with(trace: Trace, table: HostWork, prefix: str) -> set[Place]:
     """Threads with a row whose name begins so."""
-    known = np.unique(table.name_id).tolist()
-    wanted = [number for number in known if trace.names[number].startswith(prefix)]
+    wanted = [number for number, name in enumerate(trace.names.values) if name.startswith(prefix)]
     return set(table.take(np.isin(table.name_id, wanted)).threads)
 
 
