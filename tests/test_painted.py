@@ -33,7 +33,7 @@ PUBLIC = ("saf-base-oct", "nsys-mfu-before", "hta-diff-control", "nsys-cloverlea
 
 @pytest.fixture(autouse=True)
 def without_hatches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hatch is white lines on a bar; here the bar counts."""
+    """A hatch is lines of another colour on a bar, which counts as a whole."""
     plain = {entry: replace(look, hatch="") for entry, look in style.LOOKS.items()}
     monkeypatch.setitem(style.PALETTES, "colour", plain)
 

@@ -138,7 +138,7 @@ class Canvas:
         low, high = row.centre - BAR_HEIGHT * row.height / 2, row.centre + BAR_HEIGHT * row.height / 2
         corners = self._corners(bars.start_ns, bars.end_ns, low, high)
         hatch = look.hatch if hatched else None
-        self._add(PolyCollection(corners, facecolor=look.color, edgecolor="white", linewidth=0, hatch=hatch))
+        self._add(PolyCollection(corners, facecolor=look.color, edgecolor=look.hatch_color, linewidth=0, hatch=hatch))
         ends = self._at(bars.end_ns[length >= _EDGED_IN * least_ns])
         edges = [[(end, low), (end, high)] for end in ends.tolist()]
         self._ax.add_collection(LineCollection(edges, colors="white", linewidths=0.4), autolim=False)

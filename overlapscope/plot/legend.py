@@ -59,7 +59,8 @@ def add_legend(ax: Axes, styles: Sequence[Style], look: Appearance, hatched: Col
         Patch(
             facecolor=looks[style].color,
             hatch=looks[style].hatch if style in hatched else None,
-            edgecolor="white" if style in hatched else "none",
+            edgecolor=looks[style].hatch_color if style in hatched else "none",
+            linewidth=0,
             label=style.value,
         )
         for style in styles

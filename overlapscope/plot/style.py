@@ -20,15 +20,17 @@ Palette = Literal["colour", "grey"]
 
 @dataclass(frozen=True)
 class Look:
-    """Fill and hatch of a bar. A hatch is drawn in white, and only where a bar is wide enough to show it."""
+    """Fill and hatch of a bar. A hatch is drawn only where a bar is wide enough to show it."""
 
     color: str
     hatch: str = ""
+    hatch_color: str = "white"
 
 
 _RISING, _FALLING = "//////", "\\\\" * 3
 _HATCHES = {Style.HTOD_PAGEABLE: _RISING, Style.DTOH_PAGEABLE: _FALLING}
-LOOKS: dict[Style, Look] = {style: Look(COLOURS[style], _HATCHES.get(style, "")) for style in Style}
+_HATCH_COLOR = "#7A3600"  # darker than the bars: white lines would take a part of them away
+LOOKS: dict[Style, Look] = {style: Look(COLOURS[style], _HATCHES.get(style, ""), _HATCH_COLOR) for style in Style}
 GREYS: dict[Style, Look] = {
     Style.RANGE: Look("#EDEDED"),
     Style.CALL: Look("#CFCFCF"),
