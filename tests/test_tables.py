@@ -28,7 +28,7 @@ def two_copies(tmp_path: Path) -> Trace:
     text = """
         thread 1: range step 0-400 | range copy 14-80 | launch 10-14 -> stream 7: 20-60
                   op aten::copy_ 14-79 | copy 4KiB pageable HtoD 15-75 -> stream 13: 17-77
-                  launch 81-85 -> stream 7: 90-250 | copy 8KiB pinned DtoH 260-264 -> stream 13: 270-300
+                  launch 81-85 -> stream 7: 90-250 | copy 8KiB pinned DtoH 86-90 -> stream 13: 270-300
     """
     return trace_of(tmp_path, text)
 
