@@ -132,7 +132,8 @@ def test_windows_are_selected_alike() -> None:
     part = as_json("audit", SAMPLE, "--from", "10", "--to", "30")["traces"][0]["window"]
     assert part["wall_ns"] == 20_000_000
     first = as_frame("copies", SAMPLE)["start_ns"].min()
-    inside = as_frame("copies", SAMPLE, "--from", "0", "--to", "1")
+    after_ms = (first - open_trace(SAMPLE).start_ns) / 1e6
+    inside = as_frame("copies", SAMPLE, "--from", f"{after_ms - 0.1:.3f}", "--to", f"{after_ms + 0.1:.3f}")
     assert inside["start_ns"].tolist() == [first]
     predicted = as_json("what-if", SAMPLE, "--change", "pin", "--from", "10", "--to", "30")
     assert predicted["simulated_ns"] == predicted["measured_ns"]

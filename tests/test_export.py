@@ -164,8 +164,7 @@ def test_findings_are_tracks_with_advice() -> None:
 
 def test_each_slice_of_a_finding_says_what_happened_in_it(tmp_path: Path) -> None:
     found = diagnose(open_trace(small(tmp_path)))
-    first = found.findings[0]
-    assert first.code == "OVL001"
+    (first,) = (finding for finding in found.findings if finding.code == "OVL001")
     (event,) = (event for event in perfetto_events(found) if event.get("args", {}).get("says") == first.message)
     assert ns(event) == (15_000, 77_000)
     assert event["name"] == f"1 copy, 4 KiB, GPU idle {time(first.idle_ns)}"

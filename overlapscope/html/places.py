@@ -37,15 +37,15 @@ def of_finding(audit: Audit, finding: Finding) -> Places:
     return Places.of(*finding_intervals(audit.diagnosis, finding))
 
 
-def of_rows(audit: Audit, title: str, rows: list[Cells]) -> list[Places]:
+def of_rows(audit: Audit, of: str, rows: list[Cells]) -> list[Places]:
     """Where each row of a table shows; nothing for a table that is not known here."""
     found = {
-        "Devices": [_idle(device) for device in audit.devices],
-        "Copies": [_copies(audit, device, group) for device in audit.devices for group in device.memory],
-        "Most expensive copies": [_stretch(copy.start_ns, copy.start_ns + copy.total_ns) for copy in audit.costly],
-        "Blocking CUDA calls": [_calls(audit, entry) for entry in audit.host_blocking if entry.blocked_ns],
-    }.get(title, [])
-    if title.lower().endswith("occurrences"):
+        "devices": [_idle(device) for device in audit.devices],
+        "groups": [_copies(audit, device, group) for device in audit.devices for group in device.memory],
+        "copies": [_stretch(copy.start_ns, copy.start_ns + copy.total_ns) for copy in audit.costly],
+        "calls": [_calls(audit, entry) for entry in audit.host_blocking if entry.blocked_ns],
+    }.get(of, [])
+    if of == "occurrences":
         chosen = sorted(audit.occurrences, key=lambda entry: -entry.wall_ns)[: len(rows)]
         found = [_stretch(entry.start_ns, entry.end_ns) for entry in sorted(chosen, key=lambda entry: entry.start_ns)]
     return found[: len(rows)] if len(found) >= len(rows) else []

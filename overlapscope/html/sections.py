@@ -173,8 +173,8 @@ def _jump(label: str, places: Places, zero_ns: int, *, counts: bool) -> Html:
 def figures(audit: Audit, zero_ns: int) -> Html:
     """The tables of the audit. Rows that are somewhere on the timeline, whose zero is ``zero_ns``, lead there."""
     parts = []
-    for title, rows in tables(audit, _NAME_WIDTH):
-        places = of_rows(audit, title, rows)
+    for of, title, rows in tables(audit, _NAME_WIDTH):
+        places = of_rows(audit, of, rows)
         leads = [_jump("▸", place, zero_ns, counts=False) for place in places]
         parts.append(table(title, rows, leads))
     return together(tag("h2", "Figures", id="figures"), *parts)

@@ -6,6 +6,7 @@ A heading names the unit of its column; all numbers of a column have that unit, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import Plan, Step
@@ -30,18 +31,26 @@ _OCCURRENCE_ROWS = 8
 _BLOCKING_ROWS = 5
 
 
-def tables(audit: Audit, name_width: int = _NAME_WIDTH) -> list[tuple[str, list[Cells]]]:
-    """All tables that have rows, each with its title."""
+class Shown(NamedTuple):
+    """A table of the audit: what it is of, its title, and its rows."""
+
+    of: str
+    title: str
+    rows: list[Cells]
+
+
+def tables(audit: Audit, name_width: int = _NAME_WIDTH) -> list[Shown]:
+    """All tables that have rows."""
     groups = [(device, group) for device in audit.devices for group in device.memory]
     blocking = [row for row in audit.host_blocking[:_BLOCKING_ROWS] if row.blocked_ns]
     every = [
-        (_occurrence_title(audit), _occurrences(audit)),
-        ("Devices", _devices(audit.devices)),
-        ("Copies", _copies(groups)),
-        (_costly_title(audit), _costly(audit.costly, audit.window.first_ns, name_width)),
-        ("Blocking CUDA calls", _blocking(blocking, name_width)),
+        ("occurrences", _occurrence_title(audit), _occurrences(audit)),
+        ("devices", "Devices", _devices(audit.devices)),
+        ("groups", "Copies", _copies(groups)),
+        ("copies", _costly_title(audit), _costly(audit.costly, audit.window.first_ns, name_width)),
+        ("calls", "Blocking CUDA calls", _blocking(blocking, name_width)),
     ]
-    return [(title, rows(columns)) for title, columns in every if rows(columns)]
+    return [Shown(of, title, rows(columns)) for of, title, columns in every if rows(columns)]
 
 
 def rows(columns: TextColumns) -> list[Cells]:

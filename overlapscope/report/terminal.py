@@ -26,7 +26,7 @@ def render(audit: Audit, console: Console) -> None:
 
 
 def _parts(audit: Audit, width: int) -> list[RenderableType]:
-    shown = [part for title, rows in tables(audit) for part in (*fitted(title, rows, width), Text(""))]
+    shown = [part for table in tables(audit) for part in (*fitted(table.title, table.rows, width), Text(""))]
     return [
         _heading(audit),
         *([Text(""), Text(safe(audit.headline), style="bold")] if audit.headline else []),
