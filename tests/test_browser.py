@@ -357,6 +357,27 @@ def test_names_are_in_bars_where_they_fit(opened: Open, small: Path) -> None:
     assert "cudaLaunchKernel" in page.evaluate("texts")
 
 
+def test_no_name_is_longer_than_its_bar(opened: Open, tmp_path: Path) -> None:
+    """Wide letters first: an estimate by the number of letters would be too long at the end."""
+    trace = make.write(
+        tmp_path / "t.json",
+        *[make.kernel(100 * at, 99 - at, name="i" * 40 + "WM" * 100) for at in range(20)],
+        *[make.kernel(100 * at, 99 - at, name="WM" * 40 + "i" * 100, stream=8) for at in range(20)],
+    )
+    save_report(audit(open_trace(trace)), tmp_path / "report.html")
+    page = opened(tmp_path / "report.html")
+    widths = page.evaluate(
+        """() => { const found = [], fill = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+            if (text.endsWith('…')) found.push(this.measureText(text).width); fill.call(this, text, ...rest); };
+        overlapscope().redraw();
+        return found; }"""
+    )
+    pixels = page.evaluate("document.getElementById('bars').width") / 20 / 1.02
+    assert len(widths) > 20
+    assert pixels - 30 < max(widths) <= pixels - 8
+
+
 def test_a_row_of_a_table_jumps_to_its_place(opened: Open, report: Path) -> None:
     page = opened(report)
     row = page.locator("table", has_text="Most expensive copies").locator("tbody tr").nth(2)
@@ -429,6 +450,21 @@ def test_a_finger_that_slips_off_does_not_go_on(opened: Open, small: Path) -> No
     page.evaluate("document.getElementById('bars').dispatchEvent(new PointerEvent('lostpointercapture'))")
     page.mouse.move(x + 150, y)
     assert view(page) == before
+
+
+def test_two_fingers_zoom(opened: Open, small: Path) -> None:
+    page = opened(small, has_touch=True)
+    page.locator("#bars").scroll_into_view_if_needed()
+    (x, y), fingers = Bars(page).point("stream 13", 400 * US), page.context.new_cdp_session(page)
+    before = view(page)
+    for kind, apart in (("touchStart", 50), ("touchMove", 60), ("touchMove", 100)):
+        points = [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}]
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    fingers.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    after = view(page)
+    assert after["last"] - after["first"] == pytest.approx((before["last"] - before["first"]) / 2, rel=0.05)
+    assert after["measured"] is None
+    assert after["selected"] is None
 
 
 def short_work(tmp_path: Path) -> Path:

@@ -118,7 +118,7 @@ def unpacked(found: Packed, number: int = 0) -> dict[str, list[int]]:
 
 
 def names_of(found: Packed) -> list[str]:
-    names: list[str] = json.loads(gzip.decompress(base64.b64decode(found.names)))
+    names: list[str] = json.loads(gzip.decompress(base64.b64decode(found.names)))["names"]
     return names
 
 

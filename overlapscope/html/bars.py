@@ -55,7 +55,11 @@ def packed(views: Sequence[View], idle: Sequence[DeviceDiagnosis] | None = None,
     styles = [{"name": style.value, "color": f"--{colour_of(style)}"} for style in STYLES]
     about = {"views": entries, "styles": styles, "kinds": KINDS, "full": _FULL}
     used = styles_in(lane for every in found for lane in every)
-    return Packed(about, packed_bytes(json.dumps(list(names.texts)).encode()), tuple(data), used)
+    return Packed(about, _texts(names), tuple(data), used)
+
+
+def _texts(names: PageNames) -> str:
+    return packed_bytes(json.dumps({"names": list(names.texts), "short": names.short}).encode())
 
 
 def _view(view: View, every: Sequence[Lane], names: PageNames, most: int) -> tuple[dict[str, Any], str]:

@@ -18,12 +18,11 @@ _DARK = {
     Style.IDLE: "#2A313C",
     Style.OVL000: "#4A5362",
     Style.OVL002: "#2F8FD8",
-    Style.OVL007: "#9A7BD0",
+    Style.OVL007: "#8A4FB0",
     Style.OVL009: "#B07A45",
-    Style.OVL011: "#5F8F77",
     Style.OVL012: "#C64A79",
-    Style.OVL013: "#3F9F63",
-    Style.OVL017: "#6C86E0",
+    Style.OVL013: "#7A68FF",
+    Style.OVL017: "#3F5FD8",
 }
 
 

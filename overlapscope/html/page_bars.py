@@ -10,7 +10,7 @@ import numpy as np
 from overlapscope.html.names import PageNames
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import Direction
-from overlapscope.model.tables import ApiCalls, Copies, DeviceWork, HostWork, Memsets
+from overlapscope.model.tables import ApiCalls, Copies, DeviceWork, HostWork, Kernels, Memsets
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.bars import COPIES, Bars, Lane, LaneKind, Style
 
@@ -72,7 +72,7 @@ def _of(trace: Trace, number: int, lane: Lane, bars: Bars, names: PageNames) -> 
         start_ns=bars.start_ns,
         end_ns=bars.end_ns,
         style=np.full(len(nothing), STYLES.index(bars.style)),
-        name=names.of(_labels(lane, bars)) if bars.labels or table is None else _names(trace, table, names),
+        name=_names(trace, table, names) if isinstance(table, ApiCalls | DeviceWork) else names.of(_labels(lane, bars)),
         own_call=own,
         call=table.call.astype(np.int64) if isinstance(table, DeviceWork) else own,
         size_bytes=table.size_bytes if isinstance(table, Copies | Memsets) else nothing,
@@ -96,11 +96,11 @@ def _labels(lane: Lane, bars: Bars) -> Sequence[str]:
     return [f"{bars.style}: {label}" for label in bars.labels] if named else bars.names()
 
 
-def _names(trace: Trace, table: DeviceWork | HostWork, names: PageNames) -> Int64:
+def _names(trace: Trace, table: ApiCalls | DeviceWork, names: PageNames) -> Int64:
     """What each row is called: copies by their direction, since not every profiler names them."""
     if isinstance(table, Copies):
         used, which = np.unique(table.direction, return_inverse=True)
         return names.of([f"{Direction(way).label} copy" for way in used.tolist()])[which.reshape(-1)]
     if isinstance(table, Memsets):
         return names.of(["memset"] * len(table))
-    return names.of_ids(trace, table.name_id)
+    return (names.of_kernels if isinstance(table, Kernels) else names.of_ids)(trace, table.name_id)

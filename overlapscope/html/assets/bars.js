@@ -19,14 +19,6 @@ const sizeText = bytes => {
 };
 
 const countText = number => number.toLocaleString("en");
-// A kernel's name without its namespaces, template arguments and parameters; of one that is called just Kernel, its
-// first template argument.
-function briefName(text) {
-  const plain = text.replace(/\(anonymous namespace\)::|^void /g, ""), last = name => name.split("::").pop().trim();
-  const own = last(plain.replace(/[<(].*/s, "")), [, inner] = plain.match(/<([^<>(),]+)/) || [];
-  return (/^(device_)?kernel$/i.test(own) && inner ? last(inner) : own) || text;
-}
-
 // The first index in [low, high) whose value is more than this.
 function above(values, low, high, value) {
   while (low < high) {

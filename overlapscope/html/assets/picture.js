@@ -1,6 +1,7 @@
 "use strict";
 // The bars of a timeline as pixels, with the names that fit; and an axis. Nothing here knows the page around the canvas.
 
+const MOST_WIDTHS = 20000; // of texts that are remembered
 const LEAST_MARK = 0.35; // of a pixel's height, for what fills less
 
 const channels = colour => [0, 8, 16].map(shift => (colour >> shift) & 255);
@@ -157,17 +158,24 @@ function pictureOn(canvas, styles, full) {
       ground: new Uint32Array(wide), row: new Uint32Array(wide), sums: new Float32Array(wide * styles.length * 2),
       roomForEdge: 5 * ratio, roomForName: 22 * ratio,
     };
+    widths.clear();
     context.font = `${11 * ratio}px system-ui, sans-serif`;
     context.textBaseline = "middle";
   }
 
   // As much of a text as has room, and nothing where that would say nothing.
   function cut(text, room) {
-    let wide = widths.get(text);
-    if (wide === undefined) widths.set(text, wide = context.measureText(text).width / paper.ratio);
-    if (wide * paper.ratio <= room) return text;
-    const letters = Math.floor(text.length * room / (wide * paper.ratio)) - 1;
+    const wide = widthOf(text);
+    if (wide <= room) return text;
+    let letters = Math.floor(text.length * room / wide);
+    while (letters > 2 && widthOf(text.slice(0, letters) + "…") > room) letters--;
     return letters < 3 ? "" : text.slice(0, letters) + "…";
+  }
+  function widthOf(text) {
+    if (widths.size > MOST_WIDTHS) widths.clear();
+    let wide = widths.get(text);
+    if (wide === undefined) widths.set(text, wide = context.measureText(text).width);
+    return wide;
   }
 
   function paint(view, rows, first, scale, ticks, names, matched) {

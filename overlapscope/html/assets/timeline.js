@@ -6,7 +6,7 @@
   const place = byId("timeline"), gutter = byId("gutter"), canvas = byId("bars"), axis = byId("axis");
   const tip = byId("tip"), said = byId("said"), details = byId("details"), sought = byId("sought"), found = byId("found");
   const about = JSON.parse(byId("timeline-about").textContent);
-  const names = JSON.parse(new TextDecoder().decode(await unzipped("timeline-names")));
+  const { names, short } = JSON.parse(new TextDecoder().decode(await unzipped("timeline-names")));
   const picture = pictureOn(canvas, about.styles, about.full);
   const LANE = 20, HEAD = 20, GAP = 6, AXIS = 22, LEAST_NS = 10, SNAP = 6, NEAR = 3, MOST_ARROWS = 20, PAPER = 700;
   const folded = new Set(), loaded = [];
@@ -19,10 +19,9 @@
   const rowAt = y => rows.findIndex(row => y >= row.top - 1 && y < row.top + row.height + 1);
   const bar = index => ({ left: xOf(shown.start[index]), right: xOf(endOf(index)), ...rows[rowOf(index)] });
   const styleOf = index => about.styles[shown.style[index]];
-  const kernels = new Set(["kernel", "collective"]);
   function label(index) {
-    const name = names[shown.name[index]], size = shown.size[index] - 1;
-    return kernels.has(styleOf(index).name) ? briefName(name) : size >= 0 ? `${name} ${sizeText(size)}` : name;
+    const name = short[shown.name[index]] || names[shown.name[index]], size = shown.size[index] - 1;
+    return size >= 0 ? `${name} ${sizeText(size)}` : name;
   }
 
   // Lanes and their place. A folded group is as high as one lane, and shows all of its own.
@@ -144,14 +143,14 @@
   function barAt(x, y) {
     const number = rowAt(y);
     if (number < 0) return -1;
-    const { from, to } = shown.lanes[number], at = nsAt(x), reach = NEAR / scale();
-    let best = -1, nearest = reach, after = above(shown.start, from, to, at);
+    const { from, to } = shown.lanes[number], at = nsAt(x), near = NEAR / scale();
+    let best = -1, nearest = near, after = above(shown.start, from, to, at);
     const look = index => {
       const away = Math.max(shown.start[index] - at, at - endOf(index), 0);
       if (away < nearest || away === nearest && best < 0) { best = index; nearest = away; }
     };
-    for (let index = after - 1; index >= Math.max(from, after - 64) && nearest > 0; index--) look(index);
-    for (let index = after; index < Math.min(to, after + 8) && nearest > 0; index++) look(index);
+    for (let index = after - 1; index >= from && shown.reach[index] > at - near && nearest > 0; index--) look(index);
+    if (after < to) look(after);
     return best;
   }
   // How many bars begin in the pixel of a bar's begin, in its lane.
@@ -271,8 +270,9 @@
     event.preventDefault();
   }, { passive: false });
 
-  // Dragging measures; with Shift, or with a finger, it moves the timeline. A click selects.
+  // Dragging measures; with Shift, or with a finger, it moves the timeline. Two fingers zoom. A click selects.
   let drag = null;
+  const fingers = new Map(), apart = () => [...fingers.values()].reduce((one, other) => Math.abs(one - other));
   const snapped = (x, y) => {
     const index = barAt(x, y), edges = index < 0 ? [] : [shown.start[index], endOf(index)];
     return edges.find(edge => Math.abs(xOf(edge) - x) < SNAP) ?? Math.round(nsAt(x));
@@ -280,15 +280,22 @@
   canvas.addEventListener("pointerdown", event => {
     if (event.button !== 0) return;
     canvas.setPointerCapture(event.pointerId);
+    fingers.set(event.pointerId, event.offsetX);
     const moves = event.shiftKey || event.pointerType === "touch";
     drag = { x: event.offsetX, y: event.offsetY, from: snapped(event.offsetX, event.offsetY), first, moves, far: false };
   });
   canvas.addEventListener("pointermove", event => {
     if (!drag) return hover(event);
+    if (fingers.size > 1) {
+      const before = apart(), x = fingers.set(event.pointerId, event.offsetX).get(event.pointerId);
+      drag.far = true;
+      return zoom(before / Math.max(apart(), 1), nsAt([...fingers.values()].find(other => other !== x) ?? x));
+    }
     const by = drag.x - event.offsetX;
     drag.far ||= Math.abs(by) > 4;
     if (!drag.far) return;
     if (drag.moves) return show(drag.first + by / scale(), drag.first + by / scale() + last - first);
+    tip.style.display = "none";
     measured = [drag.from, snapped(event.offsetX, drag.y)].sort((one, other) => one - other);
     said.textContent = measuredText(drag.y);
     redraw();
@@ -297,7 +304,7 @@
     if (drag && !drag.far) { measured = null; select(barAt(event.offsetX, event.offsetY)); }
     place.focus({ preventScroll: true });
   });
-  canvas.addEventListener("lostpointercapture", () => { drag = null; });
+  canvas.addEventListener("lostpointercapture", event => { drag = null; fingers.delete(event.pointerId); });
   canvas.addEventListener("pointerleave", () => { tip.style.display = "none"; });
   function measuredText(y) {
     const [from, to] = measured, text = `Measured: ${timeText(to - from)}, from ${exactText(from)} to ${exactText(to)}`;
