@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from overlapscope import copy_table, diagnose, finding_table, gap_table, open_trace, range_table
+from overlapscope.cli.main import app
 from overlapscope.export.columns import csv_texts
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
@@ -92,3 +94,10 @@ def test_csv_holds_nothing_that_a_spreadsheet_runs(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, "thread 1: range =HYPERLINK('x') 0-90 | launch 1-5 -> stream 7: 10-20")
     text = "".join(csv_texts(range_table(trace).to_arrow()))
     assert "\n'=HYPERLINK" in text or "\n\"'=HYPERLINK" in text
+
+
+def test_starts_on_a_terminal_count_from_the_begin_of_the_trace(tmp_path: Path) -> None:
+    two_copies(tmp_path)
+    shown = CliRunner().invoke(app, ["copies", str(tmp_path / "t.json")], env={"COLUMNS": "200"}).stdout
+    starts = [line.split()[0] for line in shown.splitlines() if "HtoD" in line or "DtoH" in line]
+    assert sorted(map(float, starts)) == [17, 270], "in us, from the begin of the range around them"

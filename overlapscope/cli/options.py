@@ -30,8 +30,8 @@ Within = Annotated[
     str | None, typer.Option("--within", "--range", help="Only the ranges of this name (* and ? match).")
 ]
 Step = Annotated[int | None, typer.Option(help="Only this step of torch's profiler.")]
-From = Annotated[float | None, typer.Option("--from", help="Begin, in ms on the time axis of the whole trace.")]
-To = Annotated[float | None, typer.Option("--to", help="End, in ms on the same axis.")]
+From = Annotated[float | None, typer.Option("--from", help="Begin, in ms since the begin of the trace.")]
+To = Annotated[float | None, typer.Option("--to", help="End, in ms since the begin of the trace.")]
 DeviceNumber = Annotated[int | None, typer.Option("--device", min=0, help="Only the GPUs of this number.")]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the result to this file instead of printing it.")

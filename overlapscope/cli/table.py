@@ -113,11 +113,10 @@ def _write_text(trace: Trace, found: Found, table: Table, how: TableOutput) -> N
     from overlapscope.model.columns import public_name
     from overlapscope.report.layout import fitted
     from overlapscope.report.table_text import cells_of
-    from overlapscope.timeline.view import work_window
 
     total = len(found.table)
     title = found.title if len(table) == total else f"{found.title}: {len(table):,} of {total:,} (--top shows more)"
-    rows = cells_of(table, found.shown, work_window(trace)[0])
+    rows = cells_of(table, found.shown, trace.start_ns)
     other = [public_name(spec) for spec in table.columns() if public_name(spec) not in found.shown]
 
     def render(console: Console) -> None:
