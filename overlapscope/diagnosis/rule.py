@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.finding import Confidence, Number
+from overlapscope.diagnosis.finding import Confidence, Number, Place
 from overlapscope.model.columns import Bool, Float64, Int64
 from overlapscope.model.enums import Direction
 
@@ -68,6 +68,25 @@ def no_view(context: DeviceContext) -> Report | None:
 
 
 @dataclass(frozen=True)
+class FixFor:
+    """A fix for some places: where the operator, the CUDA call, or the ranges and the source line match a pattern.
+
+    Patterns that are empty match everything; letters match in either case.
+    """
+
+    fix: str
+    op: str = ""
+    api: str = ""
+    around: str = ""
+
+    def fits(self, place: Place) -> bool:
+        """Whether a place matches all patterns."""
+        around = f"{place.range or ''} {place.source or ''}"
+        pairs = ((self.op, place.op or ""), (self.api, place.api or ""), (self.around, around))
+        return all(re.search(pattern, text, re.IGNORECASE) for pattern, text in pairs)
+
+
+@dataclass(frozen=True)
 class Rule:
     """One pattern of lost overlap, how to recognise it and how to fix it.
 
@@ -76,6 +95,7 @@ class Rule:
         name: name of the pattern, not of the remedy.
         page: its documentation: a title, and the sections of `HEADINGS`.
         fix: PyTorch code that fixes it.
+        fixes: fixes for some places, which are better there.
         waited_for: what the GPU waits for, as a noun: ``pageable copies``.
         change: the change that simulates the fix.
         claims: which idle intervals of a device match it; an earlier rule has precedence.
@@ -95,6 +115,7 @@ class Rule:
     change: str | None = None
     claims: Callable[[DeviceContext], Bool] = no_claim
     describe: Callable[[DeviceContext, Int64], Report] | None = None
+    fixes: tuple[FixFor, ...] = ()
     parts: Callable[[DeviceContext, Int64], tuple[Int64, ...]] = one_part
     view: Callable[[DeviceContext], Report | None] = no_view
     about_copies: bool = False
@@ -109,12 +130,22 @@ class Rule:
         texts = (text.strip() for text in parts[2::2])
         object.__setattr__(self, "sections", dict(zip(parts[1::2], texts, strict=True)))
 
+    def fix_for(self, place: Place) -> str:
+        """The fix that fits a place."""
+        return next((each.fix for each in self.fixes if each.fits(place)), self.fix)
+
     @property
     def title(self) -> str:
         """The first line of the page."""
         return self.page.splitlines()[0].rstrip(".")
 
 
+OUTPUT_SIZE_FIX = FixFor(
+    "kept = torch.where(mask, x, 0)  # a result of fixed size; the host must read how many rows x[mask] has\n"
+    "# where the rows are needed, select them once, after the loop",
+    op="nonzero|masked_select|aten::index|unique|aten::where|repeat_interleave",
+)
+"""For operators whose result has a size that the host must read from the GPU first."""
 D2H_FIX = (
     "place.copy_(result, non_blocking=True)  # place: pinned, made once; on a stream of its own\n"
     "arrived = torch.cuda.Event(); arrived.record()  # arrived.synchronize() before the host reads it"

@@ -109,6 +109,7 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
     calls = unique(np.concatenate([context.blocking_calls_of(rows), issued])) if report.calls is None else report.calls
     idle_ns = context.idle_ns(rows) if report.idle_ns is None else report.idle_ns
     places = _places(context, rows, copies)
+    where = places[0].where if places else _device_only(context)
     guessed_ns = context.idle_ns(rows[context.idle.inferred[rows]])
     inferred = report.confidence is Confidence.HIGH and 2 * guessed_ns > idle_ns > 0
     return Finding(
@@ -122,11 +123,11 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
         copies=tuple(copies.tolist()),
         calls=tuple(calls.tolist()),
         idle_rows=tuple(rows.tolist()),
-        where=places[0].where if places else _device_only(context),
+        where=where,
         places=places,
         evidence=report.evidence,
         message=report.message,
-        fix=report.fix or rule.fix,
+        fix=report.fix or rule.fix_for(where),
         change=report.change or rule.change,
         idle_ns=idle_ns,
         blocked_ns=context.blocked_ns(calls),

@@ -50,7 +50,7 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import COPY_WAIT_CAUSES, Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.rule import D2H_FIX, Report, Rule, median_or_none, mostly_d2h
+from overlapscope.diagnosis.rule import D2H_FIX, FixFor, Report, Rule, median_or_none, mostly_d2h
 from overlapscope.formatting import counted, share, size, time
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
@@ -99,6 +99,13 @@ RULE = Rule(
     code="OVL001",
     name="pageable-copy",
     page=__doc__,
+    fixes=(
+        FixFor(
+            "weight = weight.pin_memory()  # once, when the weights are loaded; the copy in pinned memory stays\n"
+            "weight_on_gpu.copy_(weight, non_blocking=True)",
+            around="weight|param|expert|offload|load_state|checkpoint",
+        ),
+    ),
     waited_for="pageable copies",
     about_copies=True,
     fix="batch = batch.pin_memory()  # once, ahead of time; DataLoader(..., pin_memory=True)\n"

@@ -42,7 +42,7 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.rule import D2H_FIX, Report, Rule, mostly_d2h
+from overlapscope.diagnosis.rule import D2H_FIX, OUTPUT_SIZE_FIX, FixFor, Report, Rule, mostly_d2h
 from overlapscope.formatting import counted, time
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
@@ -93,6 +93,14 @@ RULE = Rule(
     code="OVL004",
     name="host-synchronises",
     page=__doc__,
+    fixes=(
+        OUTPUT_SIZE_FIX,
+        FixFor("# no torch.cuda.synchronize() in the loop; torch.cuda.Event measures times", api="DeviceSynchronize"),
+        FixFor(
+            "event.synchronize()  # only where the host needs the data; streams wait with stream.wait_event(event)",
+            api="EventSynchronize",
+        ),
+    ),
     waited_for="the host, which synchronises with copies",
     about_copies=True,
     fix="batch = batch.to(device, non_blocking=True)  # and wait for an event where the host needs the data",

@@ -40,7 +40,7 @@ synchronization".
 from __future__ import annotations
 
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.rule import Report, Rule, median_or_none
+from overlapscope.diagnosis.rule import OUTPUT_SIZE_FIX, FixFor, Report, Rule, median_or_none
 from overlapscope.formatting import counted, time
 from overlapscope.model.columns import Bool, Int64
 
@@ -75,6 +75,16 @@ RULE = Rule(
     code="OVL005",
     name="scalar-read",
     page=__doc__,
+    fixes=(
+        OUTPUT_SIZE_FIX,
+        FixFor("y = torch.where(condition, a, b)  # no Python if on a tensor: it reads the tensor", op="is_nonzero"),
+        FixFor(
+            "place.copy_(value, non_blocking=True)  # place: pinned, made once, instead of value.cpu()\n"
+            "arrived = torch.cuda.Event(); arrived.record()  # arrived.synchronize() when the host needs it",
+            op="aten::(to|_to_copy|copy_)$",
+        ),
+        FixFor("# cudaMemcpyAsync to pinned memory, and read it after the loop", op="^$", api="Memcpy"),
+    ),
     waited_for="scalar reads",
     about_copies=True,
     fix="total += loss.detach()  # stays on the GPU; total.item() once, after the loop",

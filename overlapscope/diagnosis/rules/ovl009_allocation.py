@@ -41,7 +41,7 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.diagnosis.rule import FixFor, Report, Rule
 from overlapscope.formatting import counted, time
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Bool, Int64
@@ -85,6 +85,23 @@ RULE = Rule(
     code="OVL009",
     name="allocation-in-loop",
     page=__doc__,
+    fixes=(
+        FixFor(
+            "torch.backends.cudnn.benchmark = False  # or inputs of one shape: each new shape tries algorithms, whose\n"
+            "# workspaces are allocated and freed",
+            op="conv|cudnn|miopen",
+            api="Malloc|Free",
+        ),
+        FixFor(
+            "# PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, shapes that do not grow, no empty_cache() in it:\n"
+            "# then the caching allocator keeps what it has",
+            op="aten::|autograd",
+            api="^(cuda|hip)(Malloc|Free)$|MemCreate|MemMap|MemUnmap|MemRelease",
+        ),
+        FixFor(
+            "# cudaMallocAsync and cudaFreeAsync, or allocate before the loop", op="^$", api="^(cuda|hip)(Malloc|Free)$"
+        ),
+    ),
     waited_for="allocations",
     fix="buffer = torch.empty(shape, pin_memory=True)  # once, before the loop; no empty_cache() inside it",
     change="preallocate",

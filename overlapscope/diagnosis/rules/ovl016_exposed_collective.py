@@ -40,6 +40,7 @@ from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import share, time
 from overlapscope.measure.spans import intersect
+from overlapscope.model.trace import Trace
 
 
 def view(context: DeviceContext) -> Report | None:
@@ -56,7 +57,39 @@ def view(context: DeviceContext) -> Report | None:
     evidence = {"exposed_ns": exposed, "collective_ns": total, "during_copies_ns": during_copies}
     confirm_with = "the traces of the other ranks: waiting for them looks the same"
     nothing = np.empty(0, np.int64)
-    return Report(message, evidence, Confidence.MEDIUM, confirm_with, copies=nothing, calls=nothing, idle_ns=exposed)
+    return Report(
+        message,
+        evidence,
+        Confidence.MEDIUM,
+        confirm_with,
+        copies=nothing,
+        calls=nothing,
+        idle_ns=exposed,
+        fix=_fix(context.trace),
+    )
+
+
+def _fix(trace: Trace) -> str | None:
+    """What fits the program: it may wrap its model already, or not train at all."""
+    names = [trace.names[row] for table in (trace.ranges, trace.cpu_ops) for row in np.unique(table.name_id).tolist()]
+    if not names:
+        return None
+    known = " ".join(names).lower()
+    fitting = (fix for words, fix in _FIXES.items() if any(word in known for word in words))
+    return next(fitting, None if "backward" in known else _INFERENCE)
+
+
+_FIXES = {
+    ("fsdp", "fullyshardeddataparallel"): (
+        "fully_shard(block)  # each block by itself, so that its all-gather runs while the block before it computes"
+    ),
+    ("distributeddataparallel",): (
+        "model = DistributedDataParallel(model, bucket_cap_mb=10, static_graph=True)  # smaller buckets start earlier"
+    ),
+}
+_INFERENCE = (
+    "# tensor parallelism on fewer GPUs, or a split of the batch in two, one computing while the other communicates"
+)
 
 
 RULE = Rule(

@@ -1,0 +1,64 @@
+"""Fixes fit the place that a finding names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from overlapscope import diagnose
+from overlapscope.diagnosis.catalogue import RULES, rule
+from overlapscope.diagnosis.finding import Place
+from tests.notation import trace_of
+
+
+def place(op: str | None = None, api: str | None = None, around: str | None = None) -> Place:
+    return Place(around, None, op, api, 1, 1, 0, 7)
+
+
+@pytest.mark.parametrize(
+    ("code", "where", "words"),
+    [
+        ("OVL005", place("aten::nonzero", "cudaMemcpyAsync"), "torch.where(mask"),
+        ("OVL005", place("aten::_local_scalar_dense", "cudaMemcpyAsync"), "total.item() once"),
+        ("OVL005", place("aten::_to_copy", "cudaMemcpyAsync"), "instead of value.cpu()"),
+        ("OVL005", place(None, "cudaMemcpyFromSymbol"), "cudaMemcpyAsync to pinned"),
+        ("OVL004", place("aten::index", "cudaStreamSynchronize"), "torch.where(mask"),
+        ("OVL004", place(None, "cudaDeviceSynchronize"), "no torch.cuda.synchronize()"),
+        ("OVL004", place("aten::copy_", "cudaStreamSynchronize"), "non_blocking=True"),
+        ("OVL009", place("aten::cudnn_convolution", "cudaFree"), "cudnn.benchmark"),
+        ("OVL009", place("aten::empty", "cudaMalloc"), "expandable_segments"),
+        ("OVL009", place(None, "cudaMalloc"), "cudaMallocAsync"),
+        ("OVL009", place("aten::pin_memory", "cudaHostAlloc"), "pin_memory=True"),
+        ("OVL001", place("aten::copy_", "cudaMemcpyAsync", "forward / load expert 3"), "weight.pin_memory()"),
+        ("OVL001", place("aten::copy_", "cudaMemcpyAsync", "train_step"), "batch.pin_memory()"),
+    ],
+)
+def test_the_fix_of_a_rule_fits_the_place(code: str, where: Place, words: str) -> None:
+    assert words in rule(code).fix_for(where)
+
+
+def test_a_rule_has_a_fix_for_any_place() -> None:
+    assert all(entry.fix_for(place()) for entry in RULES)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("DistributedDataParallel.forward", "bucket_cap_mb"),
+        ("FSDP::all_gather", "fully_shard"),
+        ("model.forward", "tensor parallelism"),
+        ("MulBackward0", "DistributedDataParallel(model)"),
+    ],
+)
+def test_a_collective_s_fix_knows_how_the_program_is_parallel(name: str, words: str, tmp_path: Path) -> None:
+    """DDP is not advised to who has it, nor to who does not train."""
+    trace = trace_of(
+        tmp_path,
+        f"""
+        thread 1: op {name} 0-30 | launch gemm 31-35 -> stream 7: 40-100
+                  launch ncclDevKernel_AllReduce 36-39 -> stream 20: 100-400
+        """,
+    )
+    (finding,) = (entry for entry in diagnose(trace).findings if entry.code == "OVL016")
+    assert words in finding.fix
