@@ -9,7 +9,7 @@ from rich.console import Console
 
 from overlapscope import audit, diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT
-from overlapscope.report.findings import findings
+from overlapscope.report.findings import findings, worth
 from tests.conftest import PAIRS, SAMPLES
 
 
@@ -56,3 +56,18 @@ def test_what_is_too_large_for_a_plan_says_so(too_large: bool, capsys: pytest.Ca
     said = capsys.readouterr().out
     assert ("what-if" in said) == too_large
     assert ("Fixes one after the other" in said) != too_large
+
+
+@pytest.mark.parametrize("order", ["copy-first", "kernels-first"])
+def test_a_plan_looks_two_changes_ahead(order: str) -> None:
+    """Not to block wins nothing while copies stay on the kernels' stream; the fixed program takes 32.4 ms."""
+    found = diagnose(open_trace(SAMPLES / f"gemm_copy-pinned-{order}-blocking-same.json.gz"))
+    assert found.plan is not None
+    (step,) = found.plan.steps
+    assert step.changes == ("non-blocking", "side-stream")
+    assert step.fixes == ("OVL004",)
+    assert step.places
+    assert "aten::copy_" in step.places[0]
+    assert step.time_ns == pytest.approx(32_400_000, rel=0.05)
+    assert found.findings[0].offered
+    assert "with others" in worth(found.findings[0], found.plan)[0]

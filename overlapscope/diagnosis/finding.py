@@ -175,8 +175,9 @@ class Step(Row):
     """One step of a plan: the simulated program with some changes.
 
     Attributes:
-        changes: all changes so far, the newest last.
-        fixes: codes of the findings that the newest change fixes; empty where only earlier changes make it possible.
+        changes: all changes so far, the newest last; a step adds two where neither saves enough alone.
+        fixes: codes of the findings that the newest changes fix; empty where only earlier changes make it possible.
+        places: where these findings cost most: what to edit.
         predicted_ns: simulated time of the window, with profiler overhead.
         saving_ns: saving against the simulation without changes, with profiler overhead in both.
         low_ns: lower bound of the time, from unknown dependencies.
@@ -187,6 +188,7 @@ class Step(Row):
 
     changes: tuple[str, ...]
     fixes: tuple[str, ...]
+    places: tuple[str, ...]
     predicted_ns: int
     saving_ns: int
     low_ns: int

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
-from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Finding, Plan, Step
-from overlapscope.diagnosis.gpu_time import GpuTime, gpu_time
-from overlapscope.diagnosis.idle_by_rule import attributed
-from overlapscope.measure.devices import DeviceKey
-from overlapscope.measure.windows import Window, is_whole, window_of
-from overlapscope.model.columns import NO_ID
+from overlapscope.diagnosis.savings import with_saving
+from overlapscope.measure.windows import Window, is_whole
 from overlapscope.whatif.catalogue import parse
-from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import SimulationConfig
 from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.what_if import Baseline
-
-_OTHERS = "the change also removes GPU idle time that is attributed elsewhere"
-_UNPROFILED = "the idle time is recorded, the saving is without the profiler"
 
 
 def simulate_fixes(
@@ -39,95 +32,73 @@ def simulate_fixes(
         return findings, None
     base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
     plan = Plan(
-        tuple(_greedy(base, fixable, config)), base.simulated_ns, base.unprofiled_ns, base.baseline, base.own_ns
+        tuple(_Search(base, fixable, config).steps()), base.simulated_ns, base.unprofiled_ns, base.baseline, base.own_ns
     )
     planned = {change for step in plan.steps for change in step.changes}
-    return tuple(_with_saving(base, attribution, finding, planned, config) for finding in findings), plan
+    return tuple(with_saving(base, attribution, finding, planned, config) for finding in findings), plan
 
 
-def _with_saving(
-    base: Baseline, attribution: Attribution, finding: Finding, planned: set[str], config: DiagnosisConfig
-) -> Finding:
-    """Add the simulated saving of a finding's change, applied to its own copies only; 0 where it would cost time.
+@dataclass(frozen=True)
+class _Search:
+    """The search for a plan: again and again the change that saves most, two at once where no single one does."""
 
-    A saving close to zero gets an upper bound too, since the consumers of a copy may not be in the trace. If that is
-    close to zero too, and the change helps after no other one, it is not offered.
-    """
-    if finding.change is None:
-        return finding
-    change = replace(parse(finding.change), copies=finding.copies or None)
-    least = config.report_share * base.own_ns
-    found, most = base.predict((change,), bounds=False), 0
-    saving = max(base.own_ns - found.own.predicted_ns, 0)
-    if saving < least:
-        most = base.own_ns - base.predict((change,)).own.low_ns
-    high = most if most >= least and most > saving else None
-    worth = max(config.worthless_share * finding.idle_ns, config.noise_share * base.own_ns)
-    offered = max(saving, high or 0) >= worth or finding.change in planned
-    return replace(
-        finding,
-        saving_ns=saving,
-        saving_high_ns=high,
-        offered=offered,
-        waits_instead=None if offered else _waits_instead(attribution, found, finding, config),
-        saves_more=_saves_more(found, finding, saving),
-    )
+    base: Baseline
+    findings: Sequence[Finding]
+    config: DiagnosisConfig
 
+    def steps(self) -> Iterator[Step]:
+        """The steps, while each saves more than ``report_share``."""
+        chosen: tuple[str, ...] = ()
+        reached = self.base.own_ns
+        while True:
+            names = self._next_names(chosen)
+            best = self._best(chosen, [(name,) for name in names], reached)
+            best = best or self._best(chosen, list(combinations(self._with_followers(names, chosen), 2)), reached)
+            if best is None:
+                return
+            before, chosen = chosen, tuple(str(change) for change in best.changes)
+            yield self._step(self.base.predict(best.changes), before)
+            reached = best.own.predicted_ns
 
-def _saves_more(found: Prediction, finding: Finding, saving: int) -> str | None:
-    """Why a change saves more than the GPU idle time of its finding."""
-    if saving <= finding.idle_ns:
-        return None
-    return _OTHERS if 2 * (found.saving_ns - finding.idle_ns) > saving - finding.idle_ns else _UNPROFILED
+    def _best(self, chosen: tuple[str, ...], tries: Sequence[tuple[str, ...]], reached: int) -> Prediction | None:
+        """What saves most after the changes so far; None where that is too little."""
+        found = [self.base.predict(tuple(map(parse, (*chosen, *names))), bounds=False) for names in tries]
+        best = min(found, key=lambda each: each.own.predicted_ns, default=None)
+        if best is None or reached - best.own.predicted_ns < self.config.report_share * reached:
+            return None
+        return best
 
+    def _next_names(self, chosen: tuple[str, ...]) -> list[str]:
+        """The changes of the findings that are left, and what often follows those so far."""
+        own = [finding.change for finding in self.findings if finding.change is not None]
+        return self._left((*own, *_followers(chosen)), chosen)
 
-def _waits_instead(
-    attribution: Attribution, found: Prediction, finding: Finding, config: DiagnosisConfig
-) -> str | None:
-    """What a GPU waits for in a simulation in which it waits no less; None unless most of the time went there."""
-    key = DeviceKey(*(NO_ID if n is None else n for n in (finding.where.process, finding.where.device)))
-    graph = build_graph(found.after, config.dependencies)
-    before = _time(attribution, key, found.window, config)
-    after = _time(Attribution(graph, config.dependencies), key, window_of(found.after, found.window.name), config)
-    longer = {part.label: part.time_ns - before.of(part.key) for part in after.parts}
-    most = max(longer, key=lambda label: longer[label])
-    return most.removeprefix("idle: ") if 2 * longer[most] > finding.idle_ns else None
+    def _with_followers(self, names: Sequence[str], chosen: tuple[str, ...]) -> list[str]:
+        return self._left((*names, *_followers(names)), chosen)
 
+    @staticmethod
+    def _left(names: Sequence[str], chosen: tuple[str, ...]) -> list[str]:
+        return [name for name in dict.fromkeys(names) if name not in chosen]
 
-def _time(attribution: Attribution, key: DeviceKey, window: Window, config: DiagnosisConfig) -> GpuTime:
-    found = {device.key: (context.activity, device) for context, device in attributed(attribution, window, config)}
-    return gpu_time(*found[key], window)
-
-
-def _step(found: Prediction, findings: Iterable[Finding]) -> Step:
-    names = tuple(str(change) for change in found.changes)
-    fixes = tuple(dict.fromkeys(finding.code for finding in findings if finding.change == names[-1]))
-    return Step(
-        changes=names,
-        fixes=fixes,
-        predicted_ns=found.predicted_ns,
-        saving_ns=found.saving_ns,
-        low_ns=found.low_ns,
-        high_ns=found.high_ns,
-        unprofiled_ns=None if found.unprofiled is None else found.unprofiled.predicted_ns,
-        time_ns=found.own.predicted_ns,
-        time_low_ns=found.own.low_ns,
-        time_high_ns=found.own.high_ns,
-    )
+    def _step(self, found: Prediction, before: tuple[str, ...]) -> Step:
+        names = tuple(str(change) for change in found.changes)
+        fixed = [finding for finding in self.findings if finding.change in set(names) - set(before)]
+        return Step(
+            changes=names,
+            fixes=tuple(dict.fromkeys(finding.code for finding in fixed)),
+            places=tuple(dict.fromkeys(finding.where.words for finding in fixed if finding.where.words)),
+            predicted_ns=found.predicted_ns,
+            saving_ns=found.saving_ns,
+            low_ns=found.low_ns,
+            high_ns=found.high_ns,
+            unprofiled_ns=None if found.unprofiled is None else found.unprofiled.predicted_ns,
+            time_ns=found.own.predicted_ns,
+            time_low_ns=found.own.low_ns,
+            time_high_ns=found.own.high_ns,
+        )
 
 
-def _greedy(base: Baseline, findings: list[Finding], config: DiagnosisConfig) -> Iterator[Step]:
-    """Add the change that saves most, again and again, while it saves more than ``report_share``."""
-    remaining = list(dict.fromkeys(finding.change or "" for finding in findings))
-    chosen: tuple[Change, ...] = ()
-    reached = base.own_ns
-    while remaining:
-        tries = [base.predict((*chosen, parse(name)), bounds=False) for name in dict.fromkeys(remaining)]
-        best = min(tries, key=lambda found: found.own.predicted_ns)
-        if reached - best.own.predicted_ns < config.report_share * reached:
-            return
-        yield _step(base.predict(best.changes), findings)
-        chosen, reached = best.changes, best.own.predicted_ns
-        done = [str(change) for change in chosen]
-        enabled = chosen[-1].often_followed_by if done[-1] == chosen[-1].name else ()
-        remaining = [name for name in (*remaining, *enabled) if name not in done]
+def _followers(names: Sequence[str]) -> list[str]:
+    """What often follows some changes of all that they may change."""
+    changes = [parse(name) for name in names]
+    return [each for change in changes if str(change) == change.name for each in change.often_followed_by]

@@ -89,7 +89,7 @@ def worth(finding: Finding, plan: Plan | None) -> list[str]:
     elif finding.saves_more is not None:
         text += f", more than its GPU idle time: {finding.saves_more}"
     elif plan is not None and not _alone(finding, plan):
-        text += " alone; see below what it saves after others"
+        text += " alone; see below what it saves with others"
     return [text]
 
 

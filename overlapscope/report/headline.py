@@ -104,9 +104,9 @@ def _fix(diagnosis: Diagnosis) -> Iterator[str]:
             yield "No simulated fix saves enough to be offered."
         return
     first, last = plan.steps[0], plan.steps[-1]
-    more = "" if first is last else f", with {' + '.join(last.changes[1:])} too: {saving(last, plan)}"
+    more = "" if first is last else f", with {' + '.join(last.changes[len(first.changes) :])} too: {saving(last, plan)}"
     change = f"{time(plan.baseline_ns)} -> {saving(first, plan)}{more}"
-    yield f"With {first.changes[0]}: {change}; {SIMULATED[plan.baseline]}."
+    yield f"With {' + '.join(first.changes)}: {change}; {SIMULATED[plan.baseline]}."
 
 
 def saving(step: Step, plan: Plan) -> str:

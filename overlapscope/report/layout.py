@@ -15,7 +15,7 @@ from rich.text import Text
 
 from overlapscope.report.tables import LEFT, Cells
 
-_ENDS_MATTER = {"range", "source"}  # paths: the end says more than the begin
+_ENDS_MATTER = {"range", "source", "where"}  # paths: the end says more than the begin
 
 _GAP = 2  # characters between columns
 _SHORTEST = 12  # characters of a text that is cut

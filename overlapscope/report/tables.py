@@ -21,7 +21,7 @@ TextColumns = dict[str, Sequence[str]]
 """A table column by column: the texts of each heading."""
 
 LEFT = frozenset({"API", "api", "call", "cause", "change", "changes", "code", "confidence", "direction", "fixes"})
-LEFT |= {"first finding", "memory", "most of it", "name", "op", "range", "severity", "source", "trace"}
+LEFT |= {"first finding", "memory", "most of it", "name", "op", "range", "severity", "source", "trace", "where"}
 """Columns of text, aligned left; the others are numbers."""
 NO_VALUE = "-"
 """Shown where a text is not known."""
@@ -97,6 +97,7 @@ def plan_rows(found: Plan) -> list[Cells]:
             "fixes": ["", *(", ".join(step.fixes) for step in found.steps)],
             **{name: ["" if text == "?" else text for text in texts] for name, texts in shown.items()},
             "change (%)": [_percent(ns - found.baseline_ns, found.baseline_ns) for ns in every],
+            "where": ["", *(safe(step.places[0]) if step.places else "" for step in found.steps)],
         }
     )
 

@@ -1,0 +1,75 @@
+"""What the change of a finding saves by itself, and what the GPU waits for instead where that is almost nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from overlapscope.dependencies.build import build_graph
+from overlapscope.diagnosis.attribution import Attribution
+from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.diagnosis.finding import Finding
+from overlapscope.diagnosis.gpu_time import GpuTime, gpu_time
+from overlapscope.diagnosis.idle_by_rule import attributed
+from overlapscope.measure.devices import DeviceKey
+from overlapscope.measure.windows import Window, window_of
+from overlapscope.model.columns import NO_ID
+from overlapscope.whatif.catalogue import parse
+from overlapscope.whatif.prediction import Prediction
+from overlapscope.whatif.what_if import Baseline
+
+_OTHERS = "the change also removes GPU idle time that is attributed elsewhere"
+_UNPROFILED = "the idle time is recorded, the saving is without the profiler"
+
+
+def with_saving(
+    base: Baseline, attribution: Attribution, finding: Finding, planned: set[str], config: DiagnosisConfig
+) -> Finding:
+    """Add the simulated saving of a finding's change, applied to its own copies only; 0 where it would cost time.
+
+    A saving close to zero gets an upper bound too, since the consumers of a copy may not be in the trace. If that is
+    close to zero too, and the change helps after no other one, it is not offered.
+    """
+    if finding.change is None:
+        return finding
+    change = replace(parse(finding.change), copies=finding.copies or None)
+    least = config.report_share * base.own_ns
+    found, most = base.predict((change,), bounds=False), 0
+    saving = max(base.own_ns - found.own.predicted_ns, 0)
+    if saving < least:
+        most = base.own_ns - base.predict((change,)).own.low_ns
+    high = most if most >= least and most > saving else None
+    worth = max(config.worthless_share * finding.idle_ns, config.noise_share * base.own_ns)
+    offered = max(saving, high or 0) >= worth or finding.change in planned
+    return replace(
+        finding,
+        saving_ns=saving,
+        saving_high_ns=high,
+        offered=offered,
+        waits_instead=None if offered else _waits_instead(attribution, found, finding, config),
+        saves_more=_saves_more(found, finding, saving),
+    )
+
+
+def _saves_more(found: Prediction, finding: Finding, saving: int) -> str | None:
+    """Why a change saves more than the GPU idle time of its finding."""
+    if saving <= finding.idle_ns:
+        return None
+    return _OTHERS if 2 * (found.saving_ns - finding.idle_ns) > saving - finding.idle_ns else _UNPROFILED
+
+
+def _waits_instead(
+    attribution: Attribution, found: Prediction, finding: Finding, config: DiagnosisConfig
+) -> str | None:
+    """What a GPU waits for in a simulation in which it waits no less; None unless most of the time went there."""
+    key = DeviceKey(*(NO_ID if n is None else n for n in (finding.where.process, finding.where.device)))
+    graph = build_graph(found.after, config.dependencies)
+    before = _time(attribution, key, found.window, config)
+    after = _time(Attribution(graph, config.dependencies), key, window_of(found.after, found.window.name), config)
+    longer = {part.label: part.time_ns - before.of(part.key) for part in after.parts}
+    most = max(longer, key=lambda label: longer[label])
+    return most.removeprefix("idle: ") if 2 * longer[most] > finding.idle_ns else None
+
+
+def _time(attribution: Attribution, key: DeviceKey, window: Window, config: DiagnosisConfig) -> GpuTime:
+    found = {device.key: (context.activity, device) for context, device in attributed(attribution, window, config)}
+    return gpu_time(*found[key], window)
