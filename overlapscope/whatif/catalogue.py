@@ -18,6 +18,7 @@ from overlapscope.whatif.changes.faster_link import FasterLink
 from overlapscope.whatif.changes.no_scalar_sync import NoScalarSync
 from overlapscope.whatif.changes.non_blocking import NonBlocking
 from overlapscope.whatif.changes.pin import Pin
+from overlapscope.whatif.changes.pin_ahead import PinAhead
 from overlapscope.whatif.changes.preallocate import Preallocate
 from overlapscope.whatif.changes.prefetch import Prefetch
 from overlapscope.whatif.changes.side_stream import SideStream
@@ -26,6 +27,7 @@ from overlapscope.whatif.editor import Editor, Where
 
 CHANGES: tuple[type[Change], ...] = (
     Pin,
+    PinAhead,
     BatchCopies,
     NoScalarSync,
     NonBlocking,

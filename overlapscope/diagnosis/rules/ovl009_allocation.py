@@ -41,13 +41,18 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.diagnosis.finding import Number
 from overlapscope.diagnosis.rule import FixFor, Report, Rule
 from overlapscope.formatting import counted, time
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ALLOCATIONS
+from overlapscope.whatif.pinning import PINNING
 
-_PINNING = ("aten::pin_memory", "aten::_pin_memory")
+_PIN_AHEAD = (
+    "loader = DataLoader(dataset, pin_memory=True)  # its own thread pins; a custom batch needs a pin_memory() method\n"
+    "print(batch.x.is_pinned())  # to check; or pin once, before the loop"
+)
 
 
 def claims(context: DeviceContext) -> Bool:
@@ -59,7 +64,7 @@ def claims(context: DeviceContext) -> Bool:
 def _inside_pinning(context: DeviceContext) -> Bool:
     """Which idle intervals lie mostly inside ``aten::pin_memory``."""
     ops = context.trace.cpu_ops
-    mine = np.isin(ops.name_id, context.trace.names.find(*_PINNING)) & (ops.process == context.activity.key.process)
+    mine = np.isin(ops.name_id, context.trace.names.find(*PINNING)) & (ops.process == context.activity.key.process)
     inside = covered(context.idle.start_ns, context.idle.end_ns, union(ops.start_ns[mine], ops.end_ns[mine]))
     return inside * 2 > context.idle.duration_ns
 
@@ -73,12 +78,19 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     blocked = context.blocked_ns(calls)
     allocating = f"{counted(len(calls), 'memory management call')} ({names}) blocked the host for {time(blocked)}"
     parts = [allocating] if len(calls) else []
-    parts += [f"pin_memory() in the loop copied on the host for {time(pinning)}"] if pinning else []
+    parts += [f"in the loop, pin_memory() copied on the host for {time(pinning)}"] if pinning else []
     message = f"{' and '.join(parts)}; the GPU was idle for {time(context.idle_ns(rows))} because of it."
-    return Report(
-        message[0].upper() + message[1:],
-        {"allocations": len(calls), "apis": names, "blocked_ns": blocked, "pin_memory_ns": pinning},
-    )
+    evidence: dict[str, Number] = {
+        "allocations": len(calls),
+        "apis": names,
+        "blocked_ns": blocked,
+        "pin_memory_ns": pinning,
+    }
+    if 2 * pinning > context.idle_ns(rows):
+        return Report(
+            message[0].upper() + message[1:], evidence, change="pin-ahead", fix=_PIN_AHEAD, waited_for="pin_memory()"
+        )
+    return Report(message[0].upper() + message[1:], evidence)
 
 
 RULE = Rule(

@@ -30,6 +30,7 @@ from overlapscope.whatif.change import Change
 from overlapscope.whatif.copy_speeds import pinned_speed
 from overlapscope.whatif.editor import Editor, Where
 from overlapscope.whatif.packing import Packing, packing
+from overlapscope.whatif.pinning import without_pinning
 from overlapscope.whatif.runs import leaders
 
 _MORE = "that pieces may be in no cache, and need views: only the upper bound counts that"
@@ -61,6 +62,7 @@ class BatchCopies(Change):
         if not len(members):
             editor.assume("no small copies to the device are in a row")
             return
+        without_pinning(editor, members)  # each piece by itself: packing writes into pinned memory
         run = _Run.of(graph, members, leader, copy)
         pack = packing(graph.trace)
         _send_as_one(editor, run, pack)
