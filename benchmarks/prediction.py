@@ -225,9 +225,14 @@ def pairs_here(group: str, traces: str) -> Iterator[Pair]:
     return (pair for pair in traced(group, traces) if recording_path(group, traces, pair).exists())
 
 
+OF_OPERATORS = frozenset({"pin-ahead"})
+"""Changes that need operators, which Nsight Systems does not record."""
+
+
 def traced(group: str, traces: str) -> tuple[Pair, ...]:
     """Of a set of programs, those that were traced in this way."""
-    return () if (group, traces) in WITHOUT else SETS[group]
+    pairs = () if (group, traces) in WITHOUT else SETS[group]
+    return tuple(pair for pair in pairs if traces != "nsys" or not OF_OPERATORS.intersection(pair.changes))
 
 
 def recording_path(group: str, traces: str, pair: Pair) -> Path:
