@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from overlapscope.whatif.changes.no_scalar_sync import NoScalarSync
     from overlapscope.whatif.changes.non_blocking import NonBlocking
     from overlapscope.whatif.changes.pin import Pin
+    from overlapscope.whatif.changes.pin_ahead import PinAhead
     from overlapscope.whatif.changes.preallocate import Preallocate
     from overlapscope.whatif.changes.prefetch import Prefetch
     from overlapscope.whatif.changes.side_stream import SideStream
@@ -171,6 +172,7 @@ _MODULES = {
     "whatif.changes.no_scalar_sync": "NoScalarSync",
     "whatif.changes.non_blocking": "NonBlocking",
     "whatif.changes.pin": "Pin",
+    "whatif.changes.pin_ahead": "PinAhead",
     "whatif.changes.preallocate": "Preallocate",
     "whatif.changes.prefetch": "Prefetch",
     "whatif.changes.side_stream": "SideStream",
@@ -256,6 +258,7 @@ __all__ = [
     "Packing",
     "PcieLink",
     "Pin",
+    "PinAhead",
     "Place",
     "Plan",
     "PostStaging",

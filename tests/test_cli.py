@@ -185,7 +185,12 @@ def test_completion_knows_commands_rules_changes_and_severities() -> None:
     assert completed("overlapscope co") == ["copies"]
     assert completed("overlapscope explain OVL01")[:2] == ["OVL010", "OVL011"]
     assert completed("overlapscope explain pageable") == ["pageable-copy"]
-    assert completed("overlapscope what-if t.json --change p") == ["pin", "preallocate", "prefetch"]
+    assert completed("overlapscope what-if t.json --change p") == [
+        "pin",
+        "pin-ahead",
+        "preallocate",
+        "prefetch",
+    ]
     assert completed("overlapscope audit t.json --fail-on h") == ["hazard", "high"]
     assert set(changes.NAMES) == set(NAMES), "the names that are listed without loading the catalogue"
 
