@@ -62,3 +62,20 @@ def test_a_collective_s_fix_knows_how_the_program_is_parallel(name: str, words: 
     )
     (finding,) = (entry for entry in diagnose(trace).findings if entry.code == "OVL016")
     assert words in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("enumerate(DataLoader)#_Iter.__next__", "is_pinned()"), ("mm", "batch =")]
+)
+def test_a_loader_s_pageable_batches_are_of_a_custom_class(name: str, words: str, tmp_path: Path) -> None:
+    """``pin_memory=True`` is no help to one who has it."""
+    trace = trace_of(
+        tmp_path,
+        f"""
+        thread 1: launch 0-5 -> stream 7: 10-20 | op {name} 21-25
+                  copy 64MB pageable HtoD 30-930 -> stream 7: 35-925 | launch 935-940 -> stream 7: 945-1000
+        """,
+    )
+    (finding,) = (entry for entry in diagnose(trace).findings if entry.code == "OVL001")
+    assert words in finding.fix
+    assert finding.fix.startswith("loader") == name.startswith("enumerate")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from overlapscope import diagnose, what_if
 from tests.notation import trace_of
 

@@ -54,6 +54,7 @@ from overlapscope.diagnosis.rule import D2H_FIX, FixFor, Report, Rule, median_or
 from overlapscope.formatting import counted, share, size, time
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
+from overlapscope.model.trace import Trace
 
 
 def claims(context: DeviceContext) -> Bool:
@@ -84,7 +85,14 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
         "other_thread_blocked_ns": other_thread,
         "bandwidth_gb_s": median_or_none(context.facts.bandwidth_gb_s[copies]),
     }
-    return Report(message + ".", evidence, fix=D2H_FIX if mostly_d2h(context, copies) else None)
+    fix = D2H_FIX if mostly_d2h(context, copies) else _CUSTOM_BATCH if _has_loader(context.trace) else None
+    return Report(message + ".", evidence, fix=fix)
+
+
+def _has_loader(trace: Trace) -> bool:
+    """Whether a ``DataLoader`` makes the batches."""
+    names = np.unique(np.concatenate([trace.ranges.name_id, trace.cpu_ops.name_id])).tolist()
+    return any(trace.names[number].startswith("enumerate(DataLoader)") for number in names)
 
 
 def _other_thread_blocked_ns(context: DeviceContext, rows: Int64) -> int:
@@ -93,6 +101,13 @@ def _other_thread_blocked_ns(context: DeviceContext, rows: Int64) -> int:
     other = thread[context.idle.blocking_call[rows]] != thread[context.idle.launch_call[rows]]
     known = (context.idle.blocking_call[rows] >= 0) & (context.idle.launch_call[rows] >= 0)
     return int(context.idle.duration_ns[rows][other & known].sum())
+
+
+_CUSTOM_BATCH = (
+    "loader = DataLoader(dataset, pin_memory=True)  # if it has that: a batch of a custom class needs this method\n"
+    "def pin_memory(self): self.x = self.x.pin_memory(); return self  # to check: batch.x.is_pinned()\n"
+    "batch = batch.to(device, non_blocking=True)"
+)
 
 
 RULE = Rule(
