@@ -92,7 +92,7 @@ if TYPE_CHECKING:
         Syncs,
     )
     from overlapscope.model.trace import Trace
-    from overlapscope.plot.before_after import before_after_png
+    from overlapscope.plot.before_after import before_after, before_after_png
     from overlapscope.plot.style import Appearance
     from overlapscope.plot.timeline import draw_timeline, save_timeline, timeline_png
     from overlapscope.read.opening import open_trace
@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from overlapscope.report.finding_table import FindingTable, finding_table
     from overlapscope.report.gap_table import GapTable, gap_table
     from overlapscope.report.range_table import RangeTable, range_table
+    from overlapscope.timeline.caption import caption
     from overlapscope.timeline.shown import Shown
     from overlapscope.whatif.change import Bounds, Change
     from overlapscope.whatif.changes.batch_copies import BatchCopies
@@ -154,7 +155,7 @@ _MODULES = {
     "model.tables": "ApiCalls Copies CpuOps DeviceWork EventRecords EventWaits Frames Kernels Memsets Overheads "
     "Ranges Streams Syncs",
     "model.trace": "Trace",
-    "plot.before_after": "before_after_png",
+    "plot.before_after": "before_after before_after_png",
     "plot.style": "Appearance",
     "plot.timeline": "draw_timeline save_timeline timeline_png",
     "read.opening": "open_trace",
@@ -164,6 +165,7 @@ _MODULES = {
     "report.finding_table": "FindingTable finding_table",
     "report.gap_table": "GapTable gap_table",
     "report.range_table": "RangeTable range_table",
+    "timeline.caption": "caption",
     "timeline.shown": "Shown",
     "whatif.change": "Bounds Change",
     "whatif.changes.batch_copies": "BatchCopies",
@@ -298,7 +300,9 @@ __all__ = [
     "WindowEmpty",
     "annotate",
     "audit",
+    "before_after",
     "before_after_png",
+    "caption",
     "copy_table",
     "diagnose",
     "draw_timeline",
