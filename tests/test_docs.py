@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import overlapscope
 from benchmarks import prediction
 from benchmarks.outcomes import FILE, Outcomes
 from overlapscope.cli.main import app
@@ -63,3 +67,26 @@ def test_how_to_get_all_recordings_is_said_alike() -> None:
     for text in (prediction.__doc__ or "", (ROOT / "benchmarks" / "README.md").read_text()):
         assert f"    {prediction.RESTORE}\n" in text
         assert f"`git fetch --depth 1 origin {prediction.RECORDINGS}`" in text
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_use_public_names_only(notebook: Path) -> None:
+    cells = json.loads(notebook.read_text())["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    tree = ast.parse(re.sub(r"^%.*", "", code, flags=re.MULTILINE))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = {
+        module
+        for node in imports
+        for module in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+    }
+    packages = {str(module).partition(".")[0] for module in modules}
+    assert packages <= {"overlapscope", "numpy", "pandas", "matplotlib", *sys.stdlib_module_names}
+    assert not {module for module in modules if str(module).startswith("overlapscope.")}
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "overlapscope"
+    }
+    assert used
+    assert used <= set(overlapscope.__all__)
