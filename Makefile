@@ -50,6 +50,7 @@ notebooks: $(VENV)/.test
 docs: $(BIN)/overlapscope
 	$(BIN)/python docs/make_columns.py
 	$(BIN)/python docs/make_workloads.py
+	$(BIN)/python docs/make_pages.py
 	$(BIN)/python docs/make_rules.py
 	$(BIN)/python docs/make_predictions.py
 	$(BIN)/python docs/make_cli.py

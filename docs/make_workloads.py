@@ -1,6 +1,4 @@
-"""Write docs/workloads.md from the workloads and their measured times, and docs/claims.md from its template.
-
-In docs/claims.in.md, ``@NAME@`` stands for the median of a variant in ms, ``@NAME:KEY@`` for another of its figures.
+"""Write docs/workloads.md from the workloads and their measured times.
 
 python docs/make_workloads.py [--check]
 """
@@ -9,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +17,7 @@ from overlapscope.workloads.catalogue import workloads
 from overlapscope.workloads.harness import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "docs" / "workloads.md"
 TRUTH = ROOT / "sample_traces" / "truth.json"
 TIMES = {"in_turns_ms", "median_ms", "min_ms", "max_ms", "repeats", "process_medians_ms"}
 
@@ -79,24 +77,12 @@ def page(truth: dict[str, Any]) -> str:
     return "\n".join([heading(truth), *(section(workload, walls) for workload in workloads())])
 
 
-def claims(truth: dict[str, Any]) -> str:
-    def figure(place: re.Match[str]) -> str:
-        value = truth["unprofiled_wall"][place[1]][place[2] or "median_ms"]
-        return f"{value:.3g}"
-
-    template = (ROOT / "docs" / "claims.in.md").read_text(encoding="utf-8")
-    return re.sub(r"@([\w-]+)(?::(\w+))?@", figure, template)
-
-
 def main() -> None:
-    truth = json.loads(TRUTH.read_text(encoding="utf-8"))
-    for name, text in (("workloads.md", page(truth)), ("claims.md", claims(truth))):
-        target = ROOT / "docs" / name
-        if "--check" in sys.argv:
-            if target.read_text(encoding="utf-8") != text:
-                sys.exit(f"{target} is out of date: run python docs/make_workloads.py")
-        else:
-            target.write_text(text, encoding="utf-8")
+    text = page(json.loads(TRUTH.read_text(encoding="utf-8")))
+    if "--check" not in sys.argv:
+        TARGET.write_text(text, encoding="utf-8")
+    elif TARGET.read_text(encoding="utf-8") != text:
+        sys.exit("docs/workloads.md is out of date: run python docs/make_workloads.py")
 
 
 if __name__ == "__main__":
