@@ -218,8 +218,27 @@ def test_figures_by_range(path: Path) -> None:
     assert (inner.occurrences, inner.wall_ns) == (2, (120 + 115) * US)
     assert (inner.kernel_busy_ns, inner.copy_busy_ns, inner.overlap_ns) == (100 * US, 100 * US, 0)
     assert (figures["outer"].kernel_busy_ns, figures["outer"].copy_busy_ns) == (100 * US, 100 * US)
+    assert (inner.host_ns, inner.after_ns) == (75 * US, (20 + 65) * US / 2)
     assert figures["elsewhere"].kernel_busy_ns == 0, "another process's range has no share in this one's device"
     assert [entry.name for entry in figures_by_range(trace)] == ["outer", "inner", "elsewhere"]
+
+
+def test_a_range_that_waits_says_for_how_long(path: Path) -> None:
+    """The first returns while its kernel runs, and waits for nothing; the second synchronises."""
+    trace = read(
+        path,
+        make.annotation("forward", 0, 50),
+        make.annotation("loss", 60, 400),
+        *(make.call(10 + 10 * number, 5, correlation=number) for number in range(1, 4)),
+        *(make.kernel(20 + 100 * number, 90, correlation=number) for number in range(1, 4)),
+        make.call(65, 350, name="cudaDeviceSynchronize", correlation=9),
+    )
+    forward, loss = (
+        next(each for each in figures_by_range(trace) if each.name == name) for name in ("forward", "loss")
+    )
+    assert (forward.host_ns, forward.after_ns, forward.blocked_ns) == (50 * US, (410 - 50) * US, 0)
+    assert (loss.host_ns, loss.after_ns) == (400 * US, 0)
+    assert loss.blocked_ns == (350 - 5) * US
 
 
 def test_idle_within_a_range_is_all_its_time_without_work(path: Path) -> None:

@@ -12,7 +12,17 @@ from overlapscope.cli.table import Found, TableFormatOption, TableOutput, Top, t
 if TYPE_CHECKING:
     from overlapscope.model.trace import Trace
 
-_SHOWN = ("name", "occurrences", "wall_ns", "kernel_busy_ns", "copy_busy_ns", "overlap_ns")
+_SHOWN = (
+    "name",
+    "occurrences",
+    "host_ns",
+    "after_ns",
+    "blocked_ns",
+    "wall_ns",
+    "kernel_busy_ns",
+    "copy_busy_ns",
+    "overlap_ns",
+)
 
 
 def ranges_command(  # noqa: PLR0913, PLR0917 - one parameter per option

@@ -22,6 +22,9 @@ class RangeTable(Table):
 
     name_id: Int32 = column("i4", "name of the range", text=True)
     occurrences: Int64 = column("i8", "how often it occurs")
+    host_ns: Int64 = column("i8", "median time from its begin to its end on the host", unit="ns")
+    after_ns: Int64 = column("i8", "median time for which its device work goes on after that", unit="ns")
+    blocked_ns: Int64 = column("i8", "time for which calls in it blocked its thread, over all occurrences", unit="ns")
     wall_ns: Int64 = column("i8", "union of its occurrences", unit="ns")
     kernel_busy_ns: Int64 = column("i8", "time with a kernel in it, summed over devices", unit="ns")
     copy_busy_ns: Int64 = column("i8", "time with a copy in it, summed over devices", unit="ns")
@@ -37,7 +40,16 @@ def range_table(trace: Trace, within: str | Window | None = None) -> RangeTable:
     words, window, table = Words(), window_of(trace, within), trace.ranges
     inside = window.covers(table.process, table.start_ns, table.end_ns) == table.duration_ns
     figures = figures_by_range(trace, table.take(inside), window=window)
-    numbers = ("occurrences", "wall_ns", "kernel_busy_ns", "copy_busy_ns", "overlap_ns")
+    numbers = (
+        "occurrences",
+        "host_ns",
+        "after_ns",
+        "blocked_ns",
+        "wall_ns",
+        "kernel_busy_ns",
+        "copy_busy_ns",
+        "overlap_ns",
+    )
     columns = {name: np.array([getattr(entry, name) for entry in figures]) for name in numbers}
     columns["name_id"] = words.ids(entry.name for entry in figures)
     return RangeTable.build(words.names, len(figures), columns)
