@@ -43,21 +43,24 @@ def test_a_rule_has_a_fix_for_any_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "kernel", "words"),
     [
-        ("DistributedDataParallel.forward", "bucket_cap_mb"),
-        ("FSDP::all_gather", "fully_shard"),
-        ("model.forward", "tensor parallelism"),
-        ("MulBackward0", "DistributedDataParallel(model)"),
+        ("DistributedDataParallel.forward", "AllReduce", "bucket_cap_mb"),
+        ("FSDP::all_gather", "AllGather", "fully_shard"),
+        ("DistributedDataParallel.forward", "SendRecv", "all-to-all"),
+        ("model.forward", "AllReduce", "tensor parallelism"),
+        ("MulBackward0", "AllReduce", "DistributedDataParallel(model)"),
     ],
 )
-def test_a_collective_s_fix_knows_how_the_program_is_parallel(name: str, words: str, tmp_path: Path) -> None:
+def test_a_collective_s_fix_knows_how_the_program_is_parallel(
+    name: str, kernel: str, words: str, tmp_path: Path
+) -> None:
     """DDP is not advised to who has it, nor to who does not train."""
     trace = trace_of(
         tmp_path,
         f"""
         thread 1: op {name} 0-30 | launch gemm 31-35 -> stream 7: 40-100
-                  launch ncclDevKernel_AllReduce 36-39 -> stream 20: 100-400
+                  launch ncclDevKernel_{kernel} 36-39 -> stream 20: 100-400
         """,
     )
     (finding,) = (entry for entry in diagnose(trace).findings if entry.code == "OVL016")

@@ -114,7 +114,7 @@ def test_a_fix_that_recovers_nothing_is_not_offered_and_says_what_the_gpu_would_
     assert found.plan is not None
     assert not found.plan.steps
     (text,) = worth(finding, found.plan)
-    assert text.startswith("fix not offered: batch-copies recovers nothing of")
+    assert text.startswith("fix not offered: batch-copies recovers nothing")
 
 
 def test_a_saving_above_its_idle_time_says_why() -> None:

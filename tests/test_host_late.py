@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from overlapscope import Finding, diagnose
+from overlapscope import Finding, audit, diagnose
 from overlapscope.diagnosis.finding import Severity
 from tests.notation import trace_of
 
@@ -102,3 +102,41 @@ def test_launches_that_last_as_long_as_their_kernels_block(tmp_path: Path) -> No
 def test_a_slow_host_is_no_blocking_launch(tmp_path: Path) -> None:
     """Every launch takes 60 us, whatever its kernel; kernels of 45 us are over when it returns."""
     assert not blocking(tmp_path, kernel_us=45, call_us=60)
+
+
+def test_a_library_that_sets_itself_up_is_first_use(tmp_path: Path) -> None:
+    """cudaFree in the first of six aten::linear, for 20 ms; the later ones make none."""
+    first = "thread 1: launch 0-5 -> stream 7: 10-100\nop aten::linear 100-20120 | cudaFree 110-20110"
+    later = "op aten::linear 21000-21020 | launch 21005-21010 -> stream 7: 21012-21500"
+    found = diagnose(trace_of(tmp_path, first, loop(6, later, 600))).findings
+    assert "OVL009" not in {entry.code for entry in found}
+    assert "first-use" in {entry.kind for entry in found}
+
+
+def test_an_allocation_of_every_step_is_no_first_use(tmp_path: Path) -> None:
+    allocating = loop(6, "thread 1: op aten::empty 10-4000 | cudaMalloc 20-3990")
+    found = diagnose(trace_of(tmp_path, allocating, loop(6, STEP))).findings
+    assert found[0].code == "OVL009"
+
+
+def test_a_call_before_the_first_gpu_work_costs_no_run_ahead(tmp_path: Path) -> None:
+    """cudaMalloc for 50 ms, before anything runs; then kernels of 10 us, of which the host issues one in 40 us."""
+    text = loop(200, "thread 1: op aten::add 60000-60035 | launch 60020-60030 -> stream 7: 60032-60042", 40)
+    found = diagnose(trace_of(tmp_path, "thread 1: cudaMalloc 0-50000", text)).findings
+    assert [entry.code for entry in found] == ["OVL008"]
+
+
+def test_the_headline_says_first_use_and_what_comes_after(tmp_path: Path) -> None:
+    first = (
+        "thread 1: launch 0-5 -> stream 7: 10-100\nop aten::mm 100-60000 | launch 59990-59995 -> stream 7: 60000-60100"
+    )
+    text = (first, loop(6, _shifted(f"thread 1: {LOADER} 10-4990", 61_000)), loop(6, _shifted(STEP, 61_000)))
+    said = audit(trace_of(tmp_path, *text)).headline
+    assert "Mostly first use, which happens once (" in said
+    assert "Largest cause after that: the data loader (OVL008, 29.9 ms)." in said
+
+
+def test_operators_that_always_take_long_are_launch_bound(tmp_path: Path) -> None:
+    """A slow host: an operator in 200 us, a kernel of 10 us each."""
+    found = host_late(tmp_path, loop(200, "thread 1: op aten::add 0-190 | launch 170-180 -> stream 7: 182-192", 200))
+    assert [entry.kind for entry in found] == ["launch-bound"]

@@ -56,7 +56,7 @@ def _idle_shares(found: Diagnosis) -> list[float]:
     """For each GPU, the share of the window in which it was idle for a reason that is a finding."""
     shares = []
     for device in found.devices:
-        mine = [entry for entry in found.findings if found.device_of(entry) is device and entry.idle_rows]
+        mine = [entry for entry in found.findings if found.device_of(entry) is device]
         costs = [entry.idle_ns for entry in mine if str(entry.severity) in _SEVERITIES]
-        shares.append(sum(costs) / found.window.wall_ns if found.window.wall_ns else 0.0)
+        shares.append(sum(costs) / device.span_ns if device.span_ns else 0.0)
     return shares

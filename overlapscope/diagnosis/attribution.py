@@ -115,7 +115,7 @@ class Attribution:
         copying = Pieces.of(which, last.start_ns, last.end_ns, Cause.COPY_ONLY, copy=last.call)
         pieces = Pieces.together(pieces.take(pieces.cause != Cause.NO_WORK_LEFT), copying, awaited)
         pieces = pieces.take(~np.isin(pieces.cause, Cause.in_groups(CauseGroup.NONE)))
-        pieces = _with_blocking_calls(graph, window, pieces, self.config)
+        pieces = _with_blocking_calls(graph, window, pieces, self._host.first_calls, self.config)
         return _table(graph.trace, _synchronising_with_copies(graph, pieces, link))
 
     def by_cause(self, key: DeviceKey, idle: Spans, *, kernels_only: bool = False) -> IdleByCause:
@@ -283,10 +283,10 @@ def _spans(pieces: Pieces) -> Spans:
     return union(pieces.start_ns, pieces.end_ns)
 
 
-def _with_blocking_calls(graph: Graph, window: Window, pieces: Pieces, config: DependencyConfig) -> Pieces:
+def _with_blocking_calls(graph: Graph, window: Window, pieces: Pieces, once: Bool, config: DependencyConfig) -> Pieces:
     """Late stretches with the call that cost the launching thread its run-ahead, and that call's copy."""
     late = np.isin(pieces.cause, (*HOST_CAUSES, Cause.PROFILER))
-    row, start, end, blocking = lost_run_ahead(graph, window, pieces.take(late), config)
+    row, start, end, blocking = lost_run_ahead(graph, window, pieces.take(late), once, config)
     found = pieces.take(np.flatnonzero(late)[row])
     copy = np.append(first_copy_of(graph.trace), NO_ID)[blocking]
     found = replace(found, start_ns=start, end_ns=end, blocking_call=blocking, copy=copy)

@@ -10,6 +10,7 @@ import numpy as np
 from overlapscope.dependencies.graph import Graph
 from overlapscope.diagnosis.causes import HOST_CAUSES, Cause, IdleTime
 from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.diagnosis.lateness import lateness
 from overlapscope.measure.copies import CopyFacts
 from overlapscope.measure.devices import Activity
 from overlapscope.measure.host import blocked_from_ns
@@ -142,6 +143,11 @@ class DeviceContext:
     def kernel_only_ns(self) -> int:
         """Kernel time with no concurrent copy: the time that copies could still overlap."""
         return self.activity.kernels.total_ns - self.activity.overlap.total_ns
+
+    @cached_property
+    def lateness(self) -> Int8:
+        """`Lateness` of each idle interval, as far as its launching thread was late by itself."""
+        return lateness(self.trace, self.idle, self.config)
 
     @cached_property
     def startup(self) -> Bool:

@@ -11,7 +11,7 @@ from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.formatting import share, time
 from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.windows import Window
-from overlapscope.model.columns import Int64, known
+from overlapscope.model.columns import Int8, Int64, known
 from overlapscope.model.frames import Row, frame
 from overlapscope.model.trace import Trace
 
@@ -95,8 +95,8 @@ class Finding:
         change: the change that `overlapscope.what_if` simulates for it; None where no change of the program helps.
         idle_ns: GPU idle time attributed to it.
         blocked_ns: host time for which the calls blocked their threads.
-        saving_ns: simulated saving of its change alone, applied to its own copies only (a plan applies changes to all
-            copies), without profiler overhead as far as that is known. None without a change or a simulation.
+        saving_ns: simulated saving of its change alone, without profiler overhead where that is known. None without a
+            change or a simulation.
         saving_high_ns: upper bound of the saving, given where the saving is close to zero because the trace does not
             record which work waits for which; None elsewhere.
         offered: whether its fix is worth trying: False where the simulation recovers almost nothing.
@@ -203,7 +203,7 @@ class Step(Row):
 class Plan:
     """Changes in the order of their saving, each simulated together with those before it.
 
-    Savings count on one baseline: ``unprofiled``, ``partly_unprofiled`` or ``recorded``, whichever is known first. The
+    Savings count on one baseline: ``unprofiled`` where that is known, else ``recorded``. The
     time of the window without changes is ``baseline_ns`` on it, ``simulated_ns`` with profiler overhead, and
     ``unprofiled_ns`` without (None where that is not known).
     """
@@ -235,11 +235,16 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class DeviceDiagnosis:
-    """One device with its idle intervals; ``reason`` has for each the index of its rule in ``codes``."""
+    """One device with its idle intervals; ``reason`` has for each the index of its rule in ``codes``.
+
+    ``lateness`` has for each the kind of OVL008 that it would be, and ``span_ns`` is the analysed time.
+    """
 
     key: DeviceKey
+    span_ns: int
     idle: IdleTime
     reason: Int64
+    lateness: Int8
     codes: tuple[str, ...]
 
     def idle_ns(self, code: str) -> int:

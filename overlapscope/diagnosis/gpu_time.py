@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overlapscope.diagnosis.catalogue import RULES
-from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import DeviceDiagnosis
+from overlapscope.diagnosis.lateness import Lateness
+from overlapscope.diagnosis.rule import Rule
 from overlapscope.measure.devices import Activity, DeviceKey
 from overlapscope.measure.spans import covered, merge, subtract
 from overlapscope.measure.windows import Window
@@ -118,13 +119,18 @@ def _idle(active: Activity, device: DeviceDiagnosis) -> Iterator[TimePart]:
     yield TimePart("idle_start", "idle: before the first launch", int(idle_ns[device.reason == NO_ID].sum()))
     for number, entry in enumerate(RULES):
         mine = device.reason == number
-        if not entry.by_cause:
-            yield TimePart(_key(entry.code), f"idle: {entry.waited_for} ({entry.code})", int(idle_ns[mine].sum()))
+        if not entry.by_kind:
+            yield TimePart(_key(entry.code), _label(entry, entry.waited_for), int(idle_ns[mine].sum()))
             continue
-        for cause in np.unique(intervals.cause[mine]).tolist():
-            label, here = Cause(cause).label, mine & (intervals.cause == cause)
-            key = f"{_key(entry.code)}_{Cause(cause).name.lower()}"
-            yield TimePart(key, f"idle: {label} ({entry.code})", int(idle_ns[here].sum()))
+        for number_of_kind in np.unique(device.lateness[mine]).tolist():
+            kind, here = Lateness(number_of_kind), mine & (device.lateness == number_of_kind)
+            yield TimePart(
+                f"{_key(entry.code)}_{kind.name.lower()}", _label(entry, kind.label), int(idle_ns[here].sum())
+            )
+
+
+def _label(entry: Rule, waited_for: str) -> str:
+    return f"idle: {waited_for} ({entry.code})"
 
 
 def _key(code: str) -> str:

@@ -13,7 +13,7 @@ from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.host_work import HostWorkKinds, spans_of
 from overlapscope.measure.host import blocked_from_ns
 from overlapscope.measure.spans import Spans, meeting, merge, subtract, union
-from overlapscope.model.columns import NO_ID, Int8, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
 from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind
 
 
@@ -68,6 +68,11 @@ class HostActivity:
         self._kinds = HostWorkKinds(graph.trace)
         self._known: dict[int, Segments] = {}
 
+    @property
+    def first_calls(self) -> Bool:
+        """Which calls of the graph set something up."""
+        return self._kinds.first_calls[self._graph.calls.row]
+
     def of(self, owner: int) -> Segments:
         """What the thread of this number was doing, from the begin of the trace to its end.
 
@@ -99,8 +104,8 @@ class HostActivity:
         calls = self._graph.calls
         kind = calls.kind[rows]
         cause = np.select(
-            [np.isin(kind, SYNC_CALLS), np.isin(kind, ALLOCATIONS), self._kinds.first_calls[calls.row[rows]]],
-            [Cause.SYNCHRONISATION, Cause.ALLOCATION, Cause.FIRST_USE],
+            [np.isin(kind, SYNC_CALLS), self.first_calls[rows], np.isin(kind, ALLOCATIONS)],
+            [Cause.SYNCHRONISATION, Cause.FIRST_USE, Cause.ALLOCATION],
             Cause.API_CALL,
         )
         blocked = np.where(kind == ApiKind.COPY, np.clip(self._blocked_ns[rows], start, end), end)

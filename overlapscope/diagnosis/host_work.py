@@ -13,9 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
+from overlapscope.measure.places import innermost
 from overlapscope.measure.spans import EMPTY, Spans, merge, union
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
-from overlapscope.model.enums import ApiKind
+from overlapscope.model.enums import ALLOCATIONS, ApiKind
 from overlapscope.model.tables import HostWork
 from overlapscope.model.trace import Trace
 
@@ -75,7 +76,11 @@ class HostWorkKinds:
     def first_calls(self) -> Bool:
         """Calls that loaded modules or set up a library, and first launches that did."""
         trace = self.trace
-        return self._first_launches | _named(trace, trace.api_calls, lambda name: _SETTING_UP.search(name) is not None)
+        return (
+            self._first_launches
+            | self._first_allocations
+            | _named(trace, trace.api_calls, lambda name: _SETTING_UP.search(name) is not None)
+        )
 
     @cached_property
     def _first_launches(self) -> Bool:
@@ -91,6 +96,28 @@ class HostWorkKinds:
         if len(usual) <= self.config.enough_later:
             return slow & False
         return slow & (calls.duration_ns > self.config.first_factor * float(np.median(usual)))
+
+    @cached_property
+    def _first_allocations(self) -> Bool:
+        """Allocations and frees in the first call of an operator whose later calls seldom make any.
+
+        So a library makes its handle and its workspace, and the caching allocator gets its first memory.
+        """
+        calls, ops = self.trace.api_calls, self.trace.cpu_ops
+        rows = np.flatnonzero(np.isin(calls.kind, ALLOCATIONS) & (calls.parent == NO_ID))
+        inside = innermost(ops, calls.process[rows], calls.thread[rows], calls.start_ns[rows])
+        rows, inside = rows[inside != NO_ID], inside[inside != NO_ID]
+        kind = np.unique(np.stack([ops.process, ops.name_id.astype(np.int64)]), axis=1, return_inverse=True)[1].reshape(
+            -1
+        )
+        begins = np.full(int(kind.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(begins, kind, ops.start_ns)
+        first = ops.start_ns[inside] == begins[kind[inside]]
+        later = np.bincount(kind[np.unique(inside[~first])], minlength=len(begins))
+        seldom = 2 * later < np.bincount(kind, minlength=len(begins)) - 1
+        found = np.zeros(len(calls), np.bool_)
+        found[rows[first & (seldom | (later == 0))[kind[inside]]]] = True
+        return found
 
     @cached_property
     def _first_ops(self) -> Bool:

@@ -33,10 +33,12 @@ def attributed(
 ) -> list[tuple[DeviceContext, DeviceDiagnosis]]:
     """Every device that is used, with the rules of its idle intervals."""
     busy = [context for context in _contexts(attribution, window, config) if len(context.activity.busy)]
-    return [
-        (context, DeviceDiagnosis(context.activity.key, context.idle, reason_of(context), CODES))
-        for context in _used(busy)
-    ]
+    return [(context, _diagnosed(context)) for context in _used(busy)]
+
+
+def _diagnosed(context: DeviceContext) -> DeviceDiagnosis:
+    reason = reason_of(context)
+    return DeviceDiagnosis(context.activity.key, context.span_ns, context.idle, reason, context.lateness, CODES)
 
 
 def _contexts(attribution: Attribution, window: Window, config: DiagnosisConfig) -> Iterator[DeviceContext]:

@@ -16,6 +16,8 @@ from overlapscope.model.trace import Trace
 
 _MOST = 10
 _LINE = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$")
+_NUMBERED = re.compile(r", (op_id|seq|op_ids) = [\d\[\], ()]+")
+"""What ``emit_nvtx`` adds to the name of each operator."""
 _LIBRARY_CODE = re.compile(
     r"(^|/)(site-packages|dist-packages|lib(64)?/python[\d.]+)/|^(torch|overlapscope/capture)/|(^|/)(contextlib|threading)\.py$|^<"
 )
@@ -124,7 +126,7 @@ def _paths(trace: Trace, rows: Int32) -> list[str | None]:
     def path(row: int) -> str:
         if row not in known:
             name, around = trace.names[int(trace.ranges.name_id[row])], int(outer[row])
-            before = path(around) if around != NO_ID else ""
+            name, before = _NUMBERED.sub("", name), path(around) if around != NO_ID else ""
             same = before == name or before.endswith(f" / {name}")  # one annotation, seen by two instruments
             known[row] = before if same else f"{before} / {name}" if before else name
         return known[row]

@@ -32,10 +32,13 @@ def simulate_fixes(
         return findings, None
     base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
     plan = Plan(
-        tuple(_Search(base, fixable, config).steps()), base.simulated_ns, base.unprofiled_ns, base.baseline, base.own_ns
+        tuple(_Search(base, fixable, config).steps()),
+        base.simulated_ns,
+        base.unprofiled_ns,
+        base.baseline,
+        base.stated_ns,
     )
-    planned = {change for step in plan.steps for change in step.changes}
-    return tuple(with_saving(base, attribution, finding, planned, config) for finding in findings), plan
+    return tuple(with_saving(base, attribution, finding, plan, config) for finding in findings), plan
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class _Search:
     def steps(self) -> Iterator[Step]:
         """The steps, while each saves more than ``report_share``."""
         chosen: tuple[str, ...] = ()
-        reached = self.base.own_ns
+        reached = self.base.stated_ns
         while True:
             names = self._next_names(chosen)
             best = self._best(chosen, [(name,) for name in names], reached)
@@ -58,13 +61,13 @@ class _Search:
                 return
             before, chosen = chosen, tuple(str(change) for change in best.changes)
             yield self._step(self.base.predict(best.changes), before)
-            reached = best.own.predicted_ns
+            reached = best.stated.predicted_ns
 
     def _best(self, chosen: tuple[str, ...], tries: Sequence[tuple[str, ...]], reached: int) -> Prediction | None:
         """What saves most after the changes so far; None where that is too little."""
         found = [self.base.predict(tuple(map(parse, (*chosen, *names))), bounds=False) for names in tries]
-        best = min(found, key=lambda each: each.own.predicted_ns, default=None)
-        if best is None or reached - best.own.predicted_ns < self.config.report_share * reached:
+        best = min(found, key=lambda each: each.stated.predicted_ns, default=None)
+        if best is None or reached - best.stated.predicted_ns < self.config.report_share * reached:
             return None
         return best
 
@@ -92,9 +95,9 @@ class _Search:
             low_ns=found.low_ns,
             high_ns=found.high_ns,
             unprofiled_ns=None if found.unprofiled is None else found.unprofiled.predicted_ns,
-            time_ns=found.own.predicted_ns,
-            time_low_ns=found.own.low_ns,
-            time_high_ns=found.own.high_ns,
+            time_ns=found.stated.predicted_ns,
+            time_low_ns=found.stated.low_ns,
+            time_high_ns=found.stated.high_ns,
         )
 
 

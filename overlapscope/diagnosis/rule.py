@@ -103,7 +103,7 @@ class Rule:
         parts: the intervals by kind, where each kind is a finding of its own.
         view: the report about a device as a whole; None for nothing.
         about_copies: whether copies are what has to change.
-        by_cause: whether its idle time is shown by cause, since it has several.
+        by_kind: whether its idle time is shown by kind, since it has several.
         always: whether it is reported whatever it costs.
     """
 
@@ -119,7 +119,7 @@ class Rule:
     parts: Callable[[DeviceContext, Int64], tuple[Int64, ...]] = one_part
     view: Callable[[DeviceContext], Report | None] = no_view
     about_copies: bool = False
-    by_cause: bool = False
+    by_kind: bool = False
     always: Callable[[DeviceContext], bool] = lambda _: False
     sections: Mapping[str, str] = field(init=False, default_factory=dict)
 

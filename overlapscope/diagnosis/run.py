@@ -130,9 +130,15 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
         fix=report.fix or rule.fix_for(where),
         change=report.change or rule.change,
         idle_ns=idle_ns,
-        blocked_ns=context.blocked_ns(calls),
+        blocked_ns=_blocked_ns(context, report, calls),
         waited_for=report.waited_for or rule.waited_for,
     )
+
+
+def _blocked_ns(context: DeviceContext, report: Report, calls: Int64) -> int:
+    """As its evidence has it, which may be about some of the calls only."""
+    said = report.evidence.get("blocked_ns")
+    return said if isinstance(said, int) else context.blocked_ns(calls)
 
 
 def _severity(context: DeviceContext, report: Report, idle_ns: int) -> Severity:

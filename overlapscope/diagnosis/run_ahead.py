@@ -54,11 +54,12 @@ class Late(Protocol):
 
 
 def lost_run_ahead(
-    graph: Graph, window: Window, late: Late, config: DependencyConfig
+    graph: Graph, window: Window, late: Late, once: Bool, config: DependencyConfig
 ) -> tuple[Int64, Int64, Int64, Int64]:
     """Find for each late stretch the call that cost its thread the run-ahead.
 
-    Only calls that reach into the window count.
+    Only calls that reach into the window count, and that end when the GPUs have begun to work: before, there is no
+    run-ahead to lose. Calls that set something up, ``once``, do not count either.
 
     Returns:
         Indices into ``late``, start and end of parts of those stretches (a stretch is cut where the time that a call
@@ -67,7 +68,8 @@ def lost_run_ahead(
     calls, trace, parts = graph.calls, graph.trace, list[_Part]()
     blocked_from = blocked_from_ns(trace, config.host)[calls.row]
     blocks = (blocked_from < calls.end_ns) & np.isin(calls.kind, (ApiKind.COPY, *SYNC_CALLS, *ALLOCATIONS))
-    blocks &= window.touches(calls.process, calls.start_ns, calls.end_ns)
+    blocks &= window.touches(calls.process, calls.start_ns, calls.end_ns) & ~once
+    blocks &= calls.end_ns > graph.work.start_ns.min(initial=np.iinfo(np.int64).max)
     left = calls.end_ns - blocked_from - _spent_inside(graph, late)
     waits = _waits_for_device(graph)
     owner = np.append(calls.owner, NO_ID)[graph.call_of[late.launch_call]]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
-from overlapscope.diagnosis.finding import Finding
+from overlapscope.diagnosis.finding import Finding, Plan
 from overlapscope.diagnosis.gpu_time import GpuTime, gpu_time
 from overlapscope.diagnosis.idle_by_rule import attributed
 from overlapscope.measure.devices import DeviceKey
@@ -22,24 +22,25 @@ _UNPROFILED = "the idle time is recorded, the saving is without the profiler"
 
 
 def with_saving(
-    base: Baseline, attribution: Attribution, finding: Finding, planned: set[str], config: DiagnosisConfig
+    base: Baseline, attribution: Attribution, finding: Finding, plan: Plan, config: DiagnosisConfig
 ) -> Finding:
-    """Add the simulated saving of a finding's change, applied to its own copies only; 0 where it would cost time.
+    """Add the simulated saving of a finding's change by itself, as the plan has it; 0 where it would cost time.
 
     A saving close to zero gets an upper bound too, since the consumers of a copy may not be in the trace. If that is
-    close to zero too, and the change helps after no other one, it is not offered.
+    close to zero too, and the change helps with no other one, it is not offered.
     """
     if finding.change is None:
         return finding
-    change = replace(parse(finding.change), copies=finding.copies or None)
-    least = config.report_share * base.own_ns
+    change = parse(finding.change)
+    least = config.report_share * base.stated_ns
     found, most = base.predict((change,), bounds=False), 0
-    saving = max(base.own_ns - found.own.predicted_ns, 0)
+    saving = max(base.stated_ns - found.stated.predicted_ns, 0)
     if saving < least:
-        most = base.own_ns - base.predict((change,)).own.low_ns
+        most = base.stated_ns - base.predict((change,)).stated.low_ns
     high = most if most >= least and most > saving else None
-    worth = max(config.worthless_share * finding.idle_ns, config.noise_share * base.own_ns)
-    offered = max(saving, high or 0) >= worth or finding.change in planned
+    idle_ns = finding.idle_ns * base.stated_ns / max(base.simulated_ns, 1)
+    worth = max(config.worthless_share * idle_ns, config.noise_share * base.stated_ns)
+    offered = max(saving, high or 0) >= worth or any(finding.change in step.changes for step in plan.steps)
     return replace(
         finding,
         saving_ns=saving,

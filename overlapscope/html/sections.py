@@ -130,7 +130,7 @@ def _finding(finding: Finding, audit: Audit, zero_ns: int) -> Html:
     return tag(
         "section",
         tag("h3", f"{finding.rank}. {finding.title}"),
-        tag("p", "; ".join(facts(finding, audit.window.wall_ns, blocked=True)), class_="about"),
+        tag("p", "; ".join(facts(finding, audit.diagnosis, blocked=True)), class_="about"),
         tag("p", finding.message),
         tag("p", f"To confirm: {finding.confirm_with}", class_="about") if finding.confirm_with else "",
         _jump(show, places, zero_ns, counts=True),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgb
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from overlapscope.formatting import safe
 from overlapscope.model.columns import Int64
@@ -32,6 +32,7 @@ _BAR_SHARE = 0.25  # of the width: how long a scale bar is at most
 _DARK = 0.5  # luma below which a bar's text is white
 _ARROW = "#333333"
 _TITLE_WIDTH = 24
+_TICK_INCHES = 0.6  # of the axis for each tick: its label has up to seven characters
 
 
 class Canvas:
@@ -191,6 +192,7 @@ class Canvas:
         if self._look.scale_bar:
             self._scale_bar()
         else:
+            ax.xaxis.set_major_locator(MaxNLocator(nbins=max(int(self.inches / _TICK_INCHES), 2)))
             ax.xaxis.set_major_formatter(ScalarFormatter(useOffset=False))
             ax.set_xlabel(f"time ({self._unit})", labelpad=1)
 

@@ -20,6 +20,7 @@ _STYLE = {
     Severity.INFO: "bold dim",
 }
 _WIDTH = 60
+_ALMOST_ALL = 0.9
 TOO_LARGE = (
     "Fixes are not simulated for a time interval or a very large trace: --within and --step analyse a range, "
     "overlapscope what-if simulates one change."
@@ -44,7 +45,7 @@ def findings(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
 def heading(diagnosis: Diagnosis) -> str:
     """The order of the findings, and the baseline of their savings."""
     plan = diagnosis.plan
-    text = f"Findings, by GPU idle time in the recorded {time(diagnosis.window.wall_ns)}"
+    text = f"Findings, by GPU idle time in the recorded {time(diagnosis.window.wall_ns)}, what happens once last"
     return f"{text}." if plan is None else f"{text}; savings of {time(plan.baseline_ns)}, {SIMULATED[plan.baseline]}."
 
 
@@ -55,9 +56,9 @@ def plan_title(plan: Plan) -> str:
 
 def _finding(finding: Finding, diagnosis: Diagnosis, several: bool) -> list[RenderableType]:
     head = Text(f"{finding.rank}. {finding.title}", style=_STYLE[finding.severity])
-    head.append("  " + ", ".join(facts(finding, diagnosis.window.wall_ns)), style="not bold dim")
+    head.append("  " + ", ".join(facts(finding, diagnosis)), style="not bold dim")
     where = _where(finding.where, several)
-    lines = [Text(safe(finding.message)), *([Text(f"at {where}", style="dim")] if where else [])]
+    lines = [Text(safe(finding.message)), *([Text(f"at {where}{portion(finding)}", style="dim")] if where else [])]
     if finding.confirm_with:
         lines.append(Text(f"to confirm: {safe(finding.confirm_with)}", style="dim"))
     lines += [Text(line) for line in worth(finding, diagnosis.plan)]
@@ -65,11 +66,18 @@ def _finding(finding: Finding, diagnosis: Diagnosis, several: bool) -> list[Rend
     return [head, *(Padding(line, (0, 0, 0, 3)) for line in lines), Text("")]
 
 
-def facts(finding: Finding, wall_ns: int, *, blocked: bool = False) -> list[str]:
-    """GPU idle time, severity and confidence as short texts; with ``blocked``, the blocked host time too."""
-    texts = []
+def facts(finding: Finding, diagnosis: Diagnosis, *, blocked: bool = False) -> list[str]:
+    """GPU idle time, severity and confidence as short texts; with ``blocked``, the blocked host time too.
+
+    The share is of the analysed time, which its text names where it is not the window.
+    """
+    device, texts = diagnosis.device_of(finding), list[str]()
+    whole_ns = diagnosis.window.wall_ns if device is None else device.span_ns
     if finding.idle_ns:
-        texts.append(f"GPU idle {time(finding.idle_ns)} ({share(finding.idle_ns, wall_ns)})")
+        what = "GPU idle" if finding.idle_rows else "exposed for"
+        part = share(finding.idle_ns, whole_ns)
+        of = "" if time(whole_ns) == time(diagnosis.window.wall_ns) else f" of {time(whole_ns)}"
+        texts.append(f"{what} {time(finding.idle_ns)} ({part}{of})")
     if blocked and finding.blocked_ns:
         texts.append(f"host blocked {time(finding.blocked_ns)}")
     return [*texts, f"severity {finding.severity}", f"confidence {finding.confidence}"]
@@ -81,9 +89,9 @@ def worth(finding: Finding, plan: Plan | None) -> list[str]:
         return []
     saved = time(finding.saving_ns) if finding.saving_ns else "nothing"
     if not finding.offered:
-        text = f"fix not offered: {finding.change} recovers {saved} of {time(finding.idle_ns)}"
+        text = f"fix not offered: {finding.change} recovers {saved}"
         return [text + (f"; the GPU would then wait: {finding.waits_instead}" if finding.waits_instead else "")]
-    text = f"fix: {finding.change} saves {saved}" + ("" if _as_planned(finding, plan) else " on its own copies")
+    text = f"fix: {finding.change} saves {saved}"
     if finding.saving_high_ns is not None:
         text += f", up to {time(finding.saving_high_ns)} if nothing waits for its copies"
     elif finding.saves_more is not None:
@@ -93,17 +101,17 @@ def worth(finding: Finding, plan: Plan | None) -> list[str]:
     return [text]
 
 
-def _as_planned(finding: Finding, plan: Plan | None) -> bool:
-    """Whether the plan, which changes all copies, has the same saving or none for a change by itself."""
-    steps = plan.steps if plan is not None else ()
-    savings = [plan.baseline_ns - step.time_ns for step in steps if plan and step.changes == (finding.change,)]
-    return all(time(saving) == time(finding.saving_ns) for saving in savings)
-
-
 def _alone(finding: Finding, plan: Plan) -> bool:
     """Whether a change saves something by itself, or is not in the plan."""
     later = any(finding.change in step.changes for step in plan.steps)
     return not later or 20 * (finding.saving_ns or 0) >= plan.baseline_ns
+
+
+def portion(finding: Finding) -> str:
+    """The share of a finding's first place, where there is more than that."""
+    if not finding.places or not finding.idle_ns or finding.places[0].idle_ns >= _ALMOST_ALL * finding.idle_ns:
+        return ""
+    return f" ({share(finding.places[0].idle_ns, finding.idle_ns)} of it)"
 
 
 def _where(place: Place, several: bool) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from overlapscope.diagnosis.catalogue import rule
 from overlapscope.diagnosis.finding import Diagnosis, Finding, Plan, Severity, Step
 from overlapscope.diagnosis.gpu_time import COLLECTIVES, COPIES, KERNELS, MEMSETS, OUTSIDE
+from overlapscope.diagnosis.lateness import Lateness
 from overlapscope.formatting import share, time
 from overlapscope.model.columns import known
 from overlapscope.report.data import DeviceAudit
@@ -17,7 +18,6 @@ _NO_CAUSE = (KERNELS, MEMSETS, OUTSIDE)
 SIMULATED = {
     "recorded": "simulated",
     "unprofiled": "simulated without the profiler",
-    "partly_unprofiled": "simulated without the known part of the profiler's cost",
 }
 """How to say on which baseline a plan is."""
 
@@ -71,19 +71,31 @@ def _name(device: DeviceAudit, used: Sequence[DeviceAudit]) -> str:
 def _cause(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) -> Iterator[str]:
     """What the GPU waited for most: of the findings and the exposed collectives, else of the causes of idle time."""
     spent = device.time
-    least, outside = config.problem * (spent.total_ns - spent.of(OUTSIDE)), spent.of(OUTSIDE)
+    outside = spent.of(OUTSIDE)
+    least = config.problem * (spent.total_ns - outside)
+    once = sum(finding.idle_ns for finding in diagnosis.findings if _mine(finding, device) and _is_first_use(finding))
     found = [(finding.idle_ns, _said(finding)) for finding in diagnosis.findings if _costs(finding, device)]
     found.append((spent.of(COLLECTIVES), f"exposed collectives ({time(spent.of(COLLECTIVES))})"))
-    parts = [
-        (part.time_ns, f"{part.label} ({time(part.time_ns)})") for part in spent.parts if part.key not in _NO_CAUSE
-    ]
     longest, text = max(found)
-    if longest < least:
-        longest, text = max(parts)
-    if spent.waiting_ns - outside >= least:
-        yield f"Largest cause: {text.removeprefix('idle: ')}." if longest >= least else "No single cause is large."
+    if once >= max(least, longest):
+        yield f"Mostly first use, which happens once ({time(once)})."
+    elif longest < least:
+        longest, text = max((part.time_ns, part.label) for part in spent.parts if part.key not in _NO_CAUSE)
+        text = f"{text} ({time(longest)})".replace(") (", ", ").removeprefix("idle: ")
+    if longest >= least:
+        yield f"Largest cause{' after that' if once >= longest else ''}: {text}."
+    elif once < least and spent.waiting_ns - outside >= least:
+        yield "No single cause is large."
     if outside >= config.problem * spent.total_ns:
         yield f"{time(outside)} are before the first or after the last GPU work."
+
+
+def _is_first_use(finding: Finding) -> bool:
+    return finding.kind == Lateness.FIRST_USE.label
+
+
+def _mine(finding: Finding, device: DeviceAudit) -> bool:
+    return (finding.where.process, finding.where.device) == (known(device.key.process), known(device.key.device))
 
 
 def _said(finding: Finding) -> str:
@@ -91,22 +103,31 @@ def _said(finding: Finding) -> str:
 
 
 def _costs(finding: Finding, device: DeviceAudit) -> bool:
-    mine = (finding.where.process, finding.where.device) == (known(device.key.process), known(device.key.device))
-    return mine and finding.severity not in (Severity.HAZARD, Severity.INFO)
+    return _mine(finding, device) and finding.severity not in (Severity.HAZARD, Severity.INFO)
 
 
 def _fix(diagnosis: Diagnosis) -> Iterator[str]:
-    """The change that saves most, and all of the plan."""
-    fixable = any(finding.change is not None for finding in diagnosis.findings)
+    """The change that saves most, and all of the plan; without a plan, the best of those that are offered."""
     plan = diagnosis.plan
-    if plan is None or not plan.steps:
-        if plan is not None and fixable:
-            yield "No simulated fix saves enough to be offered."
+    if plan is None:
         return
-    first, last = plan.steps[0], plan.steps[-1]
-    more = "" if first is last else f", with {' + '.join(last.changes[len(first.changes) :])} too: {saving(last, plan)}"
-    change = f"{time(plan.baseline_ns)} -> {saving(first, plan)}{more}"
-    yield f"With {' + '.join(first.changes)}: {change}; {SIMULATED[plan.baseline]}."
+    if plan.steps:
+        first, last = plan.steps[0], plan.steps[-1]
+        more = (
+            ""
+            if first is last
+            else f", with {' + '.join(last.changes[len(first.changes) :])} too: {saving(last, plan)}"
+        )
+        change = f"{time(plan.baseline_ns)} -> {saving(first, plan)}{more}"
+        yield f"With {' + '.join(first.changes)}: {change}; {SIMULATED[plan.baseline]}."
+        return
+    offered = [finding for finding in diagnosis.findings if finding.saving_ns is not None and finding.offered]
+    best = max(offered, key=lambda finding: finding.saving_high_ns or finding.saving_ns or 0, default=None)
+    if best is not None:
+        most = "" if best.saving_high_ns is None else f", up to {time(best.saving_high_ns)}"
+        yield f"{best.change} saves {time(best.saving_ns)}{most}; {SIMULATED[plan.baseline]}."
+    elif any(finding.change is not None for finding in diagnosis.findings):
+        yield "No simulated fix saves enough to be offered."
 
 
 def saving(step: Step, plan: Plan) -> str:

@@ -27,6 +27,7 @@ NO_VALUE = "-"
 """Shown where a text is not known."""
 _NAME_WIDTH = 80
 """Most characters shown of a name from the trace."""
+_SAME_SHARE = 0.01  # bounds nearer than that say nothing
 _OCCURRENCE_ROWS = 8
 _BLOCKING_ROWS = 5
 
@@ -103,8 +104,8 @@ def plan_rows(found: Plan) -> list[Cells]:
 
 
 def _other(bound_ns: int, step: Step) -> int | None:
-    """A bound of a step's time, unless both read alike."""
-    return bound_ns if time(step.time_low_ns) != time(step.time_high_ns) else None
+    """A bound of a step's time, unless both are almost the same."""
+    return bound_ns if step.time_high_ns - step.time_low_ns > _SAME_SHARE * step.time_ns else None
 
 
 def _occurrence_title(audit: Audit) -> str:

@@ -8,13 +8,14 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from overlapscope.diagnosis.gpu_time import COLLECTIVES, COPIES, KERNELS, GpuTime
-from overlapscope.formatting import numbers, share, time, time_unit
+from overlapscope.formatting import numbers, safe, share, time, time_unit
 from overlapscope.report.data import DeviceAudit
 from overlapscope.report.layout import fitted
 from overlapscope.report.tables import Cells
 
 _SHOWN_SHARE = 0.01  # smaller parts are one, "other"
 _MOST_BARS = 2  # GPUs with a bar each; more are rows of one table
+_LEAST_BAR, _LEAST_LABEL = 12, 20  # characters
 _STYLES = {KERNELS: "green", COPIES: "yellow", COLLECTIVES: "magenta"}
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
@@ -32,11 +33,14 @@ def _bar(device: DeviceAudit, width: int) -> Iterator[Text]:
     parts = spent.largest(least_ns=round(_SHOWN_SHARE * spent.total_ns))
     unit, name = time_unit([spent.total_ns])
     figures = numbers([part.time_ns for part in parts], unit)
-    labels, wide = max(len(part.label) for part in parts), max(map(len, figures))
-    room = max(width - labels - wide - 14, 10)
+    wide = max(map(len, figures))
+    labels = min(max(len(part.label) for part in parts), max(width - wide - 14 - _LEAST_BAR, _LEAST_LABEL))
+    room = max(width - labels - wide - 14, 1)
     yield Text(f"{device.key.title} time ({name}), {time(spent.total_ns)} in all", style="bold")
     for part, figure in zip(parts, figures, strict=True):
-        line = Text(f"  {part.label:<{labels}}  {figure:>{wide}}  {share(part.time_ns, spent.total_ns):>5}  ")
+        line = Text(
+            f"  {safe(part.label, labels):<{labels}}  {figure:>{wide}}  {share(part.time_ns, spent.total_ns):>5}  "
+        )
         yield line.append(_blocks(room * part.time_ns / spent.total_ns), style=_STYLES.get(part.key, "dim"))
 
 

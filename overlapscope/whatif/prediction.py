@@ -82,6 +82,11 @@ class Prediction:
         """Whose times are those of the program itself: without what is known of the profiler."""
         return self.unprofiled or self.partly_unprofiled or self
 
+    @property
+    def stated(self) -> Prediction | Unprofiled:
+        """Whose times an audit states: without the profiler where all of its cost is known, else as recorded."""
+        return self.unprofiled or self
+
     @cached_property
     def after(self) -> Trace:
         """The simulated trace, to be measured and drawn like the original."""

@@ -91,11 +91,14 @@ class Baseline:
         return self.simulated_ns if self.without_ns is None else self.without_ns
 
     @property
+    def stated_ns(self) -> int:
+        """The time that an audit states: without the profiler where all of its cost is known, else as recorded."""
+        return self.simulated_ns if self.unprofiled_ns is None else self.unprofiled_ns
+
+    @property
     def baseline(self) -> str:
-        """Which time that is: ``unprofiled``, ``partly_unprofiled`` or ``recorded``."""
-        if self.without_ns is None:
-            return "recorded"
-        return "partly_unprofiled" if self.unprofiled_ns is None else "unprofiled"
+        """Which time that is: ``unprofiled`` or ``recorded``."""
+        return "recorded" if self.unprofiled_ns is None else "unprofiled"
 
     def predict(self, changes: tuple[Change, ...], *, bounds: bool = True) -> Prediction:
         """Simulate the graph with some changes; without ``bounds`` low and high are as predicted."""

@@ -64,7 +64,7 @@ def test_a_change_that_makes_no_sense_is_said(text: str) -> None:
 
 
 def test_what_there_is_instead_is_said() -> None:
-    with pytest.raises(ChangeNotUnderstood, match="no change 'nonsense': there are pin, batch-copies, no-scalar-sync"):
+    with pytest.raises(ChangeNotUnderstood, match="no change 'nonsense': there are pin, pin-ahead, batch-copies"):
         parse("nonsense")
 
 

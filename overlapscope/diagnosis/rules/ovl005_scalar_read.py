@@ -86,7 +86,6 @@ RULE = Rule(
         FixFor("# cudaMemcpyAsync to pinned memory, and read it after the loop", op="^$", api="Memcpy"),
     ),
     waited_for="scalar reads",
-    about_copies=True,
     fix="total += loss.detach()  # stays on the GPU; total.item() once, after the loop",
     change="no-scalar-sync",
     claims=claims,

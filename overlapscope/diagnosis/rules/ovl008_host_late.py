@@ -59,9 +59,10 @@ import numpy as np
 from overlapscope.diagnosis.causes import HOST_CAUSES, Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
+from overlapscope.diagnosis.lateness import Lateness
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
-from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.columns import Bool, Int64
 
 _EVIDENCE = {
     "data_loading": Cause.DATA_LOADING,
@@ -78,42 +79,36 @@ _EVIDENCE = {
 class _Kind:
     """A kind: what the GPU waited for, what the launching thread did, the fix, and the change that simulates it."""
 
-    name: str
     waited_for: str
     did: str
     fix: str
     change: str | None = None
 
 
-_KINDS = (
-    _Kind(
-        "launch-bound",
+_KINDS = {
+    Lateness.LAUNCH_BOUND: _Kind(
         "launches",
         "issued operators more slowly than the GPU ran them",
         'step = torch.compile(step, mode="reduce-overhead")  # fewer launches',
         "cuda-graph",
     ),
-    _Kind(
-        "host-work",
+    Lateness.HOST_WORK: _Kind(
         "Python and operators between launches",
         "ran Python and operators between launches",
         "# move this work to a loader worker or another thread, or issue the launches that do not need it first",
     ),
-    _Kind(
-        "data-loading",
+    Lateness.DATA_LOADING: _Kind(
         "the data loader",
         "waited for the data loader",
         "loader = DataLoader(dataset, num_workers=8, prefetch_factor=4, persistent_workers=True)  # batches made ahead",
     ),
-    _Kind("first-use", "first calls", "loaded modules or made first calls", "# happens once: warm up, then measure"),
-    _Kind(
-        "not-recorded",
+    Lateness.FIRST_USE: _Kind("first calls", "loaded modules or made first calls", "# once: warm up, then measure"),
+    Lateness.NOT_RECORDED: _Kind(
         "host work that is not recorded",
         "did something that was not recorded",
         "# record with CPU activity and stacks to see what it does: profile(with_stack=True)",
     ),
-)
-_BY_CAUSE = {Cause.DATA_LOADING: 2, Cause.FIRST_USE: 3, Cause.HOST_NOT_RECORDED: 4}
+}
 
 
 def claims(context: DeviceContext) -> Bool:
@@ -123,30 +118,21 @@ def claims(context: DeviceContext) -> Bool:
 
 def parts(context: DeviceContext, rows: Int64) -> tuple[Int64, ...]:
     """The intervals of each kind."""
-    kind = _kind(context, rows)
+    kind = context.lateness[rows]
     return tuple(rows[kind == number] for number in np.unique(kind).tolist())
 
 
-def _kind(context: DeviceContext, rows: Int64) -> Int64:
-    """The kind of each interval, as an index; a wait of at most an operator's time per launch is launch-bound."""
-    idle, launch = context.idle, context.idle.launch_call[rows]
-    wait = np.zeros(len(context.trace.api_calls) + 1, np.int64)
-    np.add.at(wait, launch, idle.duration_ns[rows])
-    short = (wait[launch] <= context.config.operator_ns) & (launch != NO_ID)
-    causes = context.cause[rows]
-    kind = np.where(short, 0, 1)
-    for cause, number in _BY_CAUSE.items():
-        kind[(causes == cause) & ~(short & (cause == Cause.HOST_NOT_RECORDED))] = number
-    return kind
-
-
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """What the launching thread did while the GPU was idle."""
-    duration, cause, number = context.idle.duration_ns[rows], context.cause[rows], _kind(context, rows)
-    kind = _KINDS[int(np.argmax(np.bincount(number, duration, len(_KINDS))))]
-    launches = int(np.unique(context.idle.launch_call[rows]).size)
-    before = counted(launches, "launch", "launches")
-    message = f"The GPU was idle for {time(context.idle_ns(rows))} before {before}: the launching thread {kind.did}."
+    """What the launching thread did while the GPU was idle; small parts of other kinds are among it."""
+    duration, cause, number = context.idle.duration_ns[rows], context.cause[rows], context.lateness[rows]
+    totals = {each: int(duration[number == each].sum()) for each in Lateness}
+    lateness = max(totals, key=lambda each: totals[each])
+    kind, launches = _KINDS[lateness], int(np.unique(context.idle.launch_call[rows]).size)
+    idle, most = time(context.idle_ns(rows)), time(totals[lateness])
+    message = f"The GPU was idle for {idle} before {counted(launches, 'launch', 'launches')}"
+    message += (
+        f": the launching thread {kind.did}." if idle == most else f"; for {most} the launching thread {kind.did}."
+    )
     recording = context.trace.metadata.recording
     factor = recording.profiler_factor if recording is not None else None
     evidence = {f"{name}_ns": int(duration[cause == value].sum()) for name, value in _EVIDENCE.items()}
@@ -156,10 +142,10 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
         evidence | {"launches": launches, "profiler_factor": None if factor is None else round(factor, 3)},
         Confidence.HIGH if factor is not None else Confidence.MEDIUM,
         confirm,
-        informational=kind.name == "first-use",
+        informational=lateness is Lateness.FIRST_USE,
         change=kind.change,
         fix=kind.fix,
-        kind=kind.name,
+        kind=lateness.label,
         waited_for=kind.waited_for,
     )
 
@@ -169,8 +155,8 @@ RULE = Rule(
     name="host-late",
     page=__doc__,
     waited_for="launches",
-    by_cause=True,
-    fix=_KINDS[0].fix,
+    by_kind=True,
+    fix=_KINDS[Lateness.LAUNCH_BOUND].fix,
     claims=claims,
     parts=parts,
     describe=describe,

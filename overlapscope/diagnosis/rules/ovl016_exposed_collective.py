@@ -39,8 +39,8 @@ from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import share, time
-from overlapscope.measure.spans import intersect
-from overlapscope.model.trace import Trace
+from overlapscope.measure.devices import is_collective
+from overlapscope.measure.spans import covered, intersect
 
 
 def view(context: DeviceContext) -> Report | None:
@@ -65,31 +65,42 @@ def view(context: DeviceContext) -> Report | None:
         copies=nothing,
         calls=nothing,
         idle_ns=exposed,
-        fix=_fix(context.trace),
+        fix=_fix(context),
     )
 
 
-def _fix(trace: Trace) -> str | None:
-    """What fits the program: it may wrap its model already, or not train at all."""
+def _fix(context: DeviceContext) -> str | None:
+    """What fits the collectives that are exposed longest, and the program, which may wrap its model already."""
+    trace = context.trace
     names = [trace.names[row] for table in (trace.ranges, trace.cpu_ops) for row in np.unique(table.name_id).tolist()]
-    if not names:
-        return None
-    known = " ".join(names).lower()
-    fitting = (fix for words, fix in _FIXES.items() if any(word in known for word in words))
-    return next(fitting, None if "backward" in known else _INFERENCE)
+    words = " ".join(names).lower()
+    kind = _largest_kind(context)
+    if kind in _BY_KIND:
+        return _BY_KIND[kind]
+    if names and "backward" not in words and "ddp" not in words and "distributeddataparallel" not in words:
+        return _INFERENCE
+    return _DDP_HAS if "distributeddataparallel" in words else None
 
 
-_FIXES = {
-    ("fsdp", "fullyshardeddataparallel"): (
-        "fully_shard(block)  # each block by itself, so that its all-gather runs while the block before it computes"
-    ),
-    ("distributeddataparallel",): (
-        "model = DistributedDataParallel(model, bucket_cap_mb=10, static_graph=True)  # smaller buckets start earlier"
-    ),
-}
-_INFERENCE = (
-    "# tensor parallelism on fewer GPUs, or a split of the batch in two, one computing while the other communicates"
+def _largest_kind(context: DeviceContext) -> str:
+    """The kind of collective that is exposed longest: a part of the kernel's name."""
+    kernels, active = context.trace.kernels, context.activity
+    rows = np.flatnonzero(active.key.rows(kernels) & is_collective(context.trace, kernels.name_id))
+    exposed = covered(kernels.start_ns[rows], kernels.end_ns[rows], active.exposed_collectives)
+    names = context.trace.names.decode(kernels.name_id[rows])
+    totals = {kind: sum(exposed[index] for index, name in enumerate(names) if kind in name.lower()) for kind in _KINDS}
+    return max(totals, key=lambda kind: totals[kind])
+
+
+_KINDS = ("allreduce", "sendrecv", "alltoall", "allgather", "reducescatter", "broadcast")
+_ALL_TO_ALL = (
+    "# issue the all-to-all of the next batch before this one computes: async_op=True, and wait() where it is used\n"
+    "# (torchrec: TrainPipelineSparseDist)"
 )
+_FSDP = "fully_shard(block)  # each block by itself: its all-gather runs while the block before it computes"
+_BY_KIND = {"sendrecv": _ALL_TO_ALL, "alltoall": _ALL_TO_ALL, "allgather": _FSDP, "reducescatter": _FSDP}
+_DDP_HAS = "model = DistributedDataParallel(model, bucket_cap_mb=10, static_graph=True)  # small buckets start earlier"
+_INFERENCE = "# tensor parallelism on fewer GPUs, or two half batches: one computes while the other communicates"
 
 
 RULE = Rule(
