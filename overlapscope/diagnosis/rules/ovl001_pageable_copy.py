@@ -3,9 +3,11 @@
 ## What happens
 The copy engine cannot access pageable memory. The driver stages the bytes through a pinned buffer of its own, chunk by
 chunk. The thread that called `cudaMemcpyAsync` stays in the call until the last chunk is staged; for a D2H copy, until
-all data has arrived. `non_blocking=True` does not change that. The thread's next launches are late, even where the copy
-itself overlaps a kernel. The copy is also several times slower than from pinned memory. Other threads are affected too:
-while one thread is in such a call, launches of another wait for the driver's lock.
+all data has arrived. `non_blocking=True` does not change that. Staging a few MiB waits for nothing but the host's own
+copying; larger copies also wait until the work before them on their stream is done, since the driver's buffer is full.
+The thread's next launches are late, even where the copy itself overlaps a kernel. The copy is also several times slower
+than from pinned memory. Other threads are affected too: while one thread is in such a call, launches of another wait
+for the driver's lock.
 
 ## How it shows in a trace
 The memory kind of the copy is *Pageable*, its call lasts about as long as the copy, and the next kernel is launched
@@ -41,7 +43,8 @@ the data still wait for it.
 ## Sources
 CUDA Runtime API, "API synchronization behavior": copies from pageable memory are staged before the call returns; copies
 to pageable memory return when they are complete. PyTorch tutorial "A guide on good usage of non_blocking and
-pin_memory". Blocked launches of other threads: measured on an H200, driver 580.
+pin_memory". Blocked launches of other threads: measured on an H200, driver 580. Copies that wait for the work before
+them: from 4 MiB on, measured on an H100, CUDA 13.
 """
 
 from __future__ import annotations
