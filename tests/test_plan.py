@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from overlapscope import audit, diagnose, open_trace, what_if
+from overlapscope import Window, audit, diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT
 from overlapscope.report.findings import findings, worth
 from tests.conftest import PAIRS, SAMPLES
@@ -71,3 +71,12 @@ def test_a_plan_looks_two_changes_ahead(order: str) -> None:
     assert step.time_ns == pytest.approx(32_400_000, rel=0.05)
     assert found.findings[0].offered
     assert "with others" in worth(found.findings[0], found.plan)[0]
+
+
+def test_a_time_interval_has_a_plan_too() -> None:
+    trace = open_trace(SAMPLES / "prefetcher-blocking.json.gz")
+    window = Window.between(trace.start_ns + 10_000_000, trace.start_ns + 60_000_000)
+    found = diagnose(trace, window)
+    assert found.plan is not None
+    assert found.plan.steps[0].changes == ("pin",)
+    assert found.plan.steps[0].time_ns < 0.6 * found.plan.baseline_ns

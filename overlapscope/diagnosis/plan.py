@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
+from overlapscope.dependencies.build import build_graph
+from overlapscope.dependencies.graph import Graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Finding, Plan, Step
 from overlapscope.diagnosis.savings import with_saving
-from overlapscope.measure.windows import Window, is_whole
+from overlapscope.measure.windows import Window, is_whole, of_range, with_range
 from overlapscope.whatif.catalogue import parse
 from overlapscope.whatif.config import SimulationConfig
 from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.what_if import Baseline
+
+_INTERVAL = "chosen interval"
 
 
 def simulate_fixes(
@@ -22,14 +26,15 @@ def simulate_fixes(
 ) -> tuple[tuple[Finding, ...], Plan | None]:
     """Add the saving of its change to every finding, and make a plan of changes in the order of their saving.
 
-    The plan is None where nothing can be fixed, for a trace that is too large (`overlapscope.what_if` simulates traces
-    of any size), and for a time interval that is no range.
+    The plan is None where nothing can be fixed, and for a trace that is too large (`overlapscope.what_if` simulates
+    traces of any size).
     """
     graph = attribution.graph
     fixable = [finding for finding in findings if finding.change is not None]
-    measurable = window.name is not None or is_whole(graph.trace, window)
-    if len(graph.time_ns) > config.max_simulated_nodes or not fixable or not measurable:
+    if len(graph.time_ns) > config.max_simulated_nodes or not fixable:
         return findings, None
+    if window.name is None and not is_whole(graph.trace, window):
+        graph, window = _as_range(graph, window, config)
     base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
     plan = Plan(
         tuple(_Search(base, fixable, config).steps()),
@@ -39,6 +44,13 @@ def simulate_fixes(
         base.stated_ns,
     )
     return tuple(with_saving(base, attribution, finding, plan, config) for finding in findings), plan
+
+
+def _as_range(graph: Graph, window: Window, config: DiagnosisConfig) -> tuple[Graph, Window]:
+    """A time interval as a range, so that its length can change in a simulation."""
+    trace = with_range(graph.trace, _INTERVAL, window.first_ns, window.last_ns)
+    ranged = replace(of_range(trace, _INTERVAL), device=window.device)
+    return build_graph(trace, config.dependencies), ranged
 
 
 @dataclass(frozen=True)

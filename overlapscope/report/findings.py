@@ -21,10 +21,7 @@ _STYLE = {
 }
 _WIDTH = 60
 _ALMOST_ALL = 0.9
-TOO_LARGE = (
-    "Fixes are not simulated for a time interval or a very large trace: --within and --step analyse a range, "
-    "overlapscope what-if simulates one change."
-)
+TOO_LARGE = "Fixes are not simulated for a very large trace: overlapscope what-if simulates one change."
 """Shown instead of a plan."""
 
 
