@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 SOURCE = Path(__file__).parent.parent / "benchmarks" / "host_time.json"
@@ -29,9 +30,11 @@ Made from `benchmarks/host_time.json` by `docs/make_host_time.py`; do not edit. 
   not wait for the work before it on its stream: behind {busy_ms:.0f} ms of work, a call of {staged} took
   {staged_us:,.0f} us. From {waits} on it waits for that work too. On an idle stream, a call of 64 MiB took
   {large_us:,.0f} us; {early_us:,.0f} us later the host knew that the copy was complete.
-- **To the GPU, pageable, blocking**: the call waits for the copy, and so for all work before it, at every size.
+- **To the GPU, pageable, blocking**: the call waits for the copy, and so for all work before it, at every size: behind
+  work, one of 1 KiB took {blocking_us:,.0f} us.
 - **To the host, pageable**: the call waits at every size, also with `non_blocking=True`.
-- **Pinned, `non_blocking=True`**: the call takes {pinned_us:,.0f} us at the median of all sizes, whatever is before it.
+- **Pinned, `non_blocking=True`**: the call waits for nothing. Over all sizes it took {pinned_us:,.0f} us at the median
+  on an idle stream, {pinned_busy_us:,.0f} us behind work.
 - **`pin_memory()`**: new memory costs {cold_us:,.0f} us for 64 MiB; memory that PyTorch has cached {warm_us:,.0f} us.
 
 Times in us. *Behind work*: with {busy_ms:.0f} ms of work before the copy on its stream.
@@ -46,7 +49,7 @@ def page(found: Mapping[str, Any]) -> str:
     up, pinned = _of(rows, "HtoD", "pageable"), _of(rows, "HtoD", "pinned")
     waits = [row for row in up if row["busy_call_us"] >= _WAITED * machine["busy_ms"] * 1e3]
     staged, large = up[up.index(waits[0]) - 1], next(row for row in up if row["size_bytes"] == 2**26)
-    calls = sorted(row["idle_call_us"] for row in pinned)
+    blocking = _of(rows, "HtoD", "pageable", blocking=True)[0]
     pinning = next(row for row in found["pinning"] if row["size_bytes"] == 2**26)
     text = TEXT.format(
         **machine,
@@ -55,7 +58,9 @@ def page(found: Mapping[str, Any]) -> str:
         waits=_size(waits[0]["size_bytes"]),
         large_us=large["idle_call_us"],
         early_us=large["idle_done_us"] - large["idle_call_us"],
-        pinned_us=calls[len(calls) // 2],
+        pinned_us=median(row["idle_call_us"] for row in pinned),
+        pinned_busy_us=median(row["busy_call_us"] for row in pinned),
+        blocking_us=blocking["busy_call_us"],
         cold_us=pinning["cold_us"],
         warm_us=pinning["warm_us"],
     )

@@ -93,7 +93,8 @@ class Finding:
         message: what was found, as one sentence.
         fix: what to change, as PyTorch code.
         change: the change that `overlapscope.what_if` simulates for it; None where no change of the program helps.
-        idle_ns: GPU idle time attributed to it.
+        idle_ns: GPU idle time attributed to it: without a kernel, idle or only copying.
+        copying_ns: the part of that in which a copy ran.
         blocked_ns: host time for which the calls blocked their threads.
         saving_ns: simulated saving of its change alone, without profiler overhead where that is known. None without a
             change or a simulation.
@@ -122,6 +123,7 @@ class Finding:
     fix: str
     change: str | None
     idle_ns: int
+    copying_ns: int
     blocked_ns: int
     waited_for: str
     saving_ns: int | None = None

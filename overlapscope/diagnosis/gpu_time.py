@@ -73,7 +73,7 @@ class GpuTime:
 
     def largest(self, *, least_ns: int = 0) -> tuple[TimePart, ...]:
         """Parts longer than ``least_ns``: kernels first, the others by their length; the rest is one part."""
-        shown = [part for part in self.parts if part.time_ns > least_ns]
+        shown = [part for part in self.parts if part.time_ns > (0 if part.key == KERNELS else least_ns)]
         kernels = [part for part in shown if part.key == KERNELS]
         others = sorted((part for part in shown if part.key != KERNELS), key=lambda part: -part.time_ns)
         rest = self.total_ns - sum(part.time_ns for part in shown)
@@ -125,7 +125,7 @@ def _idle(active: Activity, device: DeviceDiagnosis) -> Iterator[TimePart]:
         for number_of_kind in np.unique(device.lateness[mine]).tolist():
             kind, here = Lateness(number_of_kind), mine & (device.lateness == number_of_kind)
             yield TimePart(
-                f"{_key(entry.code)}_{kind.name.lower()}", _label(entry, kind.label), int(idle_ns[here].sum())
+                f"{_key(entry.code)}_{kind.name.lower()}", _label(entry, kind.waited_for), int(idle_ns[here].sum())
             )
 
 

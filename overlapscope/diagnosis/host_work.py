@@ -25,7 +25,9 @@ _LOADING = re.compile(
     r"|(^|/)torch/utils/data/.*: (__next__|__iter__|_next_data)$"
     r"|[Dd]ata_?[Ll]oader\w*\.py\(\d+\): (__next__|__iter__|_next_data)$"
 )
-_SETTING_UP = re.compile(r"(Module|Library)(Load|Get)|^(cu|hip)Init$|PrimaryCtxRetain|CtxCreate|GetDeviceProperties")
+_SETTING_UP = re.compile(
+    r"(Module|Library)(Load|Get)|^(cu|hip)Init$|PrimaryCtxRetain|CtxCreate|GetDeviceProperties|StreamCreate|Occupancy"
+)
 _MODULE_LOADING = frozenset({"Driver Compiler", "Runtime Triggered Module Loading", "Lazy Function Loading"})
 """What Kineto records as overhead (CUPTI's CUpti_ActivityOverheadKind) though no profiler causes it."""
 

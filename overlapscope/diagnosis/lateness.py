@@ -12,13 +12,21 @@ from overlapscope.model.trace import Trace
 
 
 class Lateness(Labelled):
-    """What a launching thread did instead of launching."""
+    """What a launching thread did instead of launching: the name of the kind, and what the GPU waited for."""
 
-    LAUNCH_BOUND = 0, "launch-bound"
-    HOST_WORK = 1, "host-work"
-    DATA_LOADING = 2, "data-loading"
-    FIRST_USE = 3, "first-use"
-    NOT_RECORDED = 4, "not-recorded"
+    waited_for: str
+
+    def __new__(cls, value: int, label: str = "", waited_for: str = "") -> Lateness:
+        """Make a member from its number, its name and its noun."""
+        member = int.__new__(cls, value)
+        member._value_, member.label, member.waited_for = value, label, waited_for
+        return member
+
+    LAUNCH_BOUND = 0, "launch-bound", "launches"
+    HOST_WORK = 1, "host-work", "Python and operators between launches"
+    DATA_LOADING = 2, "data-loading", "the data loader"
+    FIRST_USE = 3, "first-use", "first use"
+    NOT_RECORDED = 4, "not-recorded", "host work that is not recorded"
 
 
 _OF_CAUSE = {Cause.DATA_LOADING: Lateness.DATA_LOADING, Cause.FIRST_USE: Lateness.FIRST_USE}

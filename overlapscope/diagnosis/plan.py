@@ -11,9 +11,10 @@ from overlapscope.dependencies.graph import Graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Finding, Plan, Step
-from overlapscope.diagnosis.savings import with_saving
+from overlapscope.diagnosis.savings import change_of, with_saving
 from overlapscope.measure.windows import Window, is_whole, of_range, with_range
 from overlapscope.whatif.catalogue import parse
+from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import SimulationConfig
 from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.what_if import Baseline
@@ -77,11 +78,14 @@ class _Search:
 
     def _best(self, chosen: tuple[str, ...], tries: Sequence[tuple[str, ...]], reached: int) -> Prediction | None:
         """What saves most after the changes so far; None where that is too little."""
-        found = [self.base.predict(tuple(map(parse, (*chosen, *names))), bounds=False) for names in tries]
+        found = [self.base.predict(self._changes((*chosen, *names)), bounds=False) for names in tries]
         best = min(found, key=lambda each: each.stated.predicted_ns, default=None)
         if best is None or reached - best.stated.predicted_ns < self.config.report_share * reached:
             return None
         return best
+
+    def _changes(self, names: Sequence[str]) -> tuple[Change, ...]:
+        return tuple(change_of(name, self.findings) for name in names)
 
     def _next_names(self, chosen: tuple[str, ...]) -> list[str]:
         """The changes of the findings that are left, and what often follows those so far."""

@@ -97,10 +97,9 @@ def _findings(context: DeviceContext, reason: Int64) -> Iterator[Finding]:
 
 
 def _parts(context: DeviceContext, parts: tuple[Int64, ...], least: float) -> list[Int64]:
-    """The parts with enough idle time; those with less count with the largest."""
+    """The largest part, and the others with enough idle time."""
     largest, *others = sorted(parts, key=context.idle_ns, reverse=True)
-    small = [part for part in others if context.idle_ns(part) < least]
-    return [unique(np.concatenate([largest, *small])), *(part for part in others if context.idle_ns(part) >= least)]
+    return [largest, *(part for part in others if context.idle_ns(part) >= least)]
 
 
 def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) -> Finding:
@@ -130,6 +129,7 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
         fix=report.fix or rule.fix_for(where),
         change=report.change or rule.change,
         idle_ns=idle_ns,
+        copying_ns=int(context.link_copy_ns[rows].sum()),
         blocked_ns=_blocked_ns(context, report, calls),
         waited_for=report.waited_for or rule.waited_for,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from overlapscope.dependencies.build import build_graph
@@ -14,11 +15,21 @@ from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.windows import Window, window_of
 from overlapscope.model.columns import NO_ID
 from overlapscope.whatif.catalogue import parse
+from overlapscope.whatif.change import Change
 from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.what_if import Baseline
 
 _OTHERS = "the change also removes GPU idle time that is attributed elsewhere"
 _UNPROFILED = "the idle time is recorded, the saving is without the profiler"
+
+
+def change_of(name: str, findings: Sequence[Finding]) -> Change:
+    """The change that fixes some findings: of all that it may change, or of their calls where it is about these."""
+    change = parse(name)
+    if not change.of_findings_calls:
+        return change
+    calls = {call for finding in findings if finding.change == name for call in finding.calls}
+    return replace(change, calls=tuple(sorted(calls)))
 
 
 def with_saving(
@@ -31,7 +42,7 @@ def with_saving(
     """
     if finding.change is None:
         return finding
-    change = parse(finding.change)
+    change = change_of(finding.change, [finding])
     least = config.report_share * base.stated_ns
     found, most = base.predict((change,), bounds=False), 0
     saving = max(base.stated_ns - found.stated.predicted_ns, 0)

@@ -21,6 +21,7 @@ _STYLE = {
 }
 _WIDTH = 60
 _ALMOST_ALL = 0.9
+_WORTH_SAYING = 0.01
 TOO_LARGE = "Fixes are not simulated for a very large trace: overlapscope what-if simulates one change."
 """Shown instead of a plan."""
 
@@ -43,7 +44,11 @@ def heading(diagnosis: Diagnosis) -> str:
     """The order of the findings, and the baseline of their savings."""
     plan = diagnosis.plan
     text = f"Findings, by GPU idle time in the recorded {time(diagnosis.window.wall_ns)}, what happens once last"
-    return f"{text}." if plan is None else f"{text}; savings of {time(plan.baseline_ns)}, {SIMULATED[plan.baseline]}."
+    return (
+        f"{text}."
+        if plan is None
+        else f"{text}. Savings are {SIMULATED[plan.baseline]}, against {time(plan.baseline_ns)}."
+    )
 
 
 def plan_title(plan: Plan) -> str:
@@ -75,6 +80,8 @@ def facts(finding: Finding, diagnosis: Diagnosis, *, blocked: bool = False) -> l
         part = share(finding.idle_ns, whole_ns)
         of = "" if time(whole_ns) == time(diagnosis.window.wall_ns) else f" of {time(whole_ns)}"
         texts.append(f"{what} {time(finding.idle_ns)} ({part}{of})")
+    if finding.copying_ns > _WORTH_SAYING * finding.idle_ns:
+        texts.append(f"only copying for {time(finding.copying_ns)} of it")
     if blocked and finding.blocked_ns:
         texts.append(f"host blocked {time(finding.blocked_ns)}")
     return [*texts, f"severity {finding.severity}", f"confidence {finding.confidence}"]
@@ -87,7 +94,9 @@ def worth(finding: Finding, plan: Plan | None) -> list[str]:
     saved = time(finding.saving_ns) if finding.saving_ns else "nothing"
     if not finding.offered:
         text = f"fix not offered: {finding.change} recovers {saved}"
-        return [text + (f"; the GPU would then wait: {finding.waits_instead}" if finding.waits_instead else "")]
+        if finding.waits_instead:
+            return [f"{text}; the GPU would then wait: {finding.waits_instead}"]
+        return [text + (", less than two runs of a program differ by" if finding.saving_ns else "")]
     text = f"fix: {finding.change} saves {saved}"
     if finding.saving_high_ns is not None:
         text += f", up to {time(finding.saving_high_ns)} if nothing waits for its copies"

@@ -77,6 +77,9 @@ def _cause(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) ->
     found = [(finding.idle_ns, _said(finding)) for finding in diagnosis.findings if _costs(finding, device)]
     found.append((spent.of(COLLECTIVES), f"exposed collectives ({time(spent.of(COLLECTIVES))})"))
     longest, text = max(found)
+    before = f"{time(outside)} are before the first or after the last GPU work."
+    if 2 * outside > spent.total_ns:
+        yield before
     if once >= max(least, longest):
         yield f"Mostly first use, which happens once ({time(once)})."
     elif longest < least:
@@ -86,8 +89,8 @@ def _cause(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) ->
         yield f"Largest cause{' after that' if once >= longest else ''}: {text}."
     elif once < least and spent.waiting_ns - outside >= least:
         yield "No single cause is large."
-    if outside >= config.problem * spent.total_ns:
-        yield f"{time(outside)} are before the first or after the last GPU work."
+    if spent.total_ns >= 2 * outside >= 2 * config.problem * spent.total_ns:
+        yield before
 
 
 def _is_first_use(finding: Finding) -> bool:

@@ -115,7 +115,7 @@ def _finding(shared: SharedFinding, of: int) -> Iterator[RenderableType]:
     facts = ([cost] if most else []) + [f"severity {worst.severity}", f"confidence {worst.confidence}"]
     head.append(f"  {len(names)} of {of} traces: " + ", ".join(facts), style="not bold dim")
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    lines = [Text(f"most in {', '.join(names[:_MOST_NAMED])}{more}", style="dim")] if len(names) < of else []
+    lines = [Text(f"in {', '.join(names[:_MOST_NAMED])}{more}", style="dim")] if len(names) < of else []
     where = f"at {safe(worst.where.words)}{portion(worst)}" if worst.where.words else ""
     lines += [Text(safe(worst.message)), *([Text(where, style="dim")] if where else [])]
     lines += [Text(line) for line in worth(worst, None)]

@@ -86,6 +86,6 @@ def _blocked(
         return []
     whose = "Their calls" if sum(group.count for group in groups) > 1 else "Its call"
     text = f"{whose} blocked the host for {time(blocked_ns)}"
-    if delayed <= least:
-        return [text + ", which delayed no kernel."]
+    if delayed <= max(least, blocked_ns / 2):  # mostly for other reasons: the findings say which
+        return [text + "."]
     return [text + f" and delayed kernel launches: {time(delayed)} without a kernel."]

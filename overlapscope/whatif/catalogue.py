@@ -52,7 +52,7 @@ def parse(text: str) -> Change:
     >>> parse("pin:within=copy,stream=13").stream
     13
     >>> parse("prefetch=2")
-    Prefetch(within=None, stream=None, source=None, copies=None, steps=2.0)
+    Prefetch(within=None, stream=None, source=None, copies=None, calls=None, steps=2.0)
     >>> str(parse("graph"))
     'cuda-graph'
 

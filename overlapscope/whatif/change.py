@@ -37,12 +37,14 @@ class Change:
         stream: only copies of this stream.
         source: only what is issued in Python frames whose name contains this.
         copies: only these rows of copies.
+        calls: only these rows of api_calls.
     """
 
     within: str | None = None
     stream: int | None = None
     source: str | None = None
     copies: tuple[int, ...] | None = None
+    calls: tuple[int, ...] | None = None
 
     name: ClassVar[str]
     """What it is called on the command line."""
@@ -52,6 +54,8 @@ class Change:
     """The field that takes a number, as in ``prefetch=2``."""
     about_calls: ClassVar[bool] = False
     """Whether it changes calls rather than copies."""
+    of_findings_calls: ClassVar[bool] = False
+    """Whether, for a finding, it is about the calls of that finding only."""
     keeps_apart: ClassVar[bool] = False
     """Whether several of it are made one by one: what each is about stays apart."""
     often_followed_by: ClassVar[tuple[str, ...]] = ()
@@ -99,7 +103,7 @@ class Change:
 
     def _calls(self, trace: Trace) -> Bool:
         table = trace.api_calls
-        result = np.ones(len(table), np.bool_)
+        result = np.ones(len(table), np.bool_) if self.calls is None else np.isin(np.arange(len(table)), self.calls)
         if self.within is not None:
             rows = np.zeros(len(trace.ranges), np.bool_)
             rows[rows_called(trace, self.within)] = True

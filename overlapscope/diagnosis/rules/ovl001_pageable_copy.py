@@ -3,7 +3,7 @@
 ## What happens
 The copy engine cannot access pageable memory. The driver stages the bytes through a pinned buffer of its own, chunk by
 chunk. The thread that called `cudaMemcpyAsync` stays in the call until the last chunk is staged; for a D2H copy, until
-all data has arrived. `non_blocking=True` does not change that. Staging a few MiB waits for nothing but the host's own
+all data has arrived. `non_blocking=True` does not change that. Staging up to 2 MiB waits for nothing but the host's own
 copying; larger copies also wait until the work before them on their stream is done, since the driver's buffer is full.
 The thread's next launches are late, even where the copy itself overlaps a kernel. The copy is also several times slower
 than from pinned memory. Other threads are affected too: while one thread is in such a call, launches of another wait

@@ -11,12 +11,13 @@ work can be hidden. What the thread did meanwhile makes five kinds, each a findi
 - `not-recorded`: nothing of it is recorded.
 
 ## How it shows in a trace
-The GPU is idle while the launching thread is in no copy call, no synchronisation and no allocation, and no earlier call
-of that kind had used up its launch run-ahead. Otherwise the idle time is attributed to that call. The place given is
-what the thread did while the GPU was idle, not the launch that came late.
+The GPU is idle while the launching thread is in no copy call, no synchronisation and no allocation but a first one, and
+no earlier call of that kind had used up its launch run-ahead. Otherwise the idle time is attributed to that call. The
+place given is what the thread did while the GPU was idle, not the launch that came late.
 
 Data loading is PyTorch's range `enumerate(DataLoader)` or a Python frame of a loader's `__next__`. First use is a call
-that loads a module, or a launch or an operator whose first call takes ten times as long as the later ones.
+that loads a module or makes a stream; a launch or an operator whose first call takes ten times as long as the later
+ones; and the allocations of an operator's first call, where later calls seldom make any.
 
 ## Fix
 ```python
@@ -77,9 +78,8 @@ _EVIDENCE = {
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind: what the GPU waited for, what the launching thread did, the fix, and the change that simulates it."""
+    """A kind: what the launching thread did, the fix, and the change that simulates it."""
 
-    waited_for: str
     did: str
     fix: str
     change: str | None = None
@@ -87,24 +87,20 @@ class _Kind:
 
 _KINDS = {
     Lateness.LAUNCH_BOUND: _Kind(
-        "launches",
         "issued operators more slowly than the GPU ran them",
         'step = torch.compile(step, mode="reduce-overhead")  # fewer launches',
         "cuda-graph",
     ),
     Lateness.HOST_WORK: _Kind(
-        "Python and operators between launches",
         "ran Python and operators between launches",
         "# move this work to a loader worker or another thread, or issue the launches that do not need it first",
     ),
     Lateness.DATA_LOADING: _Kind(
-        "the data loader",
         "waited for the data loader",
         "loader = DataLoader(dataset, num_workers=8, prefetch_factor=4, persistent_workers=True)  # batches made ahead",
     ),
-    Lateness.FIRST_USE: _Kind("first calls", "loaded modules or made first calls", "# once: warm up, then measure"),
+    Lateness.FIRST_USE: _Kind("loaded modules or made first calls", "# once: warm up, then measure"),
     Lateness.NOT_RECORDED: _Kind(
-        "host work that is not recorded",
         "did something that was not recorded",
         "# record with CPU activity and stacks to see what it does: profile(with_stack=True)",
     ),
@@ -123,16 +119,12 @@ def parts(context: DeviceContext, rows: Int64) -> tuple[Int64, ...]:
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """What the launching thread did while the GPU was idle; small parts of other kinds are among it."""
-    duration, cause, number = context.idle.duration_ns[rows], context.cause[rows], context.lateness[rows]
-    totals = {each: int(duration[number == each].sum()) for each in Lateness}
-    lateness = max(totals, key=lambda each: totals[each])
+    """What the launching thread did while the GPU was idle."""
+    duration, cause = context.idle.duration_ns[rows], context.cause[rows]
+    lateness = Lateness(int(context.lateness[rows[0]]))
     kind, launches = _KINDS[lateness], int(np.unique(context.idle.launch_call[rows]).size)
-    idle, most = time(context.idle_ns(rows)), time(totals[lateness])
-    message = f"The GPU was idle for {idle} before {counted(launches, 'launch', 'launches')}"
-    message += (
-        f": the launching thread {kind.did}." if idle == most else f"; for {most} the launching thread {kind.did}."
-    )
+    before = counted(launches, "launch", "launches")
+    message = f"The GPU was idle for {time(context.idle_ns(rows))} before {before}: the launching thread {kind.did}."
     recording = context.trace.metadata.recording
     factor = recording.profiler_factor if recording is not None else None
     evidence = {f"{name}_ns": int(duration[cause == value].sum()) for name, value in _EVIDENCE.items()}
@@ -146,7 +138,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
         change=kind.change,
         fix=kind.fix,
         kind=lateness.label,
-        waited_for=kind.waited_for,
+        waited_for=lateness.waited_for,
     )
 
 

@@ -105,7 +105,7 @@ RULE = Rule(
             api="Malloc|Free",
         ),
         FixFor(
-            "# PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, shapes that do not grow, no empty_cache() in it:\n"
+            "# PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, fixed shapes, and no empty_cache() in the loop:\n"
             "# then the caching allocator keeps what it has",
             op="aten::|autograd",
             api="^(cuda|hip)(Malloc|Free)$|MemCreate|MemMap|MemUnmap|MemRelease",

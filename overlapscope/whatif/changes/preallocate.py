@@ -25,6 +25,7 @@ class Preallocate(Change):
 
     name: ClassVar[str] = "preallocate"
     about_calls: ClassVar[bool] = True
+    of_findings_calls: ClassVar[bool] = True
 
     def apply(self, editor: Editor, where: Where) -> None:
         """Take the calls out."""
