@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.console import Console
 from overlapscope import Window, audit, diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT
 from overlapscope.report.findings import findings, worth
+from tests import kineto_maker as make
 from tests.conftest import PAIRS, SAMPLES
 
 
@@ -80,3 +82,11 @@ def test_a_time_interval_has_a_plan_too() -> None:
     assert found.plan is not None
     assert found.plan.steps[0].changes == ("pin",)
     assert found.plan.steps[0].time_ns < 0.6 * found.plan.baseline_ns
+
+
+def test_an_interval_of_a_trace_without_calls_has_no_plan(tmp_path: Path) -> None:
+    events = [make.kernel(1000 * number, 300, stream=7) for number in range(8)]
+    events += [make.copy(1000 * number + 300, 600, stream=7) for number in range(8)]
+    trace = open_trace(make.write(tmp_path / "t.json", *events))
+    found = diagnose(trace, Window.between(trace.start_ns + 1_000_000, trace.start_ns + 5_000_000))
+    assert found.plan is None

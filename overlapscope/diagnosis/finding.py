@@ -205,9 +205,9 @@ class Step(Row):
 class Plan:
     """Changes in the order of their saving, each simulated together with those before it.
 
-    Savings count on one baseline: ``unprofiled`` where that is known, else ``recorded``. The
-    time of the window without changes is ``baseline_ns`` on it, ``simulated_ns`` with profiler overhead, and
-    ``unprofiled_ns`` without (None where that is not known).
+    Savings count on one baseline: ``unprofiled`` where that is known, else ``recorded``. The time of the window without
+    changes is ``baseline_ns`` on it, ``simulated_ns`` with profiler overhead, and ``unprofiled_ns`` without (None where
+    that is not known).
     """
 
     steps: tuple[Step, ...]

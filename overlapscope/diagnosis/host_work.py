@@ -109,9 +109,8 @@ class HostWorkKinds:
         rows = np.flatnonzero(np.isin(calls.kind, ALLOCATIONS) & (calls.parent == NO_ID))
         inside = innermost(ops, calls.process[rows], calls.thread[rows], calls.start_ns[rows])
         rows, inside = rows[inside != NO_ID], inside[inside != NO_ID]
-        kind = np.unique(np.stack([ops.process, ops.name_id.astype(np.int64)]), axis=1, return_inverse=True)[1].reshape(
-            -1
-        )
+        names = np.stack([ops.process, ops.name_id.astype(np.int64)])
+        kind = np.unique(names, axis=1, return_inverse=True)[1].reshape(-1)
         begins = np.full(int(kind.max(initial=-1)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(begins, kind, ops.start_ns)
         first = ops.start_ns[inside] == begins[kind[inside]]

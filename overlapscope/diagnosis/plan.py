@@ -32,9 +32,10 @@ def simulate_fixes(
     """
     graph = attribution.graph
     fixable = [finding for finding in findings if finding.change is not None]
-    if len(graph.time_ns) > config.max_simulated_nodes or not fixable:
+    interval = window.name is None and not is_whole(graph.trace, window)
+    if len(graph.time_ns) > config.max_simulated_nodes or not fixable or (interval and not len(graph.calls)):
         return findings, None
-    if window.name is None and not is_whole(graph.trace, window):
+    if interval:
         graph, window = _as_range(graph, window, config)
     base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
     plan = Plan(

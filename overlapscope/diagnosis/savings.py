@@ -77,11 +77,14 @@ def _waits_instead(
     graph = build_graph(found.after, config.dependencies)
     before = _time(attribution, key, found.window, config)
     after = _time(Attribution(graph, config.dependencies), key, window_of(found.after, found.window.name), config)
+    if before is None or after is None:
+        return None
     longer = {part.label: part.time_ns - before.of(part.key) for part in after.parts}
     most = max(longer, key=lambda label: longer[label])
     return most.removeprefix("idle: ") if 2 * longer[most] > finding.idle_ns else None
 
 
-def _time(attribution: Attribution, key: DeviceKey, window: Window, config: DiagnosisConfig) -> GpuTime:
+def _time(attribution: Attribution, key: DeviceKey, window: Window, config: DiagnosisConfig) -> GpuTime | None:
+    """The time of a GPU, None where it is hardly used."""
     found = {device.key: (context.activity, device) for context, device in attributed(attribution, window, config)}
-    return gpu_time(*found[key], window)
+    return gpu_time(*found[key], window) if key in found else None
