@@ -137,6 +137,10 @@ class Finding:
         """Its code and name, and its kind where the rule has several."""
         return f"{self.code} {self.name}" + (f": {self.kind}" if self.kind else "")
 
+    def is_about(self, key: DeviceKey) -> bool:
+        """Whether it is a problem of this device."""
+        return (self.where.process, self.where.device) == (known(key.process), known(key.device))
+
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON-ready data: an entry of ``findings``."""
         plain = asdict(self) | {"severity": str(self.severity), "confidence": str(self.confidence)}
@@ -286,8 +290,7 @@ class Diagnosis:
 
     def device_of(self, finding: Finding) -> DeviceDiagnosis | None:
         """The device that a finding is about."""
-        place = (finding.where.process, finding.where.device)
-        return next((each for each in self.devices if (known(each.key.process), known(each.key.device)) == place), None)
+        return next((device for device in self.devices if finding.is_about(device.key)), None)
 
     @property
     def healthy(self) -> bool:

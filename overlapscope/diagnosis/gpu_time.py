@@ -28,6 +28,8 @@ KERNELS, COLLECTIVES, MEMSETS, COPIES, OUTSIDE = (
     "exposed_copies",
     "before_and_after",
 )
+SHOWN_SHARE = 0.01
+"""Parts below this share of a GPU's time are shown as one, "other"."""
 _BUSY = (KERNELS, COLLECTIVES, MEMSETS)
 
 
@@ -71,8 +73,9 @@ class GpuTime:
         """Time of some parts."""
         return sum(part.time_ns for part in self.parts if part.key in keys)
 
-    def largest(self, *, least_ns: int = 0) -> tuple[TimePart, ...]:
-        """Parts longer than ``least_ns``: kernels first, the others by their length; the rest is one part."""
+    def largest(self) -> tuple[TimePart, ...]:
+        """Parts above `SHOWN_SHARE`, and kernels: these first, the others by their length; the rest is one part."""
+        least_ns = round(SHOWN_SHARE * self.total_ns)
         shown = [part for part in self.parts if part.time_ns > (0 if part.key == KERNELS else least_ns)]
         kernels = [part for part in shown if part.key == KERNELS]
         others = sorted((part for part in shown if part.key != KERNELS), key=lambda part: -part.time_ns)

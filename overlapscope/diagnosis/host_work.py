@@ -13,10 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from overlapscope.measure.host import MODULE_LOADING
 from overlapscope.measure.places import innermost
 from overlapscope.measure.spans import EMPTY, Spans, merge, union
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
-from overlapscope.model.enums import ALLOCATIONS, ApiKind
+from overlapscope.model.enums import ALLOCATIONS, LAUNCHES
 from overlapscope.model.tables import HostWork
 from overlapscope.model.trace import Trace
 
@@ -28,8 +29,6 @@ _LOADING = re.compile(
 _SETTING_UP = re.compile(
     r"(Module|Library)(Load|Get)|^(cu|hip)Init$|PrimaryCtxRetain|CtxCreate|GetDeviceProperties|StreamCreate|Occupancy"
 )
-_MODULE_LOADING = frozenset({"Driver Compiler", "Runtime Triggered Module Loading", "Lazy Function Loading"})
-"""What Kineto records as overhead (CUPTI's CUpti_ActivityOverheadKind) though no profiler causes it."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class HostWorkKinds:
     def first_use(self, process: int, thread: int) -> Spans:
         """When a thread loaded modules, or ran an operator that was slow the first time only."""
         trace = self.trace
-        rows = (_named(trace, trace.overheads, _MODULE_LOADING.__contains__), self._first_ops)
+        rows = (_named(trace, trace.overheads, MODULE_LOADING.__contains__), self._first_ops)
         tables = (trace.overheads, trace.cpu_ops)
         return merge(*(spans_of(table, process, thread, mine) for table, mine in zip(tables, rows, strict=True)))
 
@@ -92,12 +91,12 @@ class HostWorkKinds:
         order = launching[np.argsort(calls.start_ns[kernels.call[launching]], kind="stable")]
         kind = np.stack([kernels.process, kernels.device, kernels.name_id])[:, order]
         _, first = np.unique(kind, axis=1, return_index=True)
-        usual = calls.duration_ns[np.isin(calls.kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH))]
-        slow = np.zeros(len(calls), np.bool_)
-        slow[kernels.call[order[first]]] = True
-        if len(usual) <= self.config.enough_later:
-            return slow & False
-        return slow & (calls.duration_ns > self.config.first_factor * float(np.median(usual)))
+        usual = calls.duration_ns[np.isin(calls.kind, LAUNCHES)]
+        found = np.zeros(len(calls), np.bool_)
+        if len(usual) > self.config.enough_later:
+            found[kernels.call[order[first]]] = True
+            found &= calls.duration_ns > self.config.first_factor * float(np.median(usual))
+        return found
 
     @cached_property
     def _first_allocations(self) -> Bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from overlapscope.markup import Html, tag
 from overlapscope.timeline.bars import Style
 from overlapscope.timeline.colours import COLOURS
 
@@ -29,6 +30,12 @@ _DARK = {
 def colour_of(style: Style) -> str:
     """The class of what has a style's colour; ``--`` before it is the variable."""
     return f"bar-{list(Style).index(style)}"
+
+
+def swatch(colour: str) -> Html:
+    """A box of a colour, for legends."""
+    box = tag("rect", width="11", height="8", class_=colour)
+    return tag("svg", box, viewBox="0 0 11 8", aria_hidden="true")
 
 
 def colour_rules() -> str:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from overlapscope.diagnosis.finding import Diagnosis, Finding, Number
 from overlapscope.formatting import size, time
-from overlapscope.html.colours import colour_of
+from overlapscope.html.colours import colour_of, swatch
 from overlapscope.html.explanation import explanation
 from overlapscope.html.places import Places, of_finding, of_rows
 from overlapscope.markup import Html, tag, together
@@ -82,7 +82,7 @@ def timeline(labels: Sequence[str], styles: Sequence[Style]) -> Html:
     moves = [
         tag("button", sign, type="button", data_do=key, title=title, aria_label=title) for sign, key, title in _MOVES
     ]
-    legend = [tag("li", _swatch(style), style.value) for style in styles]
+    legend = [tag("li", swatch(colour_of(style)), style.value) for style in styles]
     canvases = (tag("canvas", id="axis"), tag("div", id="gutter"), tag("canvas", id="bars"))
     return together(
         tag("h2", "Timeline", id="when"),
@@ -107,11 +107,6 @@ def _search() -> Iterator[Html]:
 def _help() -> Html:
     entries = [part for keys, use in _HELP for part in (tag("dt", keys), tag("dd", use))]
     return tag("details", tag("summary", "Keys and mouse"), tag("dl", *entries), tag("p", _MERGED), class_="help")
-
-
-def _swatch(style: Style) -> Html:
-    box = tag("rect", width="11", height="8", class_=colour_of(style))
-    return tag("svg", box, viewBox="0 0 11 8", aria_hidden="true")
 
 
 def findings(audit: Audit, zero_ns: int) -> Html:

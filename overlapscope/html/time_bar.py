@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from overlapscope.diagnosis.gpu_time import COLLECTIVES, COPIES, KERNELS, MEMSETS, TimePart
 from overlapscope.formatting import share, time
-from overlapscope.html.colours import colour_of
+from overlapscope.html.colours import colour_of, swatch
 from overlapscope.markup import Html, tag, together
 from overlapscope.report.data import Audit, DeviceAudit
 from overlapscope.timeline.bars import Style
 
-_SHOWN_SHARE = 0.01  # smaller parts are one, "other"
 _WIDTH, _HEIGHT = 1000, 22
 _STYLES = {
     KERNELS: Style.KERNEL,
@@ -31,12 +30,12 @@ def time_bars(audit: Audit) -> Html:
 
 def _bar(device: DeviceAudit) -> Html:
     spent = device.time
-    parts = spent.largest(least_ns=round(_SHOWN_SHARE * spent.total_ns))
+    parts = spent.largest()
     label = f"{device.key.title}: {time(spent.total_ns)}"
     names = [
         tag(
             "li",
-            _swatch(part),
+            swatch(_colour(part)),
             f"{part.label} ",
             tag("b", time(part.time_ns)),
             f" {share(part.time_ns, spent.total_ns)}",
@@ -57,10 +56,6 @@ def _rects(parts: tuple[TimePart, ...], total_ns: int) -> Iterator[Html]:
         title = tag("title", f"{part.label}: {time(part.time_ns)}, {share(part.time_ns, total_ns)}")
         yield tag("rect", title, x=f"{begin:.2f}", width=f"{width:.2f}", height=_HEIGHT, class_=_colour(part))
         begin += width
-
-
-def _swatch(part: TimePart) -> Html:
-    return tag("svg", tag("rect", width="11", height="8", class_=_colour(part)), viewBox="0 0 11 8", aria_hidden="true")
 
 
 def _colour(part: TimePart) -> str:

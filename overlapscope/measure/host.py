@@ -71,6 +71,10 @@ def plain_enqueue_ns(trace: Trace, config: HostConfig = DEFAULT) -> int:
     return min(plain, config.most_enqueue_ns)
 
 
+MODULE_LOADING = frozenset({"Driver Compiler", "Runtime Triggered Module Loading", "Lazy Function Loading"})
+"""What Kineto records as overhead (CUPTI's CUpti_ActivityOverheadKind) though no profiler causes it."""
+
+
 def blocked_from_ns(trace: Trace, config: HostConfig = DEFAULT) -> Int64:
     """For each call, the time from which it blocks its thread; its end where it does not block."""
     calls = trace.api_calls

@@ -11,7 +11,7 @@ import numpy as np
 from overlapscope.errors import RangeNotFound
 from overlapscope.measure.spans import EMPTY, Spans, contains, covered, union
 from overlapscope.model.columns import NO_ID, Bool, Int64, Names
-from overlapscope.model.tables import Ranges
+from overlapscope.model.tables import DeviceWork, Ranges, Timed
 from overlapscope.model.trace import Trace
 
 
@@ -109,6 +109,16 @@ def between(start_ns: int, end_ns: int) -> Window:
 def is_whole(trace: Trace, window: Window) -> bool:
     """Whether a window is all of the trace, and not a range or a part of it."""
     return window.name is None and window.first_ns <= trace.start_ns and window.last_ns >= trace.end_ns
+
+
+def inside(trace: Trace, table: Timed, window: Window) -> Bool:
+    """Which rows of a table a window touches, of device work only those of its device."""
+    there = np.ones(len(table), np.bool_)
+    if not is_whole(trace, window):
+        there = window.touches(table.process, table.start_ns, table.end_ns)
+    if isinstance(table, DeviceWork) and window.device is not None:
+        there &= table.device == window.device
+    return there
 
 
 def of_range(trace: Trace, name: str) -> Window:

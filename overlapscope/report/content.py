@@ -22,10 +22,10 @@ from overlapscope.measure.launches import launch_figures
 from overlapscope.measure.ranges import figures_by_range
 from overlapscope.measure.spans import Spans, covered, intersect, union
 from overlapscope.measure.staging import StagingConfig, staging
-from overlapscope.measure.windows import Window, is_whole, window_of
+from overlapscope.measure.windows import Window, inside, window_of
 from overlapscope.model.columns import NO_ID, Bool, known
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.model.tables import DeviceWork, Ranges, Timed
+from overlapscope.model.tables import Ranges, Timed
 from overlapscope.model.trace import DEVICE_WORK, Trace
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamFigures
 from overlapscope.report.headline import headline
@@ -90,7 +90,7 @@ def audit(
             trace,
             window,
             [(device.activity, device.directions, device.kernel_gaps) for device in devices],
-            blocked_by_calls(trace, facts, np.flatnonzero(_inside(trace, trace.copies, window))),
+            blocked_by_calls(trace, facts, np.flatnonzero(inside(trace, trace.copies, window))),
         ),
     )
 
@@ -137,7 +137,7 @@ def _device(
 
 def _streams(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window) -> tuple[StreamFigures, ...]:
     here = {
-        name: key.rows(table) & _inside(trace, table, window)
+        name: key.rows(table) & inside(trace, table, window)
         for name, table in zip(DEVICE_WORK, trace.device_work, strict=True)
     }
     used = np.unique(np.concatenate([getattr(trace, name).stream[rows] for name, rows in here.items()]))
@@ -160,7 +160,7 @@ def _stream(trace: Trace, stream: int, here: dict[str, Bool], facts: CopyFacts, 
 
 
 def _costly(trace: Trace, facts: CopyFacts, window: Window, count: int) -> tuple[CostlyCopy, ...]:
-    here = np.flatnonzero(_inside(trace, trace.copies, window))
+    here = np.flatnonzero(inside(trace, trace.copies, window))
     cost = np.maximum(facts.exposed_ns, facts.blocked_ns)[here]
     if cost.max(initial=0) <= 0:
         return ()
@@ -194,20 +194,11 @@ def _counts(trace: Trace, window: Window) -> dict[str, int]:
     """Number of rows of each table within the window, and of device work without a known call."""
     work = dict(zip(DEVICE_WORK, trace.device_work, strict=True))
     others: dict[str, Timed] = {name: getattr(trace, name) for name in ("api_calls", "syncs", "ranges")}
-    inside = {name: _inside(trace, table, window) for name, table in (work | others).items()}
-    without_call = sum(int((inside[name] & (table.call == NO_ID)).sum()) for name, table in work.items())
-    return {name: int(rows.sum()) for name, rows in inside.items()} | {"device_work_without_call": without_call}
+    there = {name: inside(trace, table, window) for name, table in (work | others).items()}
+    without_call = sum(int((there[name] & (table.call == NO_ID)).sum()) for name, table in work.items())
+    return {name: int(rows.sum()) for name, rows in there.items()} | {"device_work_without_call": without_call}
 
 
 def _ranges_within(ranges: Ranges, window: Window) -> Ranges:
     """The ranges that lie completely within the window."""
     return ranges.take(window.covers(ranges.process, ranges.start_ns, ranges.end_ns) == ranges.duration_ns)
-
-
-def _inside(trace: Trace, table: Timed, window: Window) -> Bool:
-    there = np.ones(len(table), np.bool_)
-    if not is_whole(trace, window):
-        there = window.touches(table.process, table.start_ns, table.end_ns)
-    if isinstance(table, DeviceWork) and window.device is not None:
-        there &= table.device == window.device
-    return there

@@ -12,7 +12,8 @@ from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.places import Moments
 from overlapscope.measure.copies import copy_facts
 from overlapscope.measure.host import DEFAULT, HostConfig
-from overlapscope.model.columns import NO_ID, Bool, Float64, Int8, Int32, Int64, Table, column
+from overlapscope.measure.windows import inside
+from overlapscope.model.columns import NO_ID, Float64, Int8, Int32, Int64, Table, column
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.report.words import Words, places_of
 
@@ -49,7 +50,7 @@ class CopyTable(Table):
 def copy_table(found: Diagnosis, config: HostConfig = DEFAULT) -> CopyTable:
     """Every copy of the window that ``found`` is about, in the order of time."""
     trace, words = found.trace, Words()
-    rows = np.flatnonzero(_inside(found))
+    rows = np.flatnonzero(inside(trace, trace.copies, found.window))
     copies, facts = trace.copies.take(rows), copy_facts(trace, found.window, config).take(rows)
     idle_ns, cause = _attributed(found)
     causes = [None if number == NO_ID else Cause(number).name.lower() for number in cause[rows].tolist()]
@@ -65,12 +66,6 @@ def copy_table(found: Diagnosis, config: HostConfig = DEFAULT) -> CopyTable:
         **places_of(trace, Moments.of_calls(trace, copies.call), words),
     }
     return CopyTable.build(words.names, len(rows), columns)
-
-
-def _inside(found: Diagnosis) -> Bool:
-    copies, window = found.trace.copies, found.window
-    inside = window.touches(copies.process, copies.start_ns, copies.end_ns)
-    return inside if window.device is None else inside & (copies.device == window.device)
 
 
 def _attributed(found: Diagnosis) -> tuple[Int64, Int64]:

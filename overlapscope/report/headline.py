@@ -11,7 +11,6 @@ from overlapscope.diagnosis.finding import Diagnosis, Finding, Plan, Severity, S
 from overlapscope.diagnosis.gpu_time import COLLECTIVES, COPIES, KERNELS, MEMSETS, OUTSIDE
 from overlapscope.diagnosis.lateness import Lateness
 from overlapscope.formatting import share, time
-from overlapscope.model.columns import known
 from overlapscope.report.data import DeviceAudit
 
 _NO_CAUSE = (KERNELS, MEMSETS, OUTSIDE)
@@ -73,7 +72,8 @@ def _cause(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) ->
     spent = device.time
     outside = spent.of(OUTSIDE)
     least = config.problem * (spent.total_ns - outside)
-    once = sum(finding.idle_ns for finding in diagnosis.findings if _mine(finding, device) and _is_first_use(finding))
+    mine = [finding for finding in diagnosis.findings if finding.is_about(device.key)]
+    once = sum(finding.idle_ns for finding in mine if finding.kind == Lateness.FIRST_USE.label)
     found = [(finding.idle_ns, _said(finding)) for finding in diagnosis.findings if _costs(finding, device)]
     found.append((spent.of(COLLECTIVES), f"exposed collectives ({time(spent.of(COLLECTIVES))})"))
     longest, text = max(found)
@@ -93,20 +93,12 @@ def _cause(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) ->
         yield before
 
 
-def _is_first_use(finding: Finding) -> bool:
-    return finding.kind == Lateness.FIRST_USE.label
-
-
-def _mine(finding: Finding, device: DeviceAudit) -> bool:
-    return (finding.where.process, finding.where.device) == (known(device.key.process), known(device.key.device))
-
-
 def _said(finding: Finding) -> str:
     return f"{finding.waited_for} ({finding.code}, {time(finding.idle_ns)})"
 
 
 def _costs(finding: Finding, device: DeviceAudit) -> bool:
-    return _mine(finding, device) and finding.severity not in (Severity.HAZARD, Severity.INFO)
+    return finding.is_about(device.key) and finding.severity not in (Severity.HAZARD, Severity.INFO)
 
 
 def _fix(diagnosis: Diagnosis) -> Iterator[str]:
@@ -119,9 +111,9 @@ def _fix(diagnosis: Diagnosis) -> Iterator[str]:
         more = (
             ""
             if first is last
-            else f", with {' + '.join(last.changes[len(first.changes) :])} too: {saving(last, plan)}"
+            else f", with {' + '.join(last.changes[len(first.changes) :])} too: {_saving(last, plan)}"
         )
-        change = f"{time(plan.baseline_ns)} -> {saving(first, plan)}{more}"
+        change = f"{time(plan.baseline_ns)} -> {_saving(first, plan)}{more}"
         yield f"With {' + '.join(first.changes)}: {change}; {SIMULATED[plan.baseline]}."
         return
     offered = [finding for finding in diagnosis.findings if finding.saving_ns is not None and finding.offered]
@@ -133,7 +125,7 @@ def _fix(diagnosis: Diagnosis) -> Iterator[str]:
         yield "No simulated fix saves enough to be offered."
 
 
-def saving(step: Step, plan: Plan) -> str:
+def _saving(step: Step, plan: Plan) -> str:
     """The time after a step of a plan, and its change from the baseline."""
     return f"{time(step.time_ns)} ({share(step.time_ns - plan.baseline_ns, plan.baseline_ns)})"
 

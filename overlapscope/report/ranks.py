@@ -92,8 +92,7 @@ def _shared(entries: Sequence[tuple[str, Finding]]) -> SharedFinding:
 
 def _row(name: str, audit: Audit, device: DeviceAudit) -> Cells:
     spent = device.time
-    mine = [each for each in audit.diagnosis.findings if audit.diagnosis.device_of(each) is not None]
-    first = next((each for each in mine if each.where.device == device.key.device), None)
+    first = next((each for each in audit.diagnosis.findings if each.is_about(device.key)), None)
     return {
         "trace": name,
         "GPU": device.key.title.removeprefix("GPU "),

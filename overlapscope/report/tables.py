@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import Plan, Step
+from overlapscope.diagnosis.gpu_time import SHOWN_SHARE
 from overlapscope.formatting import numbers, safe, share, size_unit, time, time_unit
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
@@ -71,11 +72,11 @@ def in_bytes(heading: str, values: Sequence[float | None]) -> TextColumns:
     return {f"{heading} ({unit})": numbers(values, length)}
 
 
-def time_rows(devices: Sequence[DeviceAudit], least_share: float = 0.01) -> list[Cells]:
-    """What the window went to on each GPU: a row for each part that is at least such a share of one of them."""
+def time_rows(devices: Sequence[DeviceAudit]) -> list[Cells]:
+    """What the window went to on each GPU: a row for each part that is shown of one of them."""
     used = [device for device in devices if device.time.total_ns]
     parts = [
-        part for device in used for part in device.time.parts if part.time_ns >= least_share * device.time.total_ns
+        part for device in used for part in device.time.parts if part.time_ns >= SHOWN_SHARE * device.time.total_ns
     ]
     cells = {part.key: {"GPU time": part.label} for part in parts}
     for device in used:

@@ -13,7 +13,6 @@ from overlapscope.report.data import DeviceAudit
 from overlapscope.report.layout import fitted
 from overlapscope.report.tables import Cells
 
-_SHOWN_SHARE = 0.01  # smaller parts are one, "other"
 _MOST_BARS = 2  # GPUs with a bar each; more are rows of one table
 _LEAST_BAR, _LEAST_LABEL = 12, 20  # characters
 _STYLES = {KERNELS: "green", COPIES: "yellow", COLLECTIVES: "magenta"}
@@ -30,7 +29,7 @@ def time_bars(devices: Sequence[DeviceAudit], width: int) -> list[RenderableType
 
 def _bar(device: DeviceAudit, width: int) -> Iterator[Text]:
     spent: GpuTime = device.time
-    parts = spent.largest(least_ns=round(_SHOWN_SHARE * spent.total_ns))
+    parts = spent.largest()
     unit, name = time_unit([spent.total_ns])
     figures = numbers([part.time_ns for part in parts], unit)
     wide = max(map(len, figures))
