@@ -73,9 +73,9 @@ class GpuTime:
         """Time of some parts."""
         return sum(part.time_ns for part in self.parts if part.key in keys)
 
-    def largest(self) -> tuple[TimePart, ...]:
-        """Parts above `SHOWN_SHARE`, and kernels: these first, the others by their length; the rest is one part."""
-        least_ns = round(SHOWN_SHARE * self.total_ns)
+    def largest(self, least_share: float = SHOWN_SHARE) -> tuple[TimePart, ...]:
+        """Parts above a share of it, and kernels: these first, the others by their length; the rest is one part."""
+        least_ns = round(least_share * self.total_ns)
         shown = [part for part in self.parts if part.time_ns > (0 if part.key == KERNELS else least_ns)]
         kernels = [part for part in shown if part.key == KERNELS]
         others = sorted((part for part in shown if part.key != KERNELS), key=lambda part: -part.time_ns)
