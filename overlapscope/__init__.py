@@ -15,6 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from overlapscope.budget.baseline import Baseline
+    from overlapscope.budget.check import baseline_of, check
+    from overlapscope.budget.figure import Cost
+    from overlapscope.budget.files import read_baseline, read_budget, write_baseline
+    from overlapscope.budget.limits import Budget, Limit, Limits, Tolerance, Tolerances, Unit
+    from overlapscope.budget.result import Against, CheckResult, Outcome, Status
     from overlapscope.calibration.schema import (
         Calibration,
         CopyConsumers,
@@ -52,6 +58,7 @@ if TYPE_CHECKING:
     from overlapscope.diagnosis.gpu_time import GpuTime, TimePart
     from overlapscope.diagnosis.run import diagnose
     from overlapscope.errors import (
+        BudgetNotUnderstood,
         CaptureError,
         ChangeNotUnderstood,
         OutputError,
@@ -123,6 +130,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "budget.baseline": "Baseline",
+    "budget.check": "baseline_of check",
+    "budget.figure": "Cost",
+    "budget.files": "read_baseline read_budget write_baseline",
+    "budget.limits": "Budget Limit Limits Tolerance Tolerances Unit",
+    "budget.result": "Against CheckResult Outcome Status",
     "calibration.schema": "Calibration CopyConsumers CopyTime D2HConsumers DuplexTime Gpu IssueCost Packing PackTime "
     "PcieLink PostStaging TimedSteps",
     "capture.annotate": "annotate",
@@ -137,8 +150,8 @@ _MODULES = {
     "diagnosis.finding": "Confidence DeviceDiagnosis Diagnosis Finding Place Plan Severity Share Step",
     "diagnosis.gpu_time": "GpuTime TimePart",
     "diagnosis.run": "diagnose",
-    "errors": "CaptureError ChangeNotUnderstood OutputError OverlapscopeError RangeNotFound TraceError "
-    "TraceNotFound UnknownTraceFormat UnusableTrace WindowEmpty",
+    "errors": "BudgetNotUnderstood CaptureError ChangeNotUnderstood OutputError OverlapscopeError RangeNotFound "
+    "TraceError TraceNotFound UnknownTraceFormat UnusableTrace WindowEmpty",
     "measure.definitions": "TheirFigures their_overlap",
     "measure.devices": "Activity DeviceKey",
     "measure.groups": "CopyGroup",
@@ -188,18 +201,23 @@ _HOMES = {name: f"overlapscope.{module}" for module, names in _MODULES.items() f
 
 __all__ = [
     "Activity",
+    "Against",
     "ApiCalls",
     "Appearance",
     "Audit",
     "AuditConfig",
+    "Baseline",
     "BatchCopies",
     "Bounds",
+    "Budget",
+    "BudgetNotUnderstood",
     "Calibration",
     "CaptureError",
     "Cause",
     "CauseGroup",
     "Change",
     "ChangeNotUnderstood",
+    "CheckResult",
     "Column",
     "Confidence",
     "Copies",
@@ -207,6 +225,7 @@ __all__ = [
     "CopyGroup",
     "CopyTable",
     "CopyTime",
+    "Cost",
     "CostlyCopy",
     "CpuOps",
     "CriticalPath",
@@ -246,6 +265,8 @@ __all__ = [
     "Labelled",
     "LaunchConfig",
     "LaunchFigures",
+    "Limit",
+    "Limits",
     "MemoryKind",
     "Memsets",
     "Metadata",
@@ -253,6 +274,7 @@ __all__ = [
     "NoScalarSync",
     "NonBlocking",
     "Occurrence",
+    "Outcome",
     "OutputError",
     "Overheads",
     "OverlapscopeError",
@@ -281,6 +303,7 @@ __all__ = [
     "Spans",
     "Staging",
     "StagingConfig",
+    "Status",
     "Step",
     "StreamFigures",
     "Streams",
@@ -289,9 +312,12 @@ __all__ = [
     "TheirFigures",
     "TimePart",
     "TimedSteps",
+    "Tolerance",
+    "Tolerances",
     "Trace",
     "TraceError",
     "TraceNotFound",
+    "Unit",
     "UnknownTraceFormat",
     "Unprofiled",
     "UnusableTrace",
@@ -300,9 +326,11 @@ __all__ = [
     "WindowEmpty",
     "annotate",
     "audit",
+    "baseline_of",
     "before_after",
     "before_after_png",
     "caption",
+    "check",
     "copy_table",
     "diagnose",
     "draw_timeline",
@@ -310,11 +338,14 @@ __all__ = [
     "gap_table",
     "open_trace",
     "range_table",
+    "read_baseline",
+    "read_budget",
     "record",
     "save_timeline",
     "their_overlap",
     "timeline_png",
     "what_if",
+    "write_baseline",
 ]
 
 

@@ -8,6 +8,7 @@
     ├── RangeNotFound                    no annotated range of that name; also a KeyError
     ├── WindowEmpty                      nothing in the window, or in the selected lanes; also a ValueError
     ├── ChangeNotUnderstood              no such change of a program, or malformed; also a ValueError
+    ├── BudgetNotUnderstood              limits, or a stored baseline, that are malformed; also a ValueError
     ├── OutputError                      a result cannot be written; also an OSError
     └── CaptureError                     recording is not possible here; also a RuntimeError
 
@@ -70,6 +71,12 @@ class ChangeNotUnderstood(OverlapscopeError, ValueError):
     """There is no such change of a program, or it is malformed."""
 
     code = "change"
+
+
+class BudgetNotUnderstood(OverlapscopeError, ValueError):
+    """Limits, or a stored baseline, are malformed; the text names the key."""
+
+    code = "budget"
 
 
 class OutputError(OverlapscopeError, OSError):

@@ -74,6 +74,7 @@ BUILT_IN = {
     errors.RangeNotFound: KeyError,
     errors.WindowEmpty: ValueError,
     errors.ChangeNotUnderstood: ValueError,
+    errors.BudgetNotUnderstood: ValueError,
     errors.OutputError: OSError,
     errors.CaptureError: RuntimeError,
 }

@@ -114,6 +114,16 @@ def places(trace: Trace, at: Moments, device: int) -> list[Place]:
     ]
 
 
+def source_line(source: str) -> tuple[str, int] | None:
+    """File and line of a place's source; None where it is not written like one.
+
+    >>> source_line("train.py(12): load")
+    ('train.py', 12)
+    """
+    match = _LINE.match(source)
+    return None if match is None else (match["file"], int(match["line"]))
+
+
 def _name(trace: Trace, table: HostWork, row: int) -> str | None:
     return trace.names[int(table.name_id[row])] if row != NO_ID else None
 

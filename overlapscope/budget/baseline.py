@@ -1,0 +1,93 @@
+"""`Baseline`: stored figures of an earlier trace, and the limits that follow from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from overlapscope.budget.limits import ABOUT, CAUSES, Limit, Tolerances
+from overlapscope.diagnosis.catalogue import RULES
+from overlapscope.errors import BudgetNotUnderstood
+
+SCHEMA = "overlapscope.baseline/1"
+FINDINGS = "findings"
+Figures = Mapping[str, Any]
+"""Figures by the names of their limits; None for what the trace did not have, and the codes of its findings."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The figures of a trace, and of its ranges: by the range, of the whole trace by None."""
+
+    scopes: Mapping[str | None, Figures]
+
+    def of(self, name: str | None) -> Figures:
+        """The figures of a range.
+
+        Raises:
+            BudgetNotUnderstood: there are none.
+        """
+        if name not in self.scopes:
+            raise BudgetNotUnderstood(f"the baseline has no range {name!r}: write it again with --update-baseline")
+        return self.scopes[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The baseline as JSON-ready data."""
+        ranges = {name: figures for name, figures in self.scopes.items() if name is not None}
+        return {"schema": SCHEMA, "trace": self.scopes[None], "ranges": ranges}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Baseline:
+        """The baseline in JSON data.
+
+        Raises:
+            BudgetNotUnderstood: it is of another schema, or malformed; the text names the key.
+        """
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            found = data.get("schema") if isinstance(data, dict) else None
+            raise BudgetNotUnderstood(f"schema: is {found!r}, and has to be {SCHEMA!r}")
+        ranges = data.get("ranges", {})
+        if not isinstance(ranges, dict):
+            raise BudgetNotUnderstood("ranges: has to be an object")
+        named = {name: _figures(figures, f"ranges.{name}") for name, figures in ranges.items()}
+        return cls({None: _figures(data.get("trace"), "trace"), **named})
+
+
+def limits_of(before: Figures, tolerances: Tolerances, findings: Iterable[str]) -> Iterator[Limit]:
+    """The limits that follow from a baseline: each figure with its tolerance, and no finding that it does not have."""
+    for name, value in before.items():
+        parts = {**dict.fromkeys(CAUSES, 0), **value} if isinstance(value, Mapping) else {None: value}
+        for part, number in parts.items() if name != FINDINGS else ():
+            if number is not None:
+                allowed = getattr(tolerances, name).allowed(number, at_least=ABOUT[name].at_least)
+                yield Limit(name, allowed, ABOUT[name], part)
+    for code in sorted(set(findings) - set(before[FINDINGS])):
+        yield Limit("no_findings", 0, ABOUT["no_findings"], code)
+
+
+def _figures(data: Any, key: str) -> Figures:
+    if not isinstance(data, dict):
+        raise BudgetNotUnderstood(f"{key}: has to be an object")
+    known = {name for name in ABOUT if hasattr(Tolerances(), name)} | {FINDINGS}
+    for name in sorted(known ^ set(data)):
+        raise BudgetNotUnderstood(f"{key}.{name}: {'no such figure' if name in data else 'is missing'}")
+    for name, value in data.items():
+        _check(name, value, f"{key}.{name}")
+    return data
+
+
+def _check(name: str, value: Any, key: str) -> None:
+    """Raise where a figure is not what a baseline has under that name."""
+    if name == FINDINGS:
+        codes = {rule.code for rule in RULES}
+        if not isinstance(value, list) or not set(map(str, value)) <= codes:
+            raise BudgetNotUnderstood(f"{key}: has to be a list of rules, such as ['OVL001']")
+    elif name == "idle_share" and isinstance(value, dict):
+        for cause, share in value.items():
+            if cause not in CAUSES:
+                raise BudgetNotUnderstood(f"{key}.{cause}: no such cause")
+            _check("", share, f"{key}.{cause}")
+    elif value is not None and (type(value) not in (int, float) or not math.isfinite(value) or value < 0):
+        raise BudgetNotUnderstood(f"{key}: is {value!r}, and has to be a number that is not negative, or null")

@@ -1,0 +1,129 @@
+"""`check`: compare the figures of a trace with limits, and with a stored baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from overlapscope.budget.baseline import Baseline, Figures, limits_of
+from overlapscope.budget.figure import Figure, missing
+from overlapscope.budget.figures import measured, stored
+from overlapscope.budget.limits import Budget, Limit, Limits
+from overlapscope.budget.result import Against, CheckResult, Outcome, Status
+from overlapscope.budget.scope import Scope, scope_of
+from overlapscope.dependencies.build import build_graph
+from overlapscope.diagnosis.attribution import Attribution
+from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
+from overlapscope.errors import RangeNotFound
+from overlapscope.model.trace import Trace
+
+
+def check(
+    trace: Trace, budget: Budget, baseline: Baseline | None = None, config: DiagnosisConfig = DEFAULT
+) -> CheckResult:
+    """Check a trace against limits, and against a baseline where there is one.
+
+    A limit that the trace cannot show to be kept is *not measured*: on a range that it does not have, or on calls that
+    were not recorded. It fails unless the budget says that it passes.
+
+    Args:
+        trace: an opened trace.
+        budget: the limits; `read_budget` reads them from a file.
+        baseline: figures of an earlier trace, which may not become worse than the budget's tolerances allow.
+        config: thresholds of the diagnosis.
+
+    Raises:
+        BudgetNotUnderstood: the baseline has no figures of a range that is in the budget.
+    """
+    attribution = _attribution(trace, config)
+    outcomes: list[Outcome] = []
+    for name, limits in budget.scopes.items():
+        before = None if baseline is None else baseline.of(name)
+        if before is not None or list(limits):
+            scope = _scope(
+                attribution, name, _simulating(config, before is not None or limits.saving_share is not None)
+            )
+            outcomes += _outcomes(scope, name, limits, before, budget)
+    return CheckResult(trace, tuple(outcomes), budget.pass_unmeasured)
+
+
+def baseline_of(trace: Trace, budget: Budget, config: DiagnosisConfig = DEFAULT) -> Baseline:
+    """The figures of a trace and of each range of a budget, to compare later traces with.
+
+    Raises:
+        RangeNotFound: the trace does not have one of the ranges.
+    """
+    attribution = _attribution(trace, config)
+    return Baseline({name: stored(scope_of(attribution, name, config)) for name in budget.scopes})
+
+
+def _attribution(trace: Trace, config: DiagnosisConfig) -> Attribution:
+    return Attribution(build_graph(trace, config.dependencies), config.dependencies)
+
+
+def _simulating(config: DiagnosisConfig, wanted: bool) -> DiagnosisConfig:
+    """The thresholds, with nothing simulated where no limit asks for it: that takes most of the time."""
+    return config if wanted else replace(config, max_simulated_nodes=0)
+
+
+def _scope(attribution: Attribution, name: str | None, config: DiagnosisConfig) -> Scope | str:
+    """The scope, or why the trace does not have it."""
+    try:
+        return scope_of(attribution, name, config)
+    except RangeNotFound as error:
+        return str(error)
+
+
+def _outcomes(
+    scope: Scope | str, name: str | None, limits: Limits, before: Figures | None, budget: Budget
+) -> Iterator[Outcome]:
+    yield from (_outcome(scope, name, limit, Against.LIMIT) for limit in limits)
+    if before is not None:
+        now = [] if isinstance(scope, str) else [finding.code for finding in scope.diagnosis.findings]
+        stricter = limits_of(before, budget.tolerances, now)
+        outcomes = (_outcome(scope, name, limit, Against.BASELINE) for limit in stricter)
+        yield from (outcome for outcome in outcomes if not _says_nothing(outcome))
+
+
+def _says_nothing(outcome: Outcome) -> bool:
+    """Whether it is about a cause that the trace has no idle time of: there are many."""
+    return outcome.status is Status.PASSED and not outcome.value and outcome.limit.startswith("idle_share.")
+
+
+def _outcome(scope: Scope | str, name: str | None, limit: Limit, against: Against) -> Outcome:
+    figure = missing(scope) if isinstance(scope, str) else measured(scope, limit.name, limit.part)
+    status = _status(limit, figure)
+    passed = status is Status.PASSED
+    found = [] if isinstance(scope, str) or passed else scope.diagnosis.findings
+    return Outcome(
+        range=name,
+        limit=limit.key,
+        against=against,
+        status=status,
+        value=figure.value,
+        allowed=limit.allowed,
+        unit=limit.about.unit,
+        message=_message(limit, figure, status),
+        rule=None if passed else figure.rule,
+        finding=next((finding.message for finding in found if finding.code == figure.rule), None),
+        places=() if passed else figure.places,
+    )
+
+
+def _status(limit: Limit, figure: Figure) -> Status:
+    if figure.value is None:
+        return Status.NOT_MEASURED
+    if not limit.allows(figure.value):
+        return Status.FAILED
+    return Status.NOT_MEASURED if figure.doubt else Status.PASSED
+
+
+def _message(limit: Limit, figure: Figure, status: Status) -> str:
+    if figure.value is None:
+        return figure.missing
+    about, shown = limit.about, limit.about.unit.shown
+    of = "" if limit.part is None else f" ({limit.part})"
+    at = f" ({figure.about})" if figure.about else ""
+    bound = f"at {'least' if about.at_least else 'most'} {shown(limit.allowed)} allowed"
+    text = f"{about.words}{of}: {shown(figure.value)}{at}, {bound}"
+    return f"{text}, but {figure.doubt}" if status is Status.NOT_MEASURED else text

@@ -1,0 +1,58 @@
+"""What the calls of a trace wait for: which copies, by their names, and which rule is about them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.measure.copies import host_kind
+from overlapscope.measure.issue import synchronised_copy
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.enums import ALLOCATIONS, LAUNCHES, SYNC_CALLS, ApiKind, MemoryKind
+from overlapscope.model.trace import Trace
+from overlapscope.whatif.calls import scalar_reads
+
+
+def waits_by_name(trace: Trace) -> Bool:
+    """Which copy calls wait by their name: ``cudaMemcpy`` and its like, from whatever memory they copy."""
+    calls = trace.api_calls
+    copying = calls.kind == ApiKind.COPY
+    names = [number for number in np.unique(calls.name_id[copying]).tolist() if "Async" not in trace.names[number]]
+    result: Bool = copying & np.isin(calls.name_id, names)
+    return result
+
+
+def waited_for(trace: Trace) -> Bool:
+    """Which copies to the host the host waits for: to pageable memory, by their call, or synchronised right after."""
+    copies = trace.copies
+    followed = synchronised_copy(trace)
+    waited = np.zeros(len(copies) + 1, np.bool_)
+    waited[followed] = True
+    by_name = np.append(waits_by_name(trace), False)[copies.call]
+    result: Bool = waited[:-1] | by_name | (host_kind(copies) == MemoryKind.PAGEABLE)
+    return result
+
+
+def rule_of_calls(trace: Trace, rows: Int64, amounts: Int64) -> str | None:
+    """The rule about most of some calls, each with its amount: of time for which it blocks, or of calls."""
+    calls, copies = trace.api_calls, trace.copies
+    after, values = synchronised_copy(trace), scalar_reads(trace)
+    reading = np.append(values, False)[after] | _issuing(trace, values)
+    pageable = _issuing(trace, host_kind(copies) == MemoryKind.PAGEABLE) & ~reading
+    kind = calls.kind
+    waiting = np.isin(kind, (*SYNC_CALLS, ApiKind.COPY))
+    of_rule: dict[str, Bool] = {
+        "OVL001": pageable & (kind == ApiKind.COPY),
+        "OVL004": waiting & ~reading & ~pageable,
+        "OVL005": waiting & reading,
+        "OVL009": np.isin(kind, ALLOCATIONS),
+        "OVL012": np.isin(kind, LAUNCHES),
+    }
+    spent = {code: int(amounts[mine[rows]].sum()) for code, mine in of_rule.items()}
+    return max(spent, key=lambda code: spent[code]) if any(spent.values()) else None
+
+
+def _issuing(trace: Trace, copies: Bool) -> Bool:
+    """Which calls issued some copies."""
+    result = np.zeros(len(trace.api_calls) + 1, np.bool_)
+    result[trace.copies.call[copies]] = True
+    return result[:-1]
