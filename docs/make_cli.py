@@ -28,7 +28,7 @@ Exit status:
 | 0 | the command succeeded |
 | 1 | some data could not be used |
 | 2 | there is no result; an error message on standard error says why |
-| 3 | `--fail-on` found what it names, whether or not some data could not be used |
+| 3 | `--fail-on` found what it names, or `check` a limit that is not kept, whether or not some data could not be used |
 
 Results go to standard output, notes and progress to standard error. Progress is shown on a terminal only, when a
 command takes longer than a second. Tables fit the width of the terminal: what is the same in all rows stands above

@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from overlapscope import diagnose, open_trace, record
+from overlapscope import Budget, Limits, baseline_of, diagnose, open_trace, record
 from overlapscope.calibration.publishing import published
 from overlapscope.cli.main import app
 from overlapscope.diagnosis.catalogue import RULES
@@ -25,7 +25,7 @@ from tests.test_several_devices import taking_turns
 PAGE = ROOT / "docs" / "json.md"
 RECORDED = SAMPLES / "pinning_guide-list-to.json.gz"
 CODED = re.compile(r"`([^`]+)`")
-BY_DATA = re.compile(r"(^|\.)(directions|directions\.\*\.memory|versions|evidence|made_of)\.[^.\[]+$")
+BY_DATA = re.compile(r"(^|\.)(directions|directions\.\*\.memory|versions|evidence|made_of|idle_share|ranges)\.[^.\[]+$")
 """Keys below these are data: any name."""
 
 
@@ -141,6 +141,22 @@ def test_every_key_of_a_prediction_is_on_the_page_and_the_reverse() -> None:
     found = as_now(calibrated, keys) | as_now(partly, keys)
     assert found - {"replay_error"} <= set(keys)
     assert {key for key in keys if "." not in key} <= found
+
+
+def test_every_key_of_a_check_is_on_the_page_and_the_reverse(tmp_path: Path) -> None:
+    limits = tmp_path / "limits.toml"
+    limits.write_text("[check]\npageable_bytes = 0\n[check.ranges.nowhere]\npageable_bytes = 0\n")
+    cut = tmp_path / "cut.json"
+    cut.write_text(make.text(make.call(0, 1), make.kernel(5, 5), make.kernel(15, 5))[:-200])
+    faulty = SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz"
+    found = {key for path in (cut, faulty) for key in keys_of(printed("check", path, "--config", limits))}
+    assert found == set(listed("overlapscope.check/1"))
+
+
+def test_every_key_of_a_baseline_is_on_the_page_and_the_reverse() -> None:
+    trace = open_trace(SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz")
+    written = baseline_of(trace, Budget(ranges={"round": Limits()})).to_dict()
+    assert set(keys_of(written)) == set(listed("overlapscope.baseline/1"))
 
 
 def test_every_key_of_the_transfers_is_on_the_page_and_the_reverse() -> None:

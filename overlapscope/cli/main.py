@@ -9,6 +9,7 @@ import typer
 from overlapscope import __version__
 from overlapscope.cli import record
 from overlapscope.cli.audit import audit_command
+from overlapscope.cli.check import check_command
 from overlapscope.cli.copies import copies_command
 from overlapscope.cli.demo import demo_command
 from overlapscope.cli.explain import explain_command
@@ -30,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("audit")(audit_command)
+app.command("check")(check_command)
 app.command("record", context_settings=record.SETTINGS)(record.record_command)
 app.command("scrub")(scrub_command)
 app.command("what-if")(what_if_command)
