@@ -14,6 +14,8 @@ from overlapscope import Audit, Trace, audit, open_trace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is there: on tiny tensors its threads wait for each other
 
+pytest_plugins = ["pytester"]
+
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "sample_traces"
 PAIRS = ROOT / "benchmarks" / "pairs"

@@ -33,10 +33,10 @@ def budget_from(table: Any, key: Key = ()) -> Budget:
         BudgetNotUnderstood: an unknown key, a value of a wrong type, or one out of bounds.
     """
     table = _table(table, key)
-    _check_names(table, (*ABOUT, *_BESIDE), key)
+    check_names(table, (*ABOUT, *_BESIDE), key)
     ranges = _table(table.get(_RANGES, {}), (*key, _RANGES))
     tolerance = _table(table.get(_TOLERANCE, {}), (*key, _TOLERANCE))
-    _check_names(tolerance, _TOLERATED, (*key, _TOLERANCE))
+    check_names(tolerance, _TOLERATED, (*key, _TOLERANCE))
     return Budget(
         limits=limits_from({name: value for name, value in table.items() if name not in _BESIDE}, key),
         ranges={name: limits_from(entry, (*key, _RANGES, name)) for name, entry in ranges.items()},
@@ -54,7 +54,7 @@ def limits_from(table: Any, key: Key = ()) -> Limits:
         BudgetNotUnderstood: an unknown key, a value of a wrong type, or one out of bounds.
     """
     table = _table(table, key)
-    _check_names(table, tuple(ABOUT), key)
+    check_names(table, tuple(ABOUT), key)
     return Limits(**{name: _READERS[name](value, (*key, name)) for name, value in table.items()})
 
 
@@ -83,7 +83,8 @@ def dotted(key: Iterable[str]) -> str:
     return ".".join(part if _BARE.fullmatch(part) else json.dumps(part) for part in key)
 
 
-def _check_names(table: Mapping[str, Any], known: Sequence[str], key: Key) -> None:
+def check_names(table: Mapping[str, Any], known: Sequence[str], key: Key) -> None:
+    """Raise `BudgetNotUnderstood` where a table has a key that is not known, with the nearest one that is."""
     for name in table:
         if name not in known:
             raise BudgetNotUnderstood(f"{dotted((*key, name))}: no such key{_nearest(name, known)}")

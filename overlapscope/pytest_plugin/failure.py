@@ -1,0 +1,36 @@
+"""What a failing assertion says: the limits that are broken, and where the timeline and the trace are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from overlapscope.budget.result import CheckResult
+from overlapscope.budget.text import detail_of
+from overlapscope.errors import OverlapscopeError
+from overlapscope.measure.windows import of_range
+from overlapscope.plot.timeline import save_timeline
+
+
+def explained(result: CheckResult, figure: Path, trace: Path) -> str:
+    """The broken limits with their findings, places and fixes; the timeline is drawn into ``figure``."""
+    lines = [line for outcome in result.violations for line in detail_of(outcome)]
+    return "\n".join([f"overlap {result.summary}", *lines, f"  figure: {drawn(result, figure)}", f"  trace: {trace}"])
+
+
+def drawn(result: CheckResult, figure: Path) -> str:
+    """The path of the figure; why there is none where it cannot be drawn."""
+    try:
+        figure.parent.mkdir(parents=True, exist_ok=True)
+        save_timeline(result.trace, figure, _window(result))
+    except (OverlapscopeError, OSError) as error:
+        return f"none ({error})"
+    return str(figure)
+
+
+def _window(result: CheckResult) -> tuple[int, int] | None:
+    """The time of the range that a limit is broken in; None for the whole trace."""
+    name = result.violations[0].range
+    if name is None:
+        return None
+    window = of_range(result.trace, name)
+    return window.first_ns, window.last_ns

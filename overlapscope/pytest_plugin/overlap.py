@@ -1,0 +1,94 @@
+"""`Overlap`, the fixture: it records runs and opens recorded ones."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overlapscope.capture import recorder
+from overlapscope.errors import CaptureError
+from overlapscope.formatting import counted
+from overlapscope.pytest_plugin.run import RecordedRun, Run, Settings
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_DIGITS = 8
+"""Of a hash that tells two tests apart whose names have the same safe form."""
+
+
+@dataclass(frozen=True, repr=False)
+class Overlap:
+    """Records what a test does on the GPU, or opens recorded traces; ``runs`` are those so far."""
+
+    settings: Settings
+    runs: list[Run] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"<overlap: {counted(len(self.runs), 'run')}>"
+
+    @contextmanager
+    def record(self, *, steps: int | None = None, **options: Any) -> Iterator[RecordedRun]:
+        """Record the block; the test is skipped where nothing can be recorded.
+
+        Args:
+            steps: how many steps to record, each ended by ``run.step()``; None for the whole block.
+            options: further options of `overlapscope.record`. Unless they say so, nothing is calibrated and no step is
+                timed without the profiler: limits need neither.
+        """
+        path = self.settings.folder / f"overlap-{len(self.runs) + 1}.json.gz"
+        recording = recorder.record(path, steps=steps, **{"unprofiled": 0, "calibrate": False, **options})
+        self._check(recording)
+        run = RecordedRun(path, self._settings(), recording)
+        with recording:
+            yield run
+        if not recording.saved:
+            pytest.skip("overlap: a profiler around pytest records this program, so that there is no trace to check")
+        self.runs.append(run)
+
+    def open(self, path: str | Path) -> Run:
+        """Open a recorded trace, for the same assertions.
+
+        Raises:
+            TraceError: it cannot be used.
+        """
+        run = Run(Path(path), self._settings())
+        _ = run.trace
+        self.runs.append(run)
+        return run
+
+    def _settings(self) -> Settings:
+        """The settings of the next run, which has a figure and a baseline of its own."""
+        number, first = len(self.runs) + 1, self.settings
+        if number == 1:
+            return first
+        return replace(first, figure=_numbered(first.figure, number), baseline=_numbered(first.baseline, number))
+
+    def _check(self, recording: recorder.record) -> None:
+        try:
+            recording.check()
+        except CaptureError as error:
+            if self.settings.require_gpu:
+                raise
+            pytest.skip(f"overlap: {error}")
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def safe_name(name: str) -> str:
+    """A name for files; those of two tests differ.
+
+    >>> safe_name("test_train.test_step"), safe_name("test_train.test_step[a b]")
+    ('test_train.test_step', 'test_train.test_step-a-b-62894689')
+    """
+    clean = _UNSAFE.sub("-", name).strip("-.")
+    if clean == name:
+        return name
+    return f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]}"
