@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ from overlapscope import (
 from overlapscope.budget.baseline import limits_of
 from overlapscope.budget.configuration import budget_from, dotted
 from overlapscope.budget.limits import ABOUT
-from tests.conftest import SAMPLES
+from overlapscope.pytest_plugin.markers import NAMES
+from overlapscope.pytest_plugin.run import RecordedRun
+from tests.conftest import ROOT, SAMPLES
 from tests.notation import trace_of
 from tests.test_budget import HEALTHY, PAGEABLE, READING
 
@@ -176,6 +179,27 @@ def test_an_unknown_key_is_named_wherever_it_stands(where: tuple[str, ...], name
     with pytest.raises(BudgetNotUnderstood) as caught:
         budget_from(table, ("check",))
     assert str(caught.value).startswith(f"{dotted(('check', *where, name))}: no such key")
+
+
+# The page about it
+
+
+PAGE = (ROOT / "docs" / "howto" / "check.md").read_text()
+
+
+def test_every_limit_is_on_the_page_with_its_marker_and_assertion() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| .*? \| `(\w+)`, `(\w+)` \|", PAGE, re.MULTILINE)
+    assert {limit: marker for limit, marker, _ in rows} == {limit: marker for marker, limit in NAMES.items()}
+    assert all(callable(getattr(RecordedRun, assertion)) for _, _, assertion in rows)
+    used = re.findall(r"\brun\.(\w+)|assert_\w+", PAGE)
+    assert all(hasattr(RecordedRun, name) for name in used if name)
+
+
+def test_the_configurations_on_the_page_can_be_read(tmp_path: Path) -> None:
+    text = "".join(re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL))
+    found = read_budget(written(tmp_path, text, "pyproject.toml"))
+    assert found.ranges["train_step*"].idle_share == {"copy_call": 0.01, "OVL004": 0.02}
+    assert found.tolerances.saving_share == Tolerance(0.2, relative=True)
 
 
 # Baselines
