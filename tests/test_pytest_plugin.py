@@ -242,6 +242,10 @@ def test_on_a_gpu(overlap):
         run.run(lambda: None)
     run.assert_syncs(at_most=1)
 
+def test_tensors_on_a_gpu(overlap):
+    overlap.require_gpu()
+    raise AssertionError("not reached")
+
 def test_without_gpu_work(overlap):
     with overlap.record(steps=1, device="cpu") as run:
         run.run(lambda: None)
@@ -276,7 +280,7 @@ def recorded(pytester: pytest.Pytester, *options: str) -> str:
 def test_without_a_gpu_recording_is_skipped_with_a_reason(pytester: pytest.Pytester) -> None:
     """And on the CPU, a recording goes its way: without GPU work it shows nothing, and fails."""
     output = recorded(pytester)
-    assert "2 failed, 1 passed, 1 skipped" in output, output
+    assert "2 failed, 1 passed, 2 skipped" in output, output
     assert re.search(r"SKIPPED .*overlap: no CUDA device here", output)
     assert re.search(r"NOT MEASURED  synchronisations_per_step: no CUDA call", output)
     assert re.search(r"CaptureError.*nothing was recorded", output)
@@ -284,7 +288,7 @@ def test_without_a_gpu_recording_is_skipped_with_a_reason(pytester: pytest.Pytes
 
 def test_a_machine_that_has_to_have_a_gpu_fails_instead(pytester: pytest.Pytester) -> None:
     output = recorded(pytester, "--overlap-require-gpu", "-k", "on_a_gpu")
-    assert "1 failed" in output, output
+    assert "2 failed" in output, output
     assert "CaptureError: no CUDA device here" in output
 
 

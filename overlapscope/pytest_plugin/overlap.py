@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from overlapscope.capture import recorder
+from overlapscope.capture.machine import require_cuda
 from overlapscope.errors import CaptureError
 from overlapscope.formatting import counted
 from overlapscope.pytest_plugin.run import RecordedRun, Run, Settings
@@ -43,13 +44,17 @@ class Overlap:
         """
         path = self.settings.folder / f"overlap-{len(self.runs) + 1}.json.gz"
         recording = recorder.record(path, steps=steps, **{"unprofiled": 0, "calibrate": False, **options})
-        self._check(recording)
+        self._can(recording.check)
         run = RecordedRun(path, self._settings(), recording)
         with recording:
             yield run
         if not recording.saved:
             pytest.skip("overlap: a profiler around pytest records this program, so that there is no trace to check")
         self.runs.append(run)
+
+    def require_gpu(self) -> None:
+        """Skip the test here where there is no GPU: before it makes tensors on one."""
+        self._can(require_cuda)
 
     def open(self, path: str | Path) -> Run:
         """Open a recorded trace, for the same assertions.
@@ -69,9 +74,10 @@ class Overlap:
             return first
         return replace(first, figure=_numbered(first.figure, number), baseline=_numbered(first.baseline, number))
 
-    def _check(self, recording: recorder.record) -> None:
+    def _can(self, check: Callable[[], None]) -> None:
+        """Skip the test where something raises that nothing can be recorded; fail it where the options say so."""
         try:
-            recording.check()
+            check()
         except CaptureError as error:
             if self.settings.require_gpu:
                 raise
