@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as Xml
 
 import pytest
 
-from overlapscope import Budget, CheckResult, Outcome, Status, Trace, check, open_trace
+from overlapscope import Budget, BudgetNotUnderstood, CheckResult, Limits, Outcome, Status, Trace, check, open_trace
 from overlapscope.budget.configuration import budget_from
+from overlapscope.budget.junit import junit_of
 from overlapscope.budget.limits import ABOUT
 from tests import kineto_maker as make
-from tests.conftest import CASES, SAMPLES
+from tests.conftest import CASES, SAMPLES, opened
 from tests.notation import trace_of
 
 HEALTHY = """
@@ -269,6 +271,36 @@ def test_a_place_names_the_source_line_where_it_was_recorded() -> None:
 def test_a_check_without_limits_says_so() -> None:
     result = check(open_trace(CASES / "prefetched.json.gz"), Budget())
     assert (result.summary, result.outcomes, bool(Budget())) == ("passed: no limits", (), False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "key"),
+    [
+        (Limits(hidden_share=90), "hidden_share"),
+        (Limits(idle_share={"zebra": 0.1}), "idle_share.zebra"),
+        (Limits(no_findings=("OVL999",)), "no_findings"),
+    ],
+)
+def test_limits_made_in_python_are_looked_through_too(limits: Limits, key: str) -> None:
+    trace = open_trace(CASES / "prefetched.json.gz")
+    for budget, place in ((Budget(limits=limits), key), (Budget(ranges={"a b": limits}), f'ranges."a b".{key}')):
+        with pytest.raises(BudgetNotUnderstood) as caught:
+            check(trace, budget)
+        assert str(caught.value).startswith(f"{place}: ")
+    assert check(trace, Budget(limits=Limits(no_findings=("pageable-copy",)))).outcomes[0].limit == "no_findings.OVL001"
+
+
+def test_every_public_trace_can_be_checked(corpus_trace: Path) -> None:
+    """Whatever is wrong with it; each violation has a rule and a place."""
+    limits = {"pageable_bytes": 0, "blocked_share": 0, "hidden_share": 1, "idle_share": {"all": 0, "copy_call": 0}}
+    limits |= {"synchronisations_per_step": 0, "scalar_reads_per_step": 0, "no_findings": ["OVL001", "OVL008"]}
+    result = check(opened(corpus_trace), budget_from({**limits, "ranges": {"*tep*": limits}}))
+    assert len(result.outcomes) == 18
+    assert {child.tag for child in Xml.fromstring(junit_of(result))[0]} == {"testcase"}  # noqa: S314 - made here
+    for outcome in result.outcomes:
+        if outcome.status is Status.FAILED:
+            assert outcome.rule, outcome
+            assert outcome.places, outcome
 
 
 def test_outcomes_are_rows() -> None:

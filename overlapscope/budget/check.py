@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from overlapscope.budget.baseline import Baseline, Figures, limits_of
+from overlapscope.budget.configuration import understood
 from overlapscope.budget.figure import Figure, missing
 from overlapscope.budget.figures import measured, stored
 from overlapscope.budget.limits import Budget, Limit, Limits
@@ -33,11 +34,12 @@ def check(
         config: thresholds of the diagnosis.
 
     Raises:
-        BudgetNotUnderstood: the baseline has no figures of a range that is in the budget.
+        BudgetNotUnderstood: a limit is malformed, or the baseline has no figures of a range that is in the budget.
     """
     attribution = _attribution(trace, config)
     outcomes: list[Outcome] = []
-    for name, limits in budget.scopes.items():
+    for name, given in budget.scopes.items():
+        limits = understood(given, () if name is None else ("ranges", name))
         before = None if baseline is None else baseline.of(name)
         if before is not None or list(limits):
             scope = _scope(

@@ -58,6 +58,15 @@ def limits_from(table: Any, key: Key = ()) -> Limits:
     return Limits(**{name: _READERS[name](value, (*key, name)) for name, value in table.items()})
 
 
+def understood(limits: Limits, key: Key) -> Limits:
+    """Limits that were not read from a table, looked through as if they were.
+
+    Raises:
+        BudgetNotUnderstood: one is of a wrong type, or out of bounds.
+    """
+    return limits_from({name: value for name in ABOUT if (value := getattr(limits, name)) not in (None, {}, ())}, key)
+
+
 def table_at(data: Mapping[str, Any], key: Key) -> Any:
     """The table that a file has under a key, or an empty one where nothing like it is there.
 

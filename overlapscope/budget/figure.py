@@ -29,7 +29,8 @@ class Cost(Row):
     def words(self) -> str:
         """The place and the amount as text."""
         units = {"ns": time, "bytes": size, "count": "{:,}".format}
-        return f"{self.where.words} ({units[self.unit](self.amount)})"
+        gpu = "" if self.where.device is None else f", GPU {self.where.device}"
+        return f"{self.where.words or f'a place that is not recorded{gpu}'} ({units[self.unit](self.amount)})"
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,9 @@ def missing(reason: str) -> Figure:
 
 def costs(found: Iterable[Share], unit: str = "ns") -> tuple[Cost, ...]:
     """Places with their amounts, the largest first."""
-    known_places = (Cost(share.where, share.idle_ns, unit) for share in found if share.where.words)
-    return tuple(sorted(known_places, key=lambda cost: -cost.amount)[:_MOST_PLACES])
+    every = sorted((Cost(share.where, share.idle_ns, unit) for share in found), key=lambda cost: -cost.amount)
+    known = [cost for cost in every if cost.where.words]
+    return tuple((known or every)[:_MOST_PLACES])
 
 
 def places_of_calls(trace: Trace, calls: Int64, amounts: Int64, unit: str) -> tuple[Cost, ...]:

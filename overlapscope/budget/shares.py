@@ -125,7 +125,7 @@ def saving_share(scope: Scope) -> Figure:
     fixed = [finding for finding in found.findings if finding.change in last.changes]
     places = tuple(Cost(finding.where, finding.saving_ns or 0) for finding in fixed)
     saved = max(plan.baseline_ns - last.time_ns, 0) / plan.baseline_ns
-    rule = next(iter(plan.steps[0].fixes), None)
+    rule = next((code for step in plan.steps for code in step.fixes), None)
     return Figure(saved, doubt=insufficient(scope), about=f"with {', '.join(last.changes)}", rule=rule, places=places)
 
 

@@ -47,6 +47,7 @@ def rule_of_calls(trace: Trace, rows: Int64, amounts: Int64) -> str | None:
         "OVL009": np.isin(kind, ALLOCATIONS),
         "OVL012": np.isin(kind, LAUNCHES),
     }
+    of_rule["OVL008"] = ~np.logical_or.reduce(list(of_rule.values()))  # other calls make the host late too
     spent = {code: int(amounts[mine[rows]].sum()) for code, mine in of_rule.items()}
     return max(spent, key=lambda code: spent[code]) if any(spent.values()) else None
 
