@@ -56,8 +56,8 @@ def check_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     config: Annotated[
         Path | None,
         typer.Option(
-            help="Limits: [check] of a TOML file, or [tool.overlapscope.check] of a pyproject.toml. Without it, of "
-            "overlapscope.toml or pyproject.toml in this folder."
+            help="Limits: the table tool.overlapscope.check of a pyproject.toml, or check of another TOML file. "
+            "Without it, of overlapscope.toml or pyproject.toml in this folder."
         ),
     ] = None,
     baseline: Annotated[Path | None, typer.Option(help="Also compare with the figures in this file.")] = None,
