@@ -20,6 +20,9 @@ from overlapscope.export.tables import save_tables
 from overlapscope.model.trace import Trace
 from tests import kineto_maker as make
 from tests.conftest import CASES, ROOT, SAMPLES
+from tests.notation import trace_of
+from tests.test_ceiling import EXPOSED
+from tests.test_link_rules import faulty_traces
 from tests.test_several_devices import taking_turns
 
 PAGE = ROOT / "docs" / "json.md"
@@ -125,6 +128,7 @@ def test_every_key_of_the_evidence_is_on_the_page_and_the_reverse(tmp_path: Path
     traces = [unjoined, slow_copy(tmp_path), taking_turns(tmp_path)]
     traces += [open_trace(path) for path in sorted(CASES.glob("*.json.gz"))]
     traces.append(open_trace(SAMPLES / "pinning_guide-read-early.json.gz"))
+    traces += [*faulty_traces(tmp_path), trace_of(tmp_path, EXPOSED)]
     found: dict[str, set[str]] = {}
     for trace in traces:
         for finding in diagnose(trace, config=DiagnosisConfig(max_simulated_nodes=0)).findings:

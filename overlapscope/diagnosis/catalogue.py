@@ -22,6 +22,10 @@ from overlapscope.diagnosis.rules import (
     ovl015_device_full,
     ovl016_exposed_collective,
     ovl017_another_device,
+    ovl021_mapped_copy,
+    ovl022_self_wait,
+    ovl023_copies_beside_collectives,
+    ovl024_overlap_cannot_help,
 )
 
 RULES: tuple[Rule, ...] = tuple(
@@ -45,6 +49,10 @@ RULES: tuple[Rule, ...] = tuple(
         ovl015_device_full,
         ovl016_exposed_collective,
         ovl017_another_device,
+        ovl021_mapped_copy,
+        ovl022_self_wait,
+        ovl023_copies_beside_collectives,
+        ovl024_overlap_cannot_help,
     )
 )
 """All rules, in the order of their codes."""

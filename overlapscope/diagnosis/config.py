@@ -47,6 +47,20 @@ class DiagnosisConfig:
     is not used; libraries initialise every device that they see.
     ``worthless_share``: a fix that recovers less than this share of its GPU idle time is not offered.
     ``noise_share``: nor is one that saves less than this share of the window; two runs of a program differ by that.
+    ``ceiling_share``: where perfect overlap would save less than this share of the analysed time, overlap cannot help;
+    that is what ``report_share`` calls not worth a finding.
+    ``mapped_least_share``, ``mapped_most_share``: a kernel that moves the bytes of one operand at this share of the
+    link's bandwidth moves them over the link: half of it where two operands are on the host, a little less where reads
+    are scattered; a little more than copies where its own size is rounded up to whole blocks.
+    ``mapped_contrast``: it counts only where similar kernels reach this many times the bandwidth of the link; a GPU's
+    memory has 25 to 90 times that of its PCIe link, 10 times that of NVLink-C2C.
+    ``mapped_shared_share``: a kernel that shares the GPU for more of its time may be slow for that reason.
+    ``mapped_least_kernels``: fewer runs of a kernel may be slow by chance.
+    ``beside_share``, ``alone_share``: a copy runs beside collectives where they run for this share of its time or more,
+    and alone where they run for no more than that; in between it is neither.
+    ``beside_factor``: copies and collectives share a link where they take this many times as long together; copies of
+    one size scatter by less.
+    ``beside_least``: fewest of each, alone and together, for their medians to say something.
     ``max_simulated_nodes``: starts and ends of calls and device work up to which savings are simulated; a simulation
     takes about 1 us for each, and a plan about twenty simulations.
     """
@@ -71,6 +85,16 @@ class DiagnosisConfig:
     queued_share: float = 0.2
     worthless_share: float = 0.05
     noise_share: float = 0.01
+    ceiling_share: float = 0.05
+    mapped_least_share: float = 0.4
+    mapped_most_share: float = 1.1
+    mapped_contrast: float = 5.0
+    mapped_shared_share: float = 0.1
+    mapped_least_kernels: int = 3
+    beside_share: float = 0.5
+    alone_share: float = 0.1
+    beside_factor: float = 1.25
+    beside_least: int = 5
     max_simulated_nodes: int = 100_000
     used_device_share: float = 0.01
     dependencies: DependencyConfig = DEPENDENCIES

@@ -14,7 +14,8 @@ from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind
 from overlapscope.read.draft import Arrays
 
-_WORK = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.MEMSET)
+WORK = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.MEMSET)
+"""Calls that issue work."""
 _LEAST = 3  # fewest waits to infer anything from
 
 
@@ -41,10 +42,10 @@ def _records_of(calls: Arrays, process: int, thread: int, wait_ns: Int64, event:
         return None
     number = event - event.min()
     rows = np.flatnonzero((calls["process"] == process) & (calls["thread"] == thread))
-    rows = rows[np.isin(calls["kind"][rows], (*_WORK, ApiKind.EVENT_RECORD, ApiKind.WAIT_EVENT))]
+    rows = rows[np.isin(calls["kind"][rows], (*WORK, ApiKind.EVENT_RECORD, ApiKind.WAIT_EVENT))]
     rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
     kind = calls["kind"][rows]
-    follows_work = np.append(False, np.isin(kind[:-1], _WORK))
+    follows_work = np.append(False, np.isin(kind[:-1], WORK))
     is_record = kind == ApiKind.EVENT_RECORD
     found: list[Int64] = []
     for name in np.unique(calls["name_id"][rows[is_record]]).tolist():

@@ -5,7 +5,8 @@ and later does not. Then it is inferred, and marked as inferred: by the order of
 the latest ``cudaEventRecord`` of the same thread before the wait (PyTorch records, then waits). The stream of that
 record is the one whose work ends just before the waiting stream continues, on any device. Where the timing does not
 show it (the event had completed before, or several waits precede one op) and several streams are possible, it stays
-unknown.
+unknown. A stream that goes on while the work of all others still runs has waited for none of them: if its wait directly
+follows the record, and is the only one for its event, the event is its own.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import numpy as np
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, SyncKind
 from overlapscope.read.draft import Arrays
-from overlapscope.read.event_order import by_creation
+from overlapscope.read.event_order import WORK, by_creation
 
 _LATEST = np.iinfo(np.int64).max
 _NEVER = np.iinfo(np.int64).min
+_CLEARLY_NS = 10_000  # work that ends this long after a stream went on cannot have been waited for
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,29 @@ def _most_likely(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64, str
     releases = possible & (ends <= resumed) & (ends >= ready) & alone
     best = names[np.argmax(np.where(releases, ends, _NEVER), axis=0)]
     only = names[np.argmax(possible, axis=0)]
-    return np.where(releases.any(axis=0), best, np.where(possible.sum(axis=0) == 1, only, NO_ID))
+    found = np.where(releases.any(axis=0), best, np.where(possible.sum(axis=0) == 1, only, NO_ID))
+    running = ends > np.where(resumed == _NEVER, _LATEST - _CLEARLY_NS, resumed) + _CLEARLY_NS
+    none_of_them = possible.any(axis=0) & (running | ~possible).all(axis=0)
+    elsewhere = (ops.process == syncs["process"][waits[0]]) & (ops.device != syncs["device"][waits[0]])
+    none_of_them &= ~np.isin(waiting, ops.stream[elsewhere])  # it may have waited for that one
+    return np.where(none_of_them & _right_after_its_record(syncs, calls, waits), waiting, found)
+
+
+def _right_after_its_record(syncs: Arrays, calls: Arrays, waits: Int64) -> Bool:
+    """Which waits follow their record with no work between on their thread, as the only wait for their event."""
+    every = syncs["event"][syncs["kind"] == SyncKind.STREAM_WAIT_EVENT]
+    event = syncs["event"][waits]
+    events, count = np.unique(every, return_counts=True)
+    result: Bool = (count[np.searchsorted(events, event)] == 1) & (event != NO_ID) & (syncs["call"][waits] != NO_ID)
+    for number in np.flatnonzero(result).tolist():
+        call, record = syncs["call"][waits[number]], syncs["record_call"][waits[number]]
+        since, until = np.searchsorted(calls["start_ns"], [calls["start_ns"][record], calls["start_ns"][call]])
+        between = slice(int(since), int(until))
+        same = (calls["thread"][between] == calls["thread"][call]) & (
+            calls["process"][between] == calls["process"][call]
+        )
+        result[number] = not (same & np.isin(calls["kind"][between], WORK)).any()
+    return result
 
 
 def _resumption(ops: DeviceOps, waiting: Int64, wait_ns: Int64, streams: dict[int, Int64]) -> tuple[Int64, Int64, Bool]:

@@ -14,6 +14,7 @@ from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.gpu_time import gpu_time
 from overlapscope.diagnosis.run import diagnose_window
+from overlapscope.measure.ceiling import ceiling
 from overlapscope.measure.copies import CopyFacts, blocked_by_calls, copy_facts
 from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys, without_kernels
 from overlapscope.measure.groups import group_copies
@@ -89,7 +90,7 @@ def audit(
         verdict=verdict(
             trace,
             window,
-            [(device.activity, device.directions, device.kernel_gaps) for device in devices],
+            [(device.activity, device.directions, device.kernel_gaps, device.ceiling) for device in devices],
             blocked_by_calls(trace, facts, np.flatnonzero(inside(trace, trace.copies, window))),
         ),
     )
@@ -127,6 +128,7 @@ def _device(
         idle=attribution.by_cause(key, active.idle),
         time=gpu_time(active, diagnosed, window),
         kernel_gaps=attribution.by_cause(key, without_kernels(active), kernels_only=True),
+        ceiling=ceiling(trace, active, config.host),
         launches=launch_figures(trace, key, window),
         staging=tuple(staging(trace, facts, key, window, config.staging)),
         directions=group_copies(trace, facts, window, ("direction",), mine),

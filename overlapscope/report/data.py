@@ -12,6 +12,7 @@ from overlapscope.calibration.schema import Calibration, TimedSteps
 from overlapscope.diagnosis.causes import IdleByCause
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.gpu_time import GpuTime
+from overlapscope.measure.ceiling import Ceiling
 from overlapscope.measure.devices import Activity, DeviceKey, device_keys
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
@@ -57,6 +58,7 @@ class DeviceAudit:
     idle: IdleByCause
     time: GpuTime
     kernel_gaps: IdleByCause
+    ceiling: Ceiling
     launches: LaunchFigures
     staging: tuple[Staging, ...]
     directions: tuple[CopyGroup, ...]
@@ -87,6 +89,7 @@ class DeviceAudit:
             "time": self.time.to_dict(),
             "idle_causes": self.idle.to_dict(),
             "kernel_gap_causes": self.kernel_gaps.to_dict(),
+            "ceiling": self.ceiling.to_dict(),
             "launches": self.launches.to_dict(),
             "staging": [
                 {

@@ -1,4 +1,4 @@
-"""The verdict of an audit: one or two sentences about the overlap and the cost of the copies."""
+"""The verdict of an audit: up to three sentences about the overlap and the cost of the copies, and its ceiling."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from overlapscope.diagnosis.causes import Cause, IdleByCause
 from overlapscope.formatting import counted, share, size, time
+from overlapscope.measure.ceiling import HOST, KERNELS, Ceiling
 from overlapscope.measure.devices import Activity
 from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.windows import Window, is_whole
@@ -15,15 +16,18 @@ from overlapscope.model.trace import Trace
 
 @dataclass(frozen=True)
 class VerdictConfig:
-    """Threshold of the verdict.
+    """Thresholds of the verdict.
 
     ``report_share``: a time below this share of the wall time is not mentioned; runs scatter by about one percent.
+    ``ceiling_share``: perfect overlap that saves less than this share of the time cannot help; profilers lengthen a run
+    by 1 to 10 %.
     """
 
     report_share: float = 0.01
+    ceiling_share: float = 0.05
 
 
-Part = tuple[Activity, tuple[CopyGroup, ...], IdleByCause]
+Part = tuple[Activity, tuple[CopyGroup, ...], IdleByCause, Ceiling]
 
 
 def verdict(
@@ -33,22 +37,22 @@ def verdict(
 
     ``blocked_ns`` is the time for which the copy calls blocked the host, each call counted once.
     """
-    groups = [group for _, copies, _ in devices for group in copies]
-    kernels = sum(activity.kernels.total_ns for activity, _, _ in devices)
+    groups = [group for _, copies, *_ in devices for group in copies]
+    kernels = sum(activity.kernels.total_ns for activity, *_ in devices)
     if not devices or not (groups or kernels):
         return _nothing(trace, window)
     if not groups:
         return f"No copies{_missing_copies(trace)}: overlap is undefined."
     moved = f"{counted(sum(group.count for group in groups), 'copy', 'copies')} moved {_size(groups)}"
-    total = sum(activity.copies.total_ns for activity, _, _ in devices)
+    total = sum(activity.copies.total_ns for activity, *_ in devices)
     if not kernels:
         return f"{moved} in {time(total)} and no kernel ran: overlap is undefined, nothing could hide them."
-    hidden = sum(activity.overlap.total_ns for activity, _, _ in devices)
+    hidden = sum(activity.overlap.total_ns for activity, *_ in devices)
     first = f"{moved} in {time(total)}: {share(hidden, total)} hidden under kernels, {time(total - hidden)} exposed."
     if trace.health.has("wrong-device-clock"):
         return f"{first} Some device timestamps come from another clock: dependencies cannot be determined."
     blocked = _blocked(groups, devices, window, blocked_ns, config)
-    return " ".join([first, *blocked])
+    return " ".join([first, *blocked, *_ceiling([part for *_, part in devices], config)])
 
 
 def _nothing(trace: Trace, window: Window) -> str:
@@ -80,7 +84,7 @@ def _blocked(
     groups: list[CopyGroup], devices: Sequence[Part], window: Window, blocked_ns: int, config: VerdictConfig
 ) -> list[str]:
     """How long the copy calls blocked the host: copies that look hidden can delay kernels this way."""
-    delayed = sum(gaps.sum_ns(Cause.COPY_CALL) for _, _, gaps in devices)
+    delayed = sum(gaps.sum_ns(Cause.COPY_CALL) for _, _, gaps, _ in devices)
     least = config.report_share * window.wall_ns
     if blocked_ns <= least:
         return []
@@ -89,3 +93,13 @@ def _blocked(
     if delayed <= max(least, blocked_ns / 2):  # mostly for other reasons: the findings say which
         return [text + "."]
     return [text + f" and delayed kernel launches: {time(delayed)} without a kernel."]
+
+
+def _ceiling(devices: Sequence[Ceiling], config: VerdictConfig) -> list[str]:
+    """That overlap cannot help, with what perfect overlap would give; of the device that is busy longest."""
+    most = max(devices, key=lambda each: each.bound_ns)
+    if most.saving_ns >= config.ceiling_share * most.now_ns:
+        return []
+    saved = f"{time(most.saving_ns)} of {time(most.now_ns)} ({share(most.saving_ns, most.now_ns)})"
+    rest = "" if most.bound_by in (KERNELS, HOST) else "; only fewer bytes or faster copies help"
+    return [f"Perfect overlap of copies would save at most {saved}: {most.limit}{rest}."]

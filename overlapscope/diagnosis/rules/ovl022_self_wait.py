@@ -1,0 +1,178 @@
+"""A stream waits for itself, and the stream that should wait does not.
+
+## What happens
+`wait_stream` records an event on one stream and makes another one wait for it. Inside `with torch.cuda.stream(side)`
+the current stream is the side stream: `torch.cuda.current_stream().wait_stream(side)` then makes the side stream wait
+for itself. Work on one stream is in order anyway, so this orders nothing. The kernels on the other stream start while
+the copy still runs, and may read data that has not arrived: wrong numbers, without an error, and only sometimes.
+
+## How it shows in a trace
+An event is recorded on a stream and waited for on the same stream. Right before, its thread issued a copy to the GPU
+on it; right after, it issues work on another stream, which starts before the copy ends. No other stream waits for the
+copy's. Likewise for a copy to the host that starts before the kernels of another stream end, which were issued right
+before. A self-wait without such work is silent: libraries make one where two streams happen to be the same.
+
+Kineto with CUDA 12.9 and later does not record which stream a wait is for. There, a wait counts that follows its
+record directly, if its stream goes on while the work of every other stream still runs: it can have waited for none of
+them.
+
+## Fix
+```python
+# before
+with torch.cuda.stream(side):
+    batch = source.to(device, non_blocking=True)
+    torch.cuda.current_stream().wait_stream(side)  # the current stream is side
+out = model(batch)
+# after: wait outside, where the current stream is that of the kernels
+with torch.cuda.stream(side):
+    batch = source.to(device, non_blocking=True)
+torch.cuda.current_stream().wait_stream(side)
+batch.record_stream(torch.cuda.current_stream())
+out = model(batch)
+```
+
+## What the saving assumes
+This is about correctness; there is no saving. The fixed program may take longer, since its kernels wait.
+
+## When this misleads
+A trace does not show which memory a kernel reads. If the work after the wait does not use the copied data, and the
+host synchronises before it is used, the result is right and the self-wait is only of no use. With several GPUs in one
+process, streams that have the same number on two of them are left out, since the trace does not say on which one an
+event is.
+
+## Sources
+CUDA Runtime API, `cudaStreamWaitEvent`. PyTorch, `torch.cuda.Stream.wait_stream`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.diagnosis.device_context import DeviceContext, unique
+from overlapscope.diagnosis.finding import Confidence
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import Direction
+from overlapscope.model.tables import EventWaits
+
+_TO_GPU, _TO_HOST = (Direction.HTOD, Direction.PTOP), (Direction.DTOH,)
+
+
+def view(context: DeviceContext) -> Report | None:
+    """Report copies that a self-wait leaves without order."""
+    own = _self_waits(context)
+    if not len(own):
+        return None
+    before, after = _neighbours(context, own)
+    copies = np.concatenate(
+        [
+            _unordered_copy(context, before, after, _TO_GPU, ordered=_waited_for(context, own, before)),
+            _unordered_copy(context, after, before, _TO_HOST, ordered=_waited(context, own, after)),
+        ]
+    )
+    found, waits = np.unique(copies[copies != NO_ID]), np.tile(own, 2)[copies != NO_ID]
+    return _report(context, found, waits, len(own)) if len(found) else None
+
+
+def _report(context: DeviceContext, copies: Int64, waits: Int64, count: int) -> Report:
+    table = context.trace.event_waits
+    inferred = bool(table.inferred[waits].any())
+    message = (
+        f"{counted(len(copies), 'copy', 'copies')} ran beside work of another stream that was issued next; the wait "
+        "between is of a stream for itself and orders nothing: if the work shares data with the copy, values are wrong."
+    )
+    return Report(
+        message,
+        {"unordered_copies": len(copies), "self_waits": count, "inferred": inferred},
+        Confidence.LOW if inferred else Confidence.MEDIUM,
+        "the program itself: does the wait stand inside of torch.cuda.stream(...), and is the copied data used there?",
+        hazard=True,
+        copies=copies,
+        calls=unique(table.call[waits]),
+        idle_ns=0,
+    )
+
+
+def _self_waits(context: DeviceContext) -> Int64:
+    """Rows of event_waits on this device, in the window, that wait for their own stream.
+
+    Streams of which another GPU of the process has one with the same number are left out: the wait may be for that one.
+    """
+    waits, key, work = context.trace.event_waits, context.activity.key, context.graph.work
+    mine = (waits.process == key.process) & (waits.device == key.device) & (waits.stream != NO_ID)
+    mine &= (waits.stream == waits.source_stream) & (waits.source_device == waits.device) & (waits.call != NO_ID)
+    mine &= ~np.isin(waits.stream, work.stream[(work.process == key.process) & (work.device != key.device)])
+    return np.flatnonzero(mine & context.window.touches(waits.process, waits.time_ns, waits.time_ns + 1))
+
+
+def _neighbours(context: DeviceContext, own: Int64) -> tuple[Int64, Int64]:
+    """The work that the thread of each self-wait issued last before it and first after it; `NO_ID` for none."""
+    graph = context.graph
+    work = np.flatnonzero(graph.work.call != NO_ID)
+    work = work[np.argsort(graph.work.call[work], kind="stable")]
+    place = graph.call_of[context.trace.event_waits.call[own]]
+    position = np.searchsorted(graph.work.call[work], place)
+    before, after = np.append(NO_ID, work)[position], np.append(work, NO_ID)[position]
+    owner = np.append(graph.calls.owner, NO_ID)
+
+    def same_thread(found: Int64) -> Int64:
+        return np.where(owner[np.append(graph.work.call, NO_ID)[found]] == owner[place], found, NO_ID)
+
+    return same_thread(before), same_thread(after)
+
+
+def _unordered_copy(
+    context: DeviceContext, one: Int64, other: Int64, directions: tuple[Direction, ...], *, ordered: Bool
+) -> Int64:
+    """The row of each copy ``one`` in these directions that ran beside the ``other`` work; else `NO_ID`."""
+    work = context.graph.work
+    known = (one != NO_ID) & (other != NO_ID) & ~ordered
+    known &= (work.stream[one] != work.stream[other]) & (work.device[one] == work.device[other])
+    known &= (work.start_ns[one] < work.end_ns[other]) & (work.start_ns[other] < work.end_ns[one])
+    copy = np.where(known, work.copy[one], NO_ID)
+    return np.where(np.isin(np.append(context.trace.copies.direction, 0)[copy], directions), copy, NO_ID)
+
+
+def _waited_for(context: DeviceContext, own: Int64, before: Int64) -> Bool:
+    """Whether another stream waits for that of each self-wait, from the copy before it on, until the next self-wait."""
+    waits = context.trace.event_waits
+    issued = context.graph.work.issued_ns(context.graph.calls)[before]
+    others = np.flatnonzero(waits.stream != waits.source_stream)
+    return _any_between(
+        waits.recorded_ns[others], waits.source_stream[others], waits.stream[own], issued, _next(waits, own)
+    )
+
+
+def _waited(context: DeviceContext, own: Int64, after: Int64) -> Bool:
+    """Whether the stream of each self-wait waits for another one, from the self-wait before it to the copy after it."""
+    waits = context.trace.event_waits
+    issued = context.graph.work.issued_ns(context.graph.calls)[after]
+    others = np.flatnonzero(waits.stream != waits.source_stream)
+    since = np.append(0, waits.time_ns[own][:-1])
+    return _any_between(waits.time_ns[others], waits.stream[others], waits.stream[own], since, issued)
+
+
+def _next(waits: EventWaits, own: Int64) -> Int64:
+    return np.append(waits.time_ns[own][1:], np.iinfo(np.int64).max)
+
+
+def _any_between(time_ns: Int64, stream: Int64, wanted: Int64, since: Int64, until: Int64) -> Bool:
+    """Whether there is a moment of the wanted stream in each interval; moments are sorted."""
+    result = np.zeros(len(wanted), np.bool_)
+    for number in np.unique(wanted).tolist():
+        moments = np.sort(time_ns[stream == number])
+        mine = wanted == number
+        result[mine] = np.searchsorted(moments, until[mine]) > np.searchsorted(moments, since[mine])
+    return result
+
+
+RULE = Rule(
+    code="OVL022",
+    name="self-wait",
+    page=__doc__,
+    waited_for="nothing: a stream waits for itself",
+    about_copies=True,
+    fix="torch.cuda.current_stream().wait_stream(side)  # outside of with torch.cuda.stream(side)",
+    view=view,
+)

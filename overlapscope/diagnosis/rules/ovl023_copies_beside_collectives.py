@@ -1,0 +1,174 @@
+"""Copies and collectives slow each other down.
+
+## What happens
+Collectives and copies may share a link. Over NVLink a collective does not touch the path to the host. But where the
+GPUs have none, or NCCL does not use it, collectives go over PCIe: directly between GPUs, through host memory (SHM),
+or to a network card. Copies to and from the host then share the bandwidth with them, and both take longer. Moving the
+copies into the time of the collectives hides nothing.
+
+## How it shows in a trace
+Copies of the same size, direction and host memory run both during collectives and without one, or the same collective
+runs both with copies and without, several times each. During the other they take a multiple of the time: the medians
+are apart, and so are the middle halves. Copies that run beside copies in the other direction are left out.
+
+## Fix
+```python
+# before: results go to the host while gradients are reduced
+work = dist.all_reduce(bucket, async_op=True)
+place.copy_(activations, non_blocking=True)
+work.wait()
+# after: while matrix products run, which use no link
+place.copy_(activations, non_blocking=True)
+hidden = layer(x)
+work = dist.all_reduce(bucket, async_op=True)
+```
+
+Check which way collectives take: `NCCL_DEBUG=INFO` prints `via P2P`, `via SHM` or `via NET`. With NVLink, see to it
+that `NCCL_P2P_DISABLE` is not set; with network cards, that each GPU uses the nearest one (`nvidia-smi topo -m`).
+
+## What the saving assumes
+There is other time in which the copies can run. No saving is simulated; `lost_ns` in the evidence is what copies and
+collectives took beyond their median without the other.
+
+## When this misleads
+Collectives also last longer when another rank is late, and their size is not in the trace: the same kernel and grid
+may move more bytes. A finding about collectives alone has low confidence.
+
+## Sources
+NCCL user guide, environment variables `NCCL_P2P_DISABLE`, `NCCL_SHM_DISABLE` and `NCCL_DEBUG`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.diagnosis.finding import Confidence, Number
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, time
+from overlapscope.measure.devices import is_collective
+from overlapscope.measure.spans import Spans, covered, intersect, union
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.enums import LINK, Direction
+from overlapscope.model.tables import DeviceWork
+
+_QUARTILES = (0.25, 0.5, 0.75)
+
+
+@dataclass(frozen=True, eq=False)
+class Slowed:
+    """Equal copies, or equal collectives, that take longer beside the other than alone: how many, and their medians."""
+
+    rows: Int64
+    alone: int
+    alone_ns: int
+    beside_ns: int
+    lost_ns: int
+
+
+def view(context: DeviceContext) -> Report | None:
+    """Report how much slower copies are during collectives, and collectives during copies."""
+    trace, active = context.trace, context.activity
+    copies, kernels = trace.copies, trace.kernels
+    link = np.isin(copies.direction, LINK) & active.key.rows(copies)
+    during = union(copies.start_ns[link], copies.end_ns[link])
+    if not active.collectives.total_ns or not during.total_ns:
+        return None
+    some = link & (copies.size_bytes >= context.config.slow_min_bytes) & ~_both_directions(context)
+    moved = np.stack([copies.direction, copies.size_bytes, context.facts.host_kind])
+    equal = np.stack([kernels.name_id, kernels.blocks, kernels.threads_per_block])
+    slow_copies = _slowed(context, copies, some, moved, active.collectives)
+    slow_collectives = _slowed(context, kernels, is_collective(trace, kernels.name_id), equal, during)
+    if not slow_copies and not slow_collectives:
+        return None
+    paid = intersect(active.exposed_collectives, during).total_ns
+    return _report(slow_copies, slow_collectives, paid)
+
+
+def _both_directions(context: DeviceContext) -> Bool:
+    """Which copies ran beside copies in the other direction for more than a little of their time."""
+    table, here = context.trace.copies, context.activity.key.rows(context.trace.copies)
+    result = np.zeros(len(table), np.bool_)
+    for one, other in ((Direction.HTOD, Direction.DTOH), (Direction.DTOH, Direction.HTOD)):
+        theirs = here & (table.direction == other)
+        spans = union(table.start_ns[theirs], table.end_ns[theirs])
+        beside = covered(table.start_ns, table.end_ns, spans) > context.config.alone_share * table.duration_ns
+        result |= (table.direction == one) & beside
+    return result
+
+
+def _slowed(context: DeviceContext, table: DeviceWork, some: Bool, keys: Int64, other: Spans) -> list[Slowed]:
+    """The groups of equal work that is slower beside the other, the one that lost most first."""
+    some = some & context.activity.key.rows(table) & (table.duration_ns > 0)
+    rows = np.flatnonzero(some & context.window.touches(table.process, table.start_ns, table.end_ns))
+    part = covered(table.start_ns[rows], table.end_ns[rows], other) / np.maximum(table.duration_ns[rows], 1)
+    _, group = np.unique(keys[:, rows], axis=1, return_inverse=True)
+    found = []
+    for number in np.unique(group).tolist():
+        mine = group.reshape(-1) == number
+        alone = rows[mine & (part <= context.config.alone_share)]
+        beside = rows[mine & (part >= context.config.beside_share)]
+        found += _compared(context, table.duration_ns, alone, beside)
+    return sorted(found, key=lambda each: -each.lost_ns)
+
+
+def _compared(context: DeviceContext, duration_ns: Int64, alone: Int64, beside: Int64) -> list[Slowed]:
+    """What equal work lost beside the other; nothing where there is too little of it, or the difference is small."""
+    config = context.config
+    if min(len(alone), len(beside)) < config.beside_least:
+        return []
+    _, median, usual_most = np.quantile(duration_ns[alone], _QUARTILES)
+    least, slower, _ = np.quantile(duration_ns[beside], _QUARTILES)
+    if slower < config.beside_factor * median or least <= usual_most:
+        return []
+    lost = int((duration_ns[beside] - median).sum())
+    return [Slowed(beside, len(alone), round(median), round(slower), lost)]
+
+
+def _report(copies: list[Slowed], collectives: list[Slowed], paid_ns: int) -> Report:
+    """Medians of the groups that lost most, and the time that all groups lost."""
+    worst = copies[0] if copies else None, collectives[0] if collectives else None
+    said = [_said(found, *names) for found, names in zip(worst, _NAMES, strict=True) if found is not None]
+    evidence = _numbers("copies", "copy", worst[0]) | _numbers("collectives", "collective", worst[1])
+    lost = sum(each.lost_ns for each in (*copies, *collectives))
+    nothing = np.empty(0, np.int64)
+    return Report(
+        f"{'; '.join(said)}: they share a link.",
+        evidence | {"lost_ns": lost},
+        Confidence.MEDIUM if copies else Confidence.LOW,
+        "the transport of the collectives (NCCL_DEBUG=INFO), and the traces of the other ranks",
+        copies=np.sort(np.concatenate([nothing, *(each.rows for each in copies)])),
+        calls=None if copies else nothing,
+        idle_ns=min(lost, paid_ns),
+    )
+
+
+_NAMES = (("copy", "copies", "collectives"), ("collective", "collectives", "copies"))
+
+
+def _said(found: Slowed, name: str, names: str, other: str) -> str:
+    without = f"{time(found.alone_ns)} without (medians, {found.alone} without)"
+    return f"{counted(len(found.rows), name, names)} took {time(found.beside_ns)} beside {other} and {without}"
+
+
+def _numbers(names: str, name: str, found: Slowed | None) -> dict[str, Number]:
+    """The evidence about copies, or about collectives; None where they are not slower."""
+    return {
+        f"{names}_beside": None if found is None else len(found.rows),
+        f"{names}_alone": None if found is None else found.alone,
+        f"{name}_beside_ns": None if found is None else found.beside_ns,
+        f"{name}_alone_ns": None if found is None else found.alone_ns,
+    }
+
+
+RULE = Rule(
+    code="OVL023",
+    name="copies-beside-collectives",
+    page=__doc__,
+    waited_for="copies and collectives that share a link",
+    about_copies=True,
+    fix="place.copy_(activations, non_blocking=True)  # beside matrix products, not beside collectives",
+    view=view,
+)
