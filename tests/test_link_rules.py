@@ -159,6 +159,37 @@ def test_a_self_wait_that_does_no_harm_is_silent(old: str, new: str, tmp_path: P
     assert self_wait(tmp_path, INSIDE.replace(old, new)) is None
 
 
+NOT_RECORDED = """
+thread 1: copy 64MB pinned HtoD 0-5 -> stream 13: 10-1200 | record A 6-8 -> stream 13 | wait 9-11 -> stream 13
+          launch 20-25 -> stream 7: 30-900 | stream-sync 30-905 -> stream 7
+          copy 64MB pinned HtoD 910-915 -> stream 13: 1201-2400
+          record B 916-918 -> stream 13 | wait 919-921 -> stream 13
+          launch 925-930 -> stream 7: 935-1800 | stream-sync 935-1805 -> stream 7
+"""
+"""As CUDA 12.9 and later leave it: the trace does not say what the waits are for."""
+
+
+def test_a_wait_of_the_copy_s_own_stream_alone_orders_nothing(tmp_path: Path) -> None:
+    finding = self_wait(tmp_path, NOT_RECORDED)
+    assert finding is not None
+    assert (finding.severity, finding.confidence, finding.copies) == (Severity.HAZARD, Confidence.LOW, (0, 1))
+    assert finding.evidence["inferred"] is True
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("stream-sync 30-905 -> stream 7", "sync 30-905"),  # the host waits for all
+        ("stream-sync 30-905 -> stream 7", "stream-sync 30-905 -> stream 13"),  # and for this one
+        ("stream-sync 30-905 -> stream 7", "wait 30-32 -> stream 7"),  # the other stream waits for something
+    ],
+)
+def test_what_may_have_been_ordered_otherwise_is_not_told(old: str, new: str, tmp_path: Path) -> None:
+    finding = self_wait(tmp_path, NOT_RECORDED.replace(old, new))
+    assert finding is not None
+    assert finding.copies == (1,)
+
+
 EVENT = {"wait_on_cuda_event_id": 5}
 
 

@@ -27,7 +27,9 @@ from overlapscope.workloads import (
     pinning_sweep,
     prefetcher,
     scalar_reads,
+    self_wait,
     streams,
+    zero_copy,
 )
 from overlapscope.workloads.catalogue import NAMES, workloads
 from overlapscope.workloads.dataloader_train import BatchKind, Collate, LooseBatch, PinnableBatch
@@ -78,6 +80,25 @@ def test_gemm_copy_multiplies_and_copies(variant: Variant[Any]) -> None:
     a, b = (torch.randn(sizes.width, sizes.width, generator=generator).to(DEVICE) for _ in range(2))
     torch.testing.assert_close(product, a @ b)
     assert [copy.unique().tolist() for copy in copies] == [[float(number)] for number in range(1, sizes.rounds + 1)]
+
+
+@pytest.mark.parametrize("variant", zero_copy.VARIANTS, ids=lambda variant: variant.name)
+def test_zero_copy_adds_every_batch(variant: Variant[Any]) -> None:
+    """Each is added to half of what was there before."""
+    total, _ = program_of(zero_copy.WORKLOAD, variant.name).result()  # type: ignore[misc]
+    expected = 0.0
+    for number in range(1, zero_copy.WORKLOAD.on_cpu.batches + 1):
+        expected = (expected + number) / 2
+    assert total.unique().tolist() == [expected]
+
+
+@pytest.mark.parametrize("variant", self_wait.VARIANTS, ids=lambda variant: variant.name)
+def test_self_wait_counts_the_sums_that_are_wrong(variant: Variant[Any]) -> None:
+    program = program_of(self_wait.WORKLOAD, variant.name)
+    assert program.facts()["sums_read"] == 2 * self_wait.WORKLOAD.on_cpu.batches
+    if DEVICE == "cpu" or not variant.choices.inside:
+        assert program.facts()["sums_wrong"] == 0
+        assert program.result() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("variant", ["pageable", "ahead"])

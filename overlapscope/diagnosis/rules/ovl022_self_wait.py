@@ -12,9 +12,10 @@ on it; right after, it issues work on another stream, which starts before the co
 copy's. Likewise for a copy to the host that starts before the kernels of another stream end, which were issued right
 before. A self-wait without such work is silent: libraries make one where two streams happen to be the same.
 
-Kineto with CUDA 12.9 and later does not record which stream a wait is for. There, a wait counts that follows its
-record directly, if its stream goes on while the work of every other stream still runs: it can have waited for none of
-them.
+Kineto with CUDA 12.9 and later does not record what a stream waits for. There two things count, with low confidence.
+A stream that goes on after a wait while the work of every other stream still runs has waited for none of them. And a
+wait of a copy's own stream right after the copy is of no use to the work beside it, if no other stream waits before
+the next one, and the host does not wait for the copy either.
 
 ## Fix
 ```python
@@ -53,7 +54,7 @@ from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.enums import Direction
+from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction
 from overlapscope.model.tables import EventWaits
 
 _TO_GPU, _TO_HOST = (Direction.HTOD, Direction.PTOP), (Direction.DTOH,)
@@ -61,21 +62,19 @@ _TO_GPU, _TO_HOST = (Direction.HTOD, Direction.PTOP), (Direction.DTOH,)
 
 def view(context: DeviceContext) -> Report | None:
     """Report copies that a self-wait leaves without order."""
-    own = _self_waits(context)
-    if not len(own):
-        return None
+    own, possible = _self_waits(context), _possible_self_waits(context)
     before, after = _neighbours(context, own)
-    copies = np.concatenate(
-        [
-            _unordered_copy(context, before, after, _TO_GPU, ordered=_waited_for(context, own, before)),
-            _unordered_copy(context, after, before, _TO_HOST, ordered=_waited(context, own, after)),
-        ]
-    )
-    found, waits = np.unique(copies[copies != NO_ID]), np.tile(own, 2)[copies != NO_ID]
-    return _report(context, found, waits, len(own)) if len(found) else None
+    parts = [
+        _unordered_copy(context, before, after, _TO_GPU, ordered=_waited_for(context, own, before)),
+        _unordered_copy(context, after, before, _TO_HOST, ordered=_waited(context, own, after)),
+        _unordered_copy(context, *_neighbours(context, possible), _TO_GPU, ordered=_ordered_at_all(context, possible)),
+    ]
+    copies, waits = np.concatenate(parts), np.concatenate([own, own, possible])
+    found = copies != NO_ID
+    return _report(context, np.unique(copies[found]), np.unique(waits[found])) if found.any() else None
 
 
-def _report(context: DeviceContext, copies: Int64, waits: Int64, count: int) -> Report:
+def _report(context: DeviceContext, copies: Int64, waits: Int64) -> Report:
     table = context.trace.event_waits
     inferred = bool(table.inferred[waits].any())
     message = (
@@ -84,7 +83,7 @@ def _report(context: DeviceContext, copies: Int64, waits: Int64, count: int) -> 
     )
     return Report(
         message,
-        {"unordered_copies": len(copies), "self_waits": count, "inferred": inferred},
+        {"unordered_copies": len(copies), "self_waits": len(waits), "inferred": inferred},
         Confidence.LOW if inferred else Confidence.MEDIUM,
         "the program itself: does the wait stand inside of torch.cuda.stream(...), and is the copied data used there?",
         hazard=True,
@@ -104,6 +103,18 @@ def _self_waits(context: DeviceContext) -> Int64:
     mine &= (waits.stream == waits.source_stream) & (waits.source_device == waits.device) & (waits.call != NO_ID)
     mine &= ~np.isin(waits.stream, work.stream[(work.process == key.process) & (work.device != key.device)])
     return np.flatnonzero(mine & context.window.touches(waits.process, waits.time_ns, waits.time_ns + 1))
+
+
+def _possible_self_waits(context: DeviceContext) -> Int64:
+    """Waits of a stream right after its copy, of which the trace does not record what they wait for."""
+    waits, key, work = context.trace.event_waits, context.activity.key, context.graph.work
+    mine = (waits.process == key.process) & (waits.device == key.device) & (waits.stream != waits.source_stream)
+    mine &= waits.inferred & np.isin(waits.call, context.trace.syncs.call) & (waits.call != NO_ID)
+    rows = np.flatnonzero(mine & context.window.touches(waits.process, waits.time_ns, waits.time_ns + 1))
+    before, _ = _neighbours(context, rows)
+    recorded_after = waits.recorded_ns[rows] >= work.issued_ns(context.graph.calls)[before]
+    result: Int64 = rows[(before != NO_ID) & (work.stream[before] == waits.stream[rows]) & recorded_after]
+    return result
 
 
 def _neighbours(context: DeviceContext, own: Int64) -> tuple[Int64, Int64]:
@@ -139,9 +150,26 @@ def _waited_for(context: DeviceContext, own: Int64, before: Int64) -> Bool:
     waits = context.trace.event_waits
     issued = context.graph.work.issued_ns(context.graph.calls)[before]
     others = np.flatnonzero(waits.stream != waits.source_stream)
-    return _any_between(
-        waits.recorded_ns[others], waits.source_stream[others], waits.stream[own], issued, _next(waits, own)
-    )
+    moments = waits.recorded_ns[others], waits.source_stream[others]
+    return _any_between(*moments, waits.stream[own], issued, _next(waits, own))
+
+
+def _ordered_at_all(context: DeviceContext, possible: Int64) -> Bool:
+    """Whether another stream waits, or the host waits for the stream of the copy, until the next such wait."""
+    trace, process = context.trace, context.activity.key.process
+    waits, calls = trace.event_waits, trace.api_calls
+    since, until = waits.time_ns[possible], _next(waits, possible)
+    stream = np.full(len(calls) + 1, NO_ID, np.int64)
+    stream[trace.syncs.call] = trace.syncs.stream
+    host = np.isin(calls.kind, SYNC_CALLS) & (calls.process == process)
+    result = np.zeros(len(possible), np.bool_)
+    for number in np.unique(waits.stream[possible]).tolist():
+        mine = waits.stream[possible] == number
+        others = waits.time_ns[(waits.process == process) & (waits.stream != number)]
+        for_it = host & ((calls.kind != ApiKind.STREAM_SYNC) | np.isin(stream[:-1], (number, NO_ID)))
+        moments = np.sort(np.concatenate([others, calls.start_ns[for_it]]))
+        result[mine] = np.searchsorted(moments, until[mine]) > np.searchsorted(moments, since[mine])
+    return result
 
 
 def _waited(context: DeviceContext, own: Int64, after: Int64) -> Bool:

@@ -34,8 +34,9 @@ all take as long as now and never wait for each other, which no program reaches.
 ## When this misleads
 Copies last as long as recorded: pinned memory makes pageable copies faster, which is no overlap, so that copies from
 pageable memory are no limit here. Kernels that run beside copies are a little slower. The profiler lengthens calls
-and operators, so that a limit by the host is lower without it. A trace without operators does not show the host's
-work between its calls: then the true ceiling may be still lower.
+and operators: without it, a limit by the host is lower. An operator that waits without a CUDA call, such as the one
+in which a DataLoader waits for its workers, counts as work of the host. In a trace without operators that work is not
+recorded, and overlap may save even less.
 
 ## Sources
 Arithmetic: work that runs concurrently takes at least as long as the longest of it (Amdahl, 1967). One engine serves
