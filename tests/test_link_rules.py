@@ -56,6 +56,7 @@ def test_kernels_at_the_bandwidth_of_the_link_seem_to_read_host_memory(tmp_path:
     assert finding is not None
     assert (finding.kind, finding.confidence, finding.idle_ns) == ("mapped", Confidence.MEDIUM, 4_200_000)
     assert (finding.evidence["kernels"], finding.evidence["size_bytes"]) == (3, 3 * 64 * 2**20)
+    assert (finding.where.api, finding.where.stream) == ("cudaLaunchKernel", 7)
     assert finding.evidence["reached_gb_s"] == pytest.approx(64 * 2**20 / 1.4e6, abs=0.01)
     assert (finding.evidence["link_gb_s"], finding.confirm_with != "") == (55.0, True)
 

@@ -107,7 +107,7 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
     issued = unique(context.trace.copies.call[copies])
     calls = unique(np.concatenate([context.blocking_calls_of(rows), issued])) if report.calls is None else report.calls
     idle_ns = context.idle_ns(rows) if report.idle_ns is None else report.idle_ns
-    places = _places(context, rows, copies)
+    places = _places(context, rows, copies, calls)
     where = places[0].where if places else _device_only(context)
     guessed_ns = context.idle_ns(rows[context.idle.inferred[rows]])
     inferred = report.confidence is Confidence.HIGH and 2 * guessed_ns > idle_ns > 0
@@ -149,9 +149,13 @@ def _severity(context: DeviceContext, report: Report, idle_ns: int) -> Severity:
     return Severity.MEDIUM if idle_ns >= context.config.medium_share * context.span_ns else Severity.LOW
 
 
-def _places(context: DeviceContext, rows: Int64, copies: Int64) -> tuple[Share, ...]:
-    """The places of idle intervals; of the copies where there are none."""
+def _places(context: DeviceContext, rows: Int64, copies: Int64, calls: Int64) -> tuple[Share, ...]:
+    """The places of idle intervals; where there are none, of the copies, else of the kernels that calls launched."""
     trace, table, key = context.trace, context.trace.copies, context.activity.key
+    if not len(rows) and not len(copies):
+        launched = np.flatnonzero(key.rows(trace.kernels) & np.isin(trace.kernels.call, calls))
+        at = Moments.of_calls(trace, trace.kernels.call[launched], trace.kernels.stream[launched])
+        return shares(trace, at.in_process(key.process), trace.kernels.duration_ns[launched], key.device)
     if not len(rows):
         at = Moments.of_calls(trace, table.call[copies], table.stream[copies])
         return shares(trace, at.in_process(key.process), context.facts.exposed_ns[copies], key.device)

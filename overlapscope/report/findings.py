@@ -115,9 +115,10 @@ def _alone(finding: Finding, plan: Plan) -> bool:
 
 def portion(finding: Finding) -> str:
     """The share of a finding's first place, where there is more than that."""
-    if not finding.places or not finding.idle_ns or finding.places[0].idle_ns >= _ALMOST_ALL * finding.idle_ns:
+    largest = finding.places[0].idle_ns if finding.places else 0
+    if not largest or not finding.idle_ns or largest >= _ALMOST_ALL * finding.idle_ns:
         return ""
-    return f" ({share(finding.places[0].idle_ns, finding.idle_ns)} of it)"
+    return f" ({share(largest, finding.idle_ns)} of it)"
 
 
 def _where(place: Place, several: bool) -> str:

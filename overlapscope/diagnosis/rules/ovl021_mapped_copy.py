@@ -67,7 +67,7 @@ from overlapscope.model.enums import Direction, MemoryKind
 _MIGRATIONS = (Direction.UVM_HTOD, Direction.UVM_DTOH)
 _PREFETCH = "cudaMemPrefetch"
 _NOTHING_KNOWN: Mapping[str, Number] = dict.fromkeys(
-    ("kernels", "migrations", "size_bytes", "time_ns", "reached_gb_s", "link_gb_s", "memory_gb_s")
+    ("kernels", "migrations", "size_bytes", "time_ns", "reached_gb_s", "link_gb_s", "similar_factor")
 )
 
 
@@ -128,8 +128,8 @@ def _mapped(context: DeviceContext) -> Report | None:
     spans = intersect(union(kernels.start_ns[found.rows], kernels.end_ns[found.rows]), context.activity.extent)
     message = (
         f"{counted(len(found.rows), 'kernel')} took {time(spans.total_ns)} for {size(found.size_bytes)}, "
-        f"{found.gb_s:.3g} GB/s: that is the bandwidth of the link ({found.link_gb_s:.3g}), similar kernels reach "
-        f"{found.memory_gb_s:.3g}. They seem to read or write host memory."
+        f"{found.gb_s:.3g} GB/s: that is the bandwidth of the link ({found.link_gb_s:.3g}), and similar kernels are "
+        f"{found.memory_gb_s / found.gb_s:.0f} times as fast. They seem to read or write host memory."
     )
     evidence = {**_NOTHING_KNOWN} | {
         "kernels": len(found.rows),
@@ -137,7 +137,7 @@ def _mapped(context: DeviceContext) -> Report | None:
         "time_ns": spans.total_ns,
         "reached_gb_s": round(found.gb_s, 2),
         "link_gb_s": round(found.link_gb_s, 2),
-        "memory_gb_s": round(found.memory_gb_s, 2),
+        "similar_factor": round(found.memory_gb_s / found.gb_s, 1),
     }
     return Report(
         message,
