@@ -13,7 +13,7 @@ import re
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, Int64
-from overlapscope.model.tables import Kernels
+from overlapscope.model.trace import Trace
 
 _SIZES = {
     "float": 4,
@@ -37,24 +37,29 @@ _PLAIN_ARITHMETIC = re.compile(r"(?:Add|Mul)Functor|_add<|MulScalarFunctor|copy_
 _PER_THREAD = re.compile(r"(?<![a-z]_)elementwise_kernel(?:_manual_unroll)?<(?:\(int\))?\d+, (?:\(int\))?(\d+),")
 _VECTORS = re.compile(r"vectorized_elementwise_kernel<(?:\(int\))?(\d+),")
 _UNROLLED = "unrolled_elementwise_kernel<"
-_USUAL = 4
-"""Elements of a thread in vectorized and unrolled kernels, at least."""
+_USUAL, _WIDE = 4, 8
+"""Elements of a thread in vectorized and unrolled kernels, and in vectorized ones of PyTorch 2.7 and later."""
+_WIDE_SINCE = 12080
+"""The CUDA runtime that no PyTorch before 2.7 was built with. By operators' shapes: 4 with 12.4, 8 with 13.0."""
 
 
-def bytes_of_operand(kernels: Kernels) -> Int64:
+def bytes_of_operand(trace: Trace) -> Int64:
     """For each kernel the bytes of one of its operands, `NO_ID` where name and grid do not tell them.
 
-    The last block may be partly empty: of few blocks it is up to one block too many.
+    The last block may be partly empty: of few blocks it is up to one block too many. Where the trace does not record
+    the version of the CUDA runtime, it may be half.
     """
+    kernels, runtime = trace.kernels, trace.metadata.versions.get("cuda_runtime_version", "")
+    vectorized = _WIDE if runtime.isdecimal() and int(runtime) >= _WIDE_SINCE else _USUAL
     used, member = np.unique(kernels.name_id, return_inverse=True)
-    each = np.array([_bytes_of_thread(kernels.names[name]) for name in used.tolist()], np.int64)
+    each = np.array([_bytes_of_thread(kernels.names[name], vectorized) for name in used.tolist()], np.int64)
     per_thread = each[member] if len(used) else np.empty(0, np.int64)
     known = (per_thread != NO_ID) & (kernels.blocks > 0) & (kernels.threads_per_block > 0)
     return np.where(known, per_thread * kernels.blocks * kernels.threads_per_block, NO_ID)
 
 
-def _bytes_of_thread(name: str) -> int:
-    """Bytes of one operand that a thread handles; `NO_ID` for kernels that are not known.
+def _bytes_of_thread(name: str, vectorized: int = _USUAL) -> int:
+    """Bytes of one operand that a thread handles, of a vectorized kernel so many elements; `NO_ID` if not known.
 
     >>> _bytes_of_thread("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>")
     16
@@ -66,7 +71,7 @@ def _bytes_of_thread(name: str) -> int:
         return NO_ID
     size = _SIZES[element[1] or element[2]]
     if vectors := _VECTORS.search(name):
-        return max(int(vectors[1]), _USUAL) * size
+        return max(int(vectors[1]), vectorized) * size
     if per_thread := _PER_THREAD.search(name):
         return int(per_thread[1]) * size
     return _USUAL * size if _UNROLLED in name else NO_ID

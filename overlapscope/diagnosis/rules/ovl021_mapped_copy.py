@@ -38,9 +38,16 @@ that is used more than once.
 No saving is simulated. A copy of the same bytes takes about as long; what is gained is that it can run beside
 kernels.
 
+Measured on an H200 (PCIe 5 x16): kernels that add or multiply 1 to 64 MiB move 37 to 53 GB/s where one operand is in
+pinned memory, 23 to 39 GB/s where they read and write it in place, a copy engine up to 55 GB/s. From 16 MiB on, the
+same kernels on the GPU's memory move over 1 100 GB/s. The program `zero_copy` takes 66 ms where kernels read the
+batches, and 34 ms where they are copied ahead, in turns. Single passes of the former scatter from 41 to 90 ms.
+
 ## When this misleads
 Zero copy is right for data that is read once, in small and scattered parts: a gather of few rows moves less than a
-copy of the whole table. A kernel that is slowed down by another process on the same GPU can look the same.
+copy of the whole table. A kernel that is slowed down by another process on the same GPU can look the same. Kernels
+that transpose host memory are not found: they reach 3 GB/s, far less than the link. How many elements a thread handles
+depends on the version of PyTorch; a trace without the version of the CUDA runtime may show half the bytes.
 
 ## Sources
 CUDA C++ Programming Guide, "Mapped Memory" and "Unified Memory Programming". CUDA C++ Best Practices Guide, "Zero
@@ -154,7 +161,7 @@ def _mapped(context: DeviceContext) -> Report | None:
 def mapped_kernels(context: DeviceContext) -> Mapped | None:
     """Kernels that seem to access host memory; None where there are too few, or none that shows the memory's speed."""
     kernels, config, link = context.trace.kernels, context.config, _link_gb_s(context)
-    bytes_moved = bytes_of_operand(kernels)
+    bytes_moved = bytes_of_operand(context.trace)
     inside = context.activity.key.rows(kernels)
     inside &= context.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
     rows = np.flatnonzero(inside & (bytes_moved >= config.slow_min_bytes) & (kernels.duration_ns > 0))

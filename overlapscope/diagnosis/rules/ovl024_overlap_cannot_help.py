@@ -31,6 +31,9 @@ Where a copy engine is the limit, copy fewer bytes; where the host is, issue les
 Nothing: `saving_ns` in the evidence is the most that overlap can give. It assumes that kernels, copies and host work
 all take as long as now and never wait for each other, which no program reaches.
 
+Recorded on an H200: copies of 4 MiB before kernels of 5.3 ms each are exposed for all of their time, 0.31 of 21.8 ms.
+Perfect overlap would save 2 %. With copies of 64 MiB before kernels of 2.7 ms it would save a third.
+
 ## When this misleads
 Copies last as long as recorded: pinned memory makes pageable copies faster, which is no overlap, so that copies from
 pageable memory are no limit here. Kernels that run beside copies are a little slower. The profiler lengthens calls
