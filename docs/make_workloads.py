@@ -35,7 +35,7 @@ Each workload is a program with an overlap problem. Its variants are ways to wri
 a fix. Run one with `python -m MODULE --variant NAME`. `--trace FILE` records a pass, `--device cpu` runs it without a
 GPU, `--list` lists the variants, and `--help` lists all options.
 
-Times are wall times of passes without any profiler: the median of two processes' medians of nine passes, and in
+Times are wall times of passes without any profiler: the median of the processes' medians of nine passes, and in
 brackets the minimum and maximum of all passes. Machine: {machine}, {software}.
 *Saving* is the share of the time that the fixed variant saves. [claims.md](claims.md) compares the numbers with common
 advice.

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from overlapscope import diagnose, open_trace
+from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Severity
 from overlapscope.measure.elementwise import _bytes_of_thread
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.trace import Trace
 from tests import kineto_maker as make
 from tests import nsys_maker as nsys
+from tests.conftest import CASES, SAMPLES
 from tests.notation import trace_of
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
@@ -286,6 +288,14 @@ def test_copies_that_cost_nothing_are_not_told(tmp_path: Path) -> None:
     assert beside(tmp_path, *events, *kernels) is None
 
 
+@pytest.mark.parametrize(("version", "shared"), [("12040", 1), ("13000", 2)])
+def test_threads_of_later_versions_handle_twice_as_much(version: str, shared: int, tmp_path: Path) -> None:
+    """The same grid is 64 MiB or 128, here at 28 or 56 GB/s."""
+    finding = mapped(tmp_path, *adding([2400, 2400, 2400, 80]), header=make.H200 | {"cuda_runtime_version": version})
+    assert finding is not None
+    assert finding.evidence["size_bytes"] == shared * 3 * 64 * 2**20
+
+
 def test_names_that_no_kernel_has_are_no_numbers() -> None:
     names = {
         ADD: 16,
@@ -299,3 +309,49 @@ def test_names_that_no_kernel_has_are_no_numbers() -> None:
         "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, x>": NO_ID,
     }
     assert {name: _bytes_of_thread(name) for name in names} == names
+
+
+# Recordings of an H200, and of two
+
+
+@pytest.mark.parametrize(
+    ("faulty", "healthy", "code", "evidence"),
+    [
+        ("zero_copy-mapped", "zero_copy-copied", "OVL021", {"kernels": 6, "size_bytes": 6 * 64 * 2**20}),
+        ("self_wait-read-unordered", "self_wait-read-ordered", "OVL022", {"inferred": True}),
+    ],
+)
+def test_a_recorded_fault_is_told_and_its_fix_is_not(
+    faulty: str, healthy: str, code: str, evidence: dict[str, object]
+) -> None:
+    def told(name: str) -> Finding | None:
+        return found(diagnose(open_trace(SAMPLES / f"{name}.json.gz"), name.partition("-")[0]), code)
+
+    finding = told(faulty)
+    assert finding is not None
+    assert evidence.items() <= dict(finding.evidence).items()
+    assert told(healthy) is None
+
+
+def test_collectives_through_host_memory_slow_copies_and_those_over_nvlink_do_not() -> None:
+    """It is 4.4 % of the pass, so the least share of a finding is lowered."""
+    config = DiagnosisConfig(report_share=0.02)
+
+    def told(way: str) -> Finding | None:
+        trace = open_trace(CASES / f"collective_copies_beside_{way}.json.gz")
+        return found(diagnose(trace, "pass", config=config), "OVL023")
+
+    finding = told("shm")
+    assert finding is not None
+    assert (finding.evidence["copies_beside"], finding.evidence["copies_alone"]) == (8, 8)
+    assert told("nvlink") is None
+
+
+def test_copies_that_are_worth_hiding_are_no_copies_that_are_not() -> None:
+    """The same loop with copies of 4 MiB and more kernels, and with copies of 64 MiB."""
+    small, large = (diagnose(open_trace(CASES / f"{name}.json.gz"), "pass") for name in _ONE_STREAM)
+    assert found(small, "OVL024") is not None
+    assert found(large, "OVL024") is None
+
+
+_ONE_STREAM = ("small_copies_exposed", "one_stream")

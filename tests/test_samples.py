@@ -1,4 +1,4 @@
-"""The sample traces: seven programs, all variants, two profilers, and what really happened without a profiler."""
+"""The sample traces: nine programs, all variants, two profilers, and what really happened without a profiler."""
 
 from __future__ import annotations
 
@@ -289,6 +289,21 @@ def test_a_read_that_waits_costs_more_than_one_that_does_not(read: str) -> None:
     assert host_waits(f"scalar_reads-{read}") >= 20
     assert host_waits(f"scalar_reads-{read}-deferred") <= 1
     assert wall(f"scalar_reads-{read}") > wall(f"scalar_reads-{read}-deferred")
+
+
+def test_a_kernel_that_reads_host_memory_needs_no_copy_and_more_time() -> None:
+    assert copied("zero_copy-mapped") == {}
+    assert copied("zero_copy-copied") == {("HtoD", "pinned"): (6, 6 * 64 * 2**20)}
+    assert device("zero_copy-copied").activity.hidden_fraction > 0.8
+    assert wall("zero_copy-mapped") > wall("zero_copy-copied")
+
+
+def test_a_wait_inside_leaves_sums_wrong() -> None:
+    inside, outside = WALLS["self_wait-read-unordered"], WALLS["self_wait-read-ordered"]
+    assert 0 < inside["sums_wrong"] <= inside["sums_read"] == outside["sums_read"]
+    assert outside["sums_wrong"] == 0
+    assert device("self_wait-read-unordered").activity.hidden_fraction > 0.8
+    assert device("self_wait-read-ordered").activity.hidden_fraction < 0.01
 
 
 # The files

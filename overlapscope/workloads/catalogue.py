@@ -15,6 +15,8 @@ NAMES = (
     "prefetcher",
     "offload",
     "scalar_reads",
+    "self_wait",
+    "zero_copy",
 )
 
 

@@ -5,7 +5,8 @@
 Needs two GPUs. ``exposed``: each all-reduce is waited for before the next product. ``beside``: it runs asynchronously
 while the next products run. ``copies_beside``: results go to pinned memory both during the all-reduces and during the
 products. ``copies_apart``: only during the products. Run with NCCL_P2P_DISABLE=1 to have the all-reduces go through
-host memory, as between GPUs without NVLink.
+host memory, as between GPUs without NVLink: the case files are ``copies_beside`` with it (``_shm``) and without
+(``_nvlink``).
 """
 
 from __future__ import annotations

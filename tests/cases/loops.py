@@ -20,7 +20,6 @@ from collections.abc import Callable
 import torch
 
 from overlapscope import annotate, record
-from overlapscope.workloads.zero_copy import on_device
 
 Pass = Callable[[], None]
 MIB = 2**18  # float32 numbers
@@ -538,68 +537,6 @@ def compute_alone() -> Pass:
     return one_pass
 
 
-def mapped_reads() -> Pass:
-    """Kernels add batches that are in pinned host memory: no copy, and the link is their limit."""
-    views = [on_device(host(64, pin=True), "cuda") for _ in range(4)]
-    total, weight = torch.zeros(64 * MIB, device="cuda"), device_matrix()
-
-    def one_pass() -> None:
-        for view in views:
-            total.add_(view)
-            total.mul_(0.5)
-            torch.mm(weight, weight)
-        torch.cuda.synchronize()
-
-    return one_pass
-
-
-def device_reads() -> Pass:
-    """The same batches on the GPU from the start: healthy."""
-    batches = [host(64, pin=True).to("cuda") for _ in range(4)]
-    total, weight = torch.zeros(64 * MIB, device="cuda"), device_matrix()
-
-    def one_pass() -> None:
-        for batch in batches:
-            total.add_(batch)
-            total.mul_(0.5)
-            torch.mm(weight, weight)
-        torch.cuda.synchronize()
-
-    return one_pass
-
-
-def sums_after_wait(*, inside: bool) -> Pass:
-    side = torch.cuda.Stream()
-    sources, target = [host(8, pin=True) for _ in range(3)], torch.empty(8 * MIB, device="cuda")
-    weight = device_matrix()
-
-    def one_pass() -> None:
-        for source in sources:
-            with torch.cuda.stream(side):
-                target.copy_(source, non_blocking=True)
-                if inside:
-                    torch.cuda.current_stream().wait_stream(side)
-            if not inside:
-                torch.cuda.current_stream().wait_stream(side)
-            target.sum()
-            for _ in range(3):
-                torch.mm(weight, weight)
-            torch.cuda.current_stream().synchronize()
-        torch.cuda.synchronize()
-
-    return one_pass
-
-
-def self_wait() -> Pass:
-    """The wait stands inside of the side stream's context, which waits for itself: the sum is too early."""
-    return sums_after_wait(inside=True)
-
-
-def wait_outside() -> Pass:
-    """The same with the wait outside: healthy."""
-    return sums_after_wait(inside=False)
-
-
 def small_copies_exposed() -> Pass:
     """Pinned copies of 4 MiB on the stream of kernels that take fifty times as long: hiding them would gain nothing."""
     sources, weight = [host(4, pin=True) for _ in range(4)], device_matrix()
@@ -647,10 +584,6 @@ CASES: dict[str, Callable[[], Pass]] = {
         read_after_event,
         full_device,
         compute_alone,
-        mapped_reads,
-        device_reads,
-        self_wait,
-        wait_outside,
         small_copies_exposed,
     )
 }
