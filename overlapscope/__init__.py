@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         WindowEmpty,
     )
     from overlapscope.measure.definitions import TheirFigures, their_overlap
+    from overlapscope.measure.ceiling import Ceiling
     from overlapscope.measure.devices import Activity, DeviceKey
     from overlapscope.measure.groups import CopyGroup
     from overlapscope.measure.host import HostBlocking, HostConfig
@@ -153,6 +154,7 @@ _MODULES = {
     "errors": "BudgetNotUnderstood CaptureError ChangeNotUnderstood OutputError OverlapscopeError RangeNotFound "
     "TraceError TraceNotFound UnknownTraceFormat UnusableTrace WindowEmpty",
     "measure.definitions": "TheirFigures their_overlap",
+    "measure.ceiling": "Ceiling",
     "measure.devices": "Activity DeviceKey",
     "measure.groups": "CopyGroup",
     "measure.host": "HostBlocking HostConfig",
@@ -214,6 +216,7 @@ __all__ = [
     "Calibration",
     "CaptureError",
     "Cause",
+    "Ceiling",
     "CauseGroup",
     "Change",
     "ChangeNotUnderstood",
