@@ -11,8 +11,8 @@ from overlapscope.calibration.writing import to_json
 def published(data: Any) -> dict[str, Any] | None:
     """What is understood of the ``data`` in a trace, in this version's keys: nothing else gets through.
 
-    All of it is numbers but the names of GPUs, versions, directions and kinds of memory, which may be any text: hide in
-    them what is to be hidden.
+    All of it is numbers but the names of GPUs, versions, directions, kinds of memory, and of DataLoaders their places
+    and the classes of their batches, which may be any text: hide in them what is to be hidden.
 
     Returns:
         None where it is no calibration.

@@ -16,13 +16,14 @@ from overlapscope.calibration.schema import (
     DuplexTime,
     Gpu,
     IssueCost,
+    Loader,
     Packing,
     PackTime,
     PcieLink,
     PostStaging,
     TimedSteps,
 )
-from overlapscope.calibration.values import count, listing, mapping, text
+from overlapscope.calibration.values import count, flag, listing, mapping, text
 from overlapscope.calibration.version_1 import SCHEMA_1, upgraded
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def from_json(data: Any) -> Calibration | None:
         issue_profiled=_issue_cost(mapping(data.get("issue_profiled"))),
         recorded=_timed_steps(mapping(data.get("recorded"))),
         unprofiled=_timed_steps(mapping(data.get("unprofiled"))),
+        loaders=_rows(data.get("loaders"), _loader),
         copy_consumers=None if consumers is None else CopyConsumers(*consumers),
         d2h_consumers=None if first_consumers is None else D2HConsumers(*first_consumers),
     )
@@ -132,6 +134,21 @@ def _timed_steps(row: dict[str, Any]) -> TimedSteps | None:
     if not steps or not wall_ns:
         return None
     return TimedSteps(steps, wall_ns, tuple(each for entry in listing(row.get("host_ns")) if (each := count(entry))))
+
+
+def _loader(row: dict[str, Any]) -> Loader | None:
+    if not row:
+        return None
+    return Loader(
+        place=text(row.get("place")),
+        workers=count(row.get("workers")),
+        pin_memory=flag(row.get("pin_memory")),
+        prefetch_factor=count(row.get("prefetch_factor")),
+        persistent_workers=flag(row.get("persistent_workers")),
+        batch=text(row.get("batch")),
+        unpinnable=text(row.get("unpinnable")),
+        batches=count(row.get("batches")),
+    )
 
 
 def _columns(data: Any, *names: str) -> list[Int64] | None:

@@ -22,6 +22,8 @@ KEY = "overlapscope"
 """The top-level key of a Kineto trace under which its calibration stands."""
 SCHEMA = "overlapscope.calibration/2"
 """What ``schema`` says in the data of this version."""
+MODULE = "nn.Module: "
+"""What the name of a range begins with that is a call of a torch module, under its name in the model."""
 
 _MIDDLE_HALF = 1.35  # standard deviations of a normal distribution
 _LEAST_STEPS = 4  # from which scatter can be told
@@ -158,6 +160,32 @@ class TimedSteps:
         return (three_quarters - quarter) / middle
 
 
+@dataclass(frozen=True)
+class Loader:
+    """A torch DataLoader of the program from which at least one batch was taken.
+
+    ``place`` is the file, without folders, and the line that makes it, or that loops over it where it was made before
+    the recording. ``batch`` is the class of its first batch, ``unpinnable`` the classes in that batch that hold
+    tensors, but have no method ``pin_memory()``: ``pin_memory=True`` leaves them pageable. ``batches`` were taken.
+    """
+
+    place: str = ""
+    workers: int | None = None
+    pin_memory: bool | None = None
+    prefetch_factor: int | None = None
+    persistent_workers: bool | None = None
+    batch: str = ""
+    unpinnable: str = ""
+    batches: int | None = None
+
+    @property
+    def settings(self) -> str:
+        """Its place and settings as a person writes them: ``DataLoader(num_workers=4) at train.py:31``."""
+        names = (("num_workers", self.workers), ("pin_memory", self.pin_memory))
+        given = ", ".join(f"{name}={value}" for name, value in names if value is not None)
+        return f"DataLoader({given})" + (f" at {self.place}" if self.place else "")
+
+
 @dataclass(frozen=True, eq=False)
 class CopyConsumers:
     """Which of torch's operators were given a tensor that a copy between host and GPU reads or writes on the GPU.
@@ -206,6 +234,7 @@ class Calibration:
         issue_profiled: the same under the profiler.
         recorded: the steps that are in the trace.
         unprofiled: the same steps before, without a profiler.
+        loaders: the DataLoaders of the program, those with the most batches first.
         copy_consumers: which operators were given which copied tensors.
         d2h_consumers: which operators were first given what came to the host.
     """
@@ -220,6 +249,7 @@ class Calibration:
     issue_profiled: IssueCost | None = None
     recorded: TimedSteps | None = None
     unprofiled: TimedSteps | None = None
+    loaders: tuple[Loader, ...] = ()
     copy_consumers: CopyConsumers | None = None
     d2h_consumers: D2HConsumers | None = None
 

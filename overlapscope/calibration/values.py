@@ -22,6 +22,11 @@ def count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST else None
 
 
+def flag(value: Any) -> bool | None:
+    """True or False; None for anything else."""
+    return value if isinstance(value, bool) else None
+
+
 def text(value: Any) -> str:
     """A text, or a number as text; an empty one for anything else."""
     return str(value) if isinstance(value, str | int | float) else ""

@@ -71,18 +71,18 @@ class annotate:  # noqa: N801 - reads as a verb where it is used
 
     def __enter__(self) -> annotate:
         record = _profiler_range(self.name)
-        marker = _marker(self.name, self.color)
-        marker.__enter__()
+        mark = marker(self.name, self.color)
+        mark.__enter__()
         if record is not None:
             record.__enter__()
-        _thread.open.append((self, marker, record))
+        _thread.open.append((self, mark, record))
         return self
 
     def __exit__(self, *failure: object) -> None:
-        _, marker, record = _thread.open.pop(_innermost(self))
+        _, mark, record = _thread.open.pop(_innermost(self))
         if record is not None:
             record.__exit__(*failure)
-        marker.__exit__(*failure)
+        mark.__exit__(*failure)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Wrap ``function`` so that each call of it is a range."""
@@ -150,7 +150,7 @@ def _profiler_range(name: str) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _marker(name: str, color: int) -> Any:
+def marker(name: str, color: int = COLORS["blue"]) -> Any:
     """An NVTX range that can be open many times at once; making one costs more than opening it."""
     with _one_domain:
         return _nvtx().annotate(message=name, color=color, domain=DOMAIN)

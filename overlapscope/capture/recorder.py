@@ -5,44 +5,22 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from overlapscope.calibration.schema import Calibration, TimedSteps
+from overlapscope.calibration.schema import Calibration
 from overlapscope.capture import calibrate, kineto_file, profilers
+from overlapscope.capture.loaders import LoaderNotes, watch_loaders
 from overlapscope.capture.machine import devices, require_cuda, require_torch, versions, wait_for_devices
+from overlapscope.capture.modules import watch_modules
 from overlapscope.capture.profilers import NSYS, OutsideProfiler, Profiler, TorchProfiler, outside_tool
+from overlapscope.capture.stretches import RECORDED, UNPROFILED, WARM_UP, Stretch, planned
+from overlapscope.capture.watch import watch_ranges
 from overlapscope.errors import CaptureError, OverlapscopeError
-
-_UNPROFILED, _WARM_UP, _RECORDED = "unprofiled", "warm-up", "recorded"
-
-
-@dataclass
-class _Stretch:
-    """Steps in a row, timed as a whole: from GPUs that have nothing to do to ones that have done everything.
-
-    ``steps`` is None for a stretch that ends with the block.
-    """
-
-    name: str
-    steps: int | None
-    begin_ns: int = 0
-    ticks_ns: list[int] = field(default_factory=list)
-    wall_ns: int = 0
-
-    @property
-    def profiled(self) -> bool:
-        return self.name in {_WARM_UP, _RECORDED}
-
-    def timed(self) -> TimedSteps | None:
-        """What the steps took; None where the stretch has no steps of its own."""
-        host_ns = tuple(end - begin for begin, end in pairwise([self.begin_ns, *self.ticks_ns]))
-        return TimedSteps(len(host_ns), self.wall_ns, host_ns) if host_ns else None
 
 
 class record:  # noqa: N801 - reads as a verb where it is used
@@ -53,13 +31,14 @@ class record:  # noqa: N801 - reads as a verb where it is used
     a profiler, `warmup` more pass with the profiler on (its first calls are slow), and ``steps`` are
     recorded. What comes after that runs without a profiler again.
 
-    The trace has what the analysis needs (CUDA synchronisation events) and, under the key ``overlapscope``,
-    its calibration: versions, GPUs, PCIe link, copy engines, what copies of several sizes take here from
-    pageable and pinned memory and in both directions at once, what the steps took with and without the
-    profiler, and which operators were given what copies brought. It names no host, user, command line or
-    environment variable, and no path unless ``stacks`` asks for source files. It gets its name when it is
-    complete. Calls, ranges and operators of all threads are in it; with releases of torch before
-    ``profile_all_threads``, ranges and operators of this thread and of autograd's only.
+    The trace has what the analysis needs (CUDA synchronisation events) and, under the key ``overlapscope``, its
+    calibration: versions, GPUs, PCIe link, copy engines, what copies of several sizes take here from pageable and
+    pinned memory and in both directions at once, what the steps took with and without the profiler, which operators
+    were given what copies brought, and how the program's DataLoaders are set up. NVTX ranges of the program are in
+    it, and calls of torch modules under their names in the model. It names no host, user, command line or environment
+    variable, and no path unless ``stacks`` asks for source files: of a DataLoader it has file and line, without
+    folders. It gets its name when it is complete. Calls, ranges and operators of all threads are in it; with releases
+    of torch before ``profile_all_threads``, ranges and operators of this thread and of autograd's only.
 
     The recorded stretch is also bracketed with cudaProfilerStart and cudaProfilerStop. Under another
     profiler, such as ``nsys profile -c cudaProfilerApi python program.py``, no trace is written, because CUPTI
@@ -81,6 +60,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
         calibrate: measure the link, and what the host takes to pack tensors and to issue work, first and between the
             steps that are timed and those that are recorded (about a second, up to 128 MiB of the GPU and 256 of the
             host).
+        modules: note each call of a torch module under its name in the model, so that findings can name it. Costs a few
+            microseconds for each call.
 
     Raises:
         CaptureError: no GPU, no torch, another profiler is recording, or the block ended before
@@ -106,6 +87,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         stacks: bool = False,
         device: str = "cuda",
         calibrate: bool = True,
+        modules: bool = True,
     ) -> None:
         if (steps is not None and steps < 1) or warmup < 0 or unprofiled < 0:
             raise ValueError("steps is at least 1, warmup and unprofiled at least 0")
@@ -118,13 +100,17 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self._on_gpu = device.partition(":")[0] == "cuda"
         self._stacks = stacks
         self._calibrate = calibrate
-        self._plan = _stretches(steps, warmup, unprofiled)
-        self._past: list[_Stretch] = []
+        self._names_modules = modules
+        self._counts = warmup, unprofiled
+        self._plan = planned(steps, warmup, unprofiled)
+        self._past: list[Stretch] = []
         self._calibration = Calibration()
         self._measured = False
         self._profiler: Profiler | None = None
         self._failure: OverlapscopeError | None = None
-        self._entered = self._saved = False
+        self._loaders = LoaderNotes()
+        self._around, self._naming = ExitStack(), ExitStack()
+        self._entered = self._saved = self._watching = False
         self._keeps_unprofiled = True
 
     @property
@@ -136,6 +122,21 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def saved(self) -> bool:
         """Whether the trace is in its file."""
         return self._saved
+
+    @property
+    def recorded_steps(self) -> int:
+        """How many whole steps are recorded so far."""
+        return sum(len(each.ticks_ns) for each in (*self._past, *self._plan) if each.name == RECORDED)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Hear of NVTX ranges and DataLoaders before the block begins; the block itself always does."""
+        with watch_ranges(), watch_loaders(self._loaders):
+            self._watching = True
+            try:
+                yield
+            finally:
+                self._watching = False
 
     def check(self) -> None:
         """Raise now what would keep the block from being recorded: no GPU, no torch, no room for the file."""
@@ -157,17 +158,21 @@ class record:  # noqa: N801 - reads as a verb where it is used
                 f"{self.path} is not written",
                 stacklevel=2,
             )
-        self._calibration = self._describe()
-        self._begin()
+        with ExitStack() as around:
+            if not self._watching:
+                around.enter_context(self.watching())
+            self._calibration = self._describe()
+            self._begin()
+            self._around = around.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._around.close()
         if self._elsewhere:
             return
-        if self._plan:
-            self._guarded(self._end_early)
+        self.end()
         if self._failure is None:
             return
         if error is None:
@@ -184,6 +189,16 @@ class record:  # noqa: N801 - reads as a verb where it is used
             self._guarded(self._end)
         elif stretch.profiled:
             self._guarded(self._running.step)
+
+    def end(self) -> None:
+        """End the recording before the block does; what failed is said at the end of the block."""
+        if self._plan and not self._elsewhere:
+            self._guarded(self._end_early)
+
+    def restart(self, steps: int | None = None) -> None:
+        """Drop what is recorded so far, and record so many steps from here, or the rest of the block."""
+        if self._plan and not self._elsewhere:
+            self._guarded(lambda: self._restart(steps))
 
     def run(self, step: Callable[[], object]) -> None:
         """Call ``step`` as often as it takes to record what was asked for; once where no ``steps`` were."""
@@ -214,6 +229,18 @@ class record:  # noqa: N801 - reads as a verb where it is used
         if self._profiler is None:
             raise CaptureError("nothing is being recorded: use `with record(...)`")
         return self._profiler
+
+    def _restart(self, steps: int | None) -> None:
+        if self._plan[0].profiled:
+            self._stop(None)
+        self._keeps_unprofiled = not profilers.TorchProfiler.used
+        self._past.clear()
+        self._plan = planned(steps, *self._counts)
+        self._begin()
+
+    def _stop(self, calibration: Calibration | None) -> None:
+        self._naming.close()
+        self._running.stop(calibration)
 
     def _choose_profiler(self) -> Profiler:
         warmup, steps = max(1, self._plan[-2].steps or 0), self._plan[-1].steps
@@ -247,11 +274,13 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def _begin(self) -> None:
         """Start the stretch that is next in the plan."""
         stretch = self._plan[0]
-        if stretch.name == _WARM_UP:
+        if stretch.name == WARM_UP:
             # Not before: a profiler that is only there already makes CUDA calls slower.
             self._profiler = self._choose_profiler()
             self._profiler.start()
             self._warm_up()
+            if self._names_modules:
+                self._naming.enter_context(watch_modules(self._profiler.open_range))
         self._synchronize()
         stretch.begin_ns = time.perf_counter_ns()
         if stretch.steps == 0:
@@ -283,9 +312,9 @@ class record:  # noqa: N801 - reads as a verb where it is used
         stretch = self._plan.pop(0)
         stretch.wall_ns = time.perf_counter_ns() - stretch.begin_ns
         self._past.append(stretch)
-        if stretch.name == _UNPROFILED:
+        if stretch.name == UNPROFILED:
             self._issue_again()
-        if stretch.name == _WARM_UP:
+        if stretch.name == WARM_UP:
             self._running.step()
         if self._plan:
             self._begin()
@@ -295,24 +324,25 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def _end_early(self) -> None:
         """The block ended first: keep what was recorded, or say that nothing was."""
         at = self._plan[0]
-        if at.name == _RECORDED and (at.ticks_ns or at.steps is None):
+        if at.name == RECORDED and (at.ticks_ns or at.steps is None):
             self._end()
             return
-        planned = [*self._past, *self._plan]
+        asked = [*self._past, *self._plan]
         self._plan.clear()
         if at.profiled:
-            self._running.stop(None)
+            self._stop(None)
         raise CaptureError(
             f"{self.path}: nothing was recorded, because the block ended after "
-            f"{sum(len(each.ticks_ns) for each in planned)} of {sum(each.steps or 0 for each in planned)} steps; "
+            f"{sum(len(each.ticks_ns) for each in asked)} of {sum(each.steps or 0 for each in asked)} steps; "
             "call step() at the end of each, or ask for fewer"
         )
 
     def _finish(self) -> None:
-        kept = {_RECORDED, _UNPROFILED} if self._keeps_unprofiled else {_RECORDED}
+        kept = {RECORDED, UNPROFILED} if self._keeps_unprofiled else {RECORDED}
         timed = {each.name: each.timed() for each in self._past if each.name in kept}
-        recorded, unprofiled = timed.get(_RECORDED), timed.get(_UNPROFILED)
-        self._running.stop(replace(self._calibration, recorded=recorded, unprofiled=unprofiled))
+        recorded, unprofiled = timed.get(RECORDED), timed.get(UNPROFILED)
+        known = replace(self._calibration, recorded=recorded, unprofiled=unprofiled, loaders=self._loaders.loaders)
+        self._stop(known)
         self._saved = self._running.save()
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -323,7 +353,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
             self._failure = self._failure or error
             if self._plan and self._plan[0].profiled:
                 with suppress(OverlapscopeError):  # one failure is enough to tell
-                    self._running.stop(None)
+                    self._stop(None)
             self._plan.clear()
 
     def _synchronize(self) -> None:
@@ -333,11 +363,3 @@ class record:  # noqa: N801 - reads as a verb where it is used
             wait_for_devices()
         except RuntimeError as error:
             raise CaptureError(f"{self.path}: not recorded, because the GPU reports an error ({error})") from error
-
-
-def _stretches(steps: int | None, warmup: int, unprofiled: int) -> list[_Stretch]:
-    """What happens in which order. Without steps the program has none to warm the profiler up with."""
-    if steps is None:
-        return [_Stretch(_WARM_UP, 0), _Stretch(_RECORDED, None)]
-    first = [_Stretch("settling", warmup), _Stretch(_UNPROFILED, unprofiled)] if unprofiled else []
-    return [*first, _Stretch(_WARM_UP, warmup), _Stretch(_RECORDED, steps)]

@@ -18,17 +18,24 @@ from overlapscope.capture.annotate import DOMAIN, profiler_name
 Heard = Callable[[str], None]
 
 
+def _ignore(_name: str) -> None:
+    pass
+
+
 @contextmanager
-def watch_ranges(opened: Heard, closed: Heard) -> Iterator[None]:
+def watch_ranges(opened: Heard = _ignore, closed: Heard = _ignore) -> Iterator[None]:
     """Call ``opened(name)`` before and ``closed(name)`` after each range of the main thread.
 
     Hears ``record_function``, `overlapscope.annotate`, ``nvtx.annotate`` and the push and pop functions of ``nvtx``
-    and ``torch.cuda.nvtx``; of ranges of one name inside each other, the outermost.
+    and ``torch.cuda.nvtx``; of ranges of one name inside each other, the outermost. Several may listen at once.
     """
     ear = _Ear(opened, closed)
     with ExitStack() as changes:
-        for owner, name, new in (*_torch_changes(ear), *_nvtx_changes()):
-            changes.enter_context(_replaced(owner, name, new))
+        if not _ears:
+            for owner, name, new in (*_torch_changes(), *_nvtx_changes()):
+                changes.enter_context(replaced(owner, name, new))
+        _ears.append(ear)
+        changes.callback(_ears.remove, ear)
         yield
 
 
@@ -60,10 +67,13 @@ class _Ear:
         return threading.current_thread() is not threading.main_thread() or os.getpid() != self._process
 
 
+_ears: list[_Ear] = []
+"""Who listens. While somebody does, the functions that open and close ranges are replaced, once for all."""
+
 Change = tuple[Any, str, Any]
 
 
-def _torch_changes(ear: _Ear) -> Iterator[Change]:
+def _torch_changes() -> Iterator[Change]:
     import torch
 
     ranges = torch.profiler.record_function
@@ -72,7 +82,8 @@ def _torch_changes(ear: _Ear) -> Iterator[Change]:
 
     @functools.wraps(enter)
     def heard_enter(self: Any) -> Any:
-        ear.open(self.name)
+        for ear in tuple(_ears):
+            ear.open(self.name)
         return enter(self)
 
     @functools.wraps(leave)
@@ -80,7 +91,8 @@ def _torch_changes(ear: _Ear) -> Iterator[Change]:
         try:
             return leave(self, *failure)
         finally:
-            ear.close(self.name)
+            for ear in tuple(_ears):
+                ear.close(self.name)
 
     yield ranges, "__enter__", heard_enter
     yield ranges, "__exit__", heard_exit
@@ -168,7 +180,8 @@ def _mirror(name: str) -> Any:
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, new: Any) -> Iterator[None]:
+def replaced(owner: Any, name: str, new: Any) -> Iterator[None]:
+    """Give ``owner`` another attribute for a while."""
     old = getattr(owner, name)
     setattr(owner, name, new)
     try:

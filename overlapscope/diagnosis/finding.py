@@ -41,8 +41,9 @@ class Confidence(StrEnum):
 class Place(Row):
     """A place in the program; None where the trace does not record it.
 
-    ``range`` is the path of annotated ranges around the call, outermost first, ``source`` the innermost line of user
-    code (``file(line): function``), ``op`` the PyTorch operator, ``api`` the CUDA call.
+    ``range`` is the path of annotated ranges around the call, outermost first, and of the innermost torch module, where
+    the recording names modules; ``source`` the innermost line of user code (``file(line): function``), ``op`` the
+    PyTorch operator, ``api`` the CUDA call.
     """
 
     range: str | None

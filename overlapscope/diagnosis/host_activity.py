@@ -92,7 +92,9 @@ class HostActivity:
         place, trace = (int(graph.calls.process[first]), int(graph.calls.thread[first])), graph.trace
         rows = np.flatnonzero(graph.calls.owner == owner)
         start, end = one_after_the_other(graph.calls.start_ns[rows], graph.calls.end_ns[rows])
-        working = merge(*(spans_of(table, *place) for table in (trace.cpu_ops, trace.frames, trace.ranges)))
+        working = merge(
+            *(spans_of(table, *place) for table in (trace.cpu_ops, trace.frames, trace.ranges, trace.modules))
+        )
         once = _flat(self._kinds.first_use(*place), Cause.FIRST_USE)
         profiler = _flat(subtract(spans_of(trace.overheads, *place), once.spans), Cause.PROFILER)
         loading = _flat(self._kinds.loading(*place), Cause.DATA_LOADING)

@@ -9,8 +9,8 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.diagnosis.finding import Place, Share
-from overlapscope.measure.places import enclosing, innermost
-from overlapscope.model.columns import NO_ID, Int32, Int64, known
+from overlapscope.measure.places import enclosing, innermost, named_work
+from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, known
 from overlapscope.model.tables import HostWork
 from overlapscope.model.trace import Trace
 
@@ -95,10 +95,11 @@ def shares(trace: Trace, at: Moments, idle_ns: Int64, device: int) -> tuple[Shar
 
 def places(trace: Trace, at: Moments, device: int) -> list[Place]:
     """The place of each moment on a device; of `NO_ID` nothing is known."""
-    ranges = innermost(trace.ranges, at.process, at.thread, at.time_ns)
+    annotated, is_module = named_work(trace)
+    rows = innermost(annotated, at.process, at.thread, at.time_ns)
     ops = innermost(trace.cpu_ops, at.process, at.thread, at.time_ns)
     names = np.append(trace.api_calls.name_id, NO_ID)[at.call]
-    sources, paths = _sources(trace, at.process, at.thread, at.time_ns), _paths(trace, ranges)
+    sources, paths = _sources(trace, at.process, at.thread, at.time_ns), _paths(trace, annotated, is_module, rows)
     return [
         Place(
             range=paths[index],
@@ -128,20 +129,24 @@ def _name(trace: Trace, table: HostWork, row: int) -> str | None:
     return trace.names[int(table.name_id[row])] if row != NO_ID else None
 
 
-def _paths(trace: Trace, rows: Int32) -> list[str | None]:
-    """For each range, the names of the ranges around it and its own, outermost first."""
-    outer = enclosing(trace.ranges)
-    known: dict[int, str] = {}
+def _paths(trace: Trace, annotated: HostWork, is_module: Bool, rows: Int32) -> list[str | None]:
+    """For each range, the names of the ranges around it and its own, outermost first; of modules the innermost."""
+    outer = enclosing(annotated)
+    known: dict[tuple[int, bool], str] = {}
 
-    def path(row: int) -> str:
-        if row not in known:
-            name, around = trace.names[int(trace.ranges.name_id[row])], int(outer[row])
-            name, before = _NUMBERED.sub("", name), path(around) if around != NO_ID else ""
+    def path(row: int, *, in_module: bool) -> str:
+        if row == NO_ID:
+            return ""
+        key = row, in_module
+        if key not in known:
+            before = path(int(outer[row]), in_module=in_module or bool(is_module[row]))
+            hidden = in_module and is_module[row]  # the name of the module inside has its name as a part
+            name = "" if hidden else _NUMBERED.sub("", trace.names[int(annotated.name_id[row])])
             same = before == name or before.endswith(f" / {name}")  # one annotation, seen by two instruments
-            known[row] = before if same else f"{before} / {name}" if before else name
-        return known[row]
+            known[key] = before if same or hidden else f"{before} / {name}" if before else name
+        return known[key]
 
-    return [None if row == NO_ID else path(row) for row in rows.tolist()]
+    return [None if row == NO_ID else path(row, in_module=False) for row in rows.tolist()]
 
 
 def _sources(trace: Trace, process: Int64, thread: Int64, moment: Int64) -> list[str | None]:

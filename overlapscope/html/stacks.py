@@ -1,4 +1,4 @@
-"""What was open on a host thread when it made a call: named ranges, operators and Python functions."""
+"""What was open on a host thread when it made a call: named ranges, modules, operators and Python functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.tables import CpuOps
 from overlapscope.model.trace import Trace
 
-KINDS = ("range", "operator", "Python")
+KINDS = ("range", "module", "operator", "Python")
 """What an entry of a stack can be."""
 _MOST_ENTRIES = 100_000  # of all stacks together, so that a page stays small; deeper ones are cut
 
@@ -56,8 +56,8 @@ def stacks(trace: Trace, calls: Int64, most: int = _MOST_ENTRIES) -> Stacks:
 
 
 def _entries(trace: Trace) -> tuple[CpuOps, Int64]:
-    """Ranges, operators and Python functions in one table by begin, and the kind of each."""
-    parts = (trace.ranges.take(~is_step(trace)), trace.cpu_ops, trace.frames)
+    """Ranges, modules, operators and Python functions in one table by begin, and the kind of each."""
+    parts = (trace.ranges.take(~is_step(trace)), trace.modules, trace.cpu_ops, trace.frames)
     kind = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     names = ("start_ns", "end_ns", "process", "thread", "name_id")
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}

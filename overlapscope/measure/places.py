@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
-from overlapscope.model.tables import HostWork, Ranges
+from overlapscope.model.tables import HostWork, Modules, Ranges
 from overlapscope.model.trace import Trace
 
 _STEP = re.compile(r"^ProfilerStep#\d+$")
@@ -25,6 +25,19 @@ def innermost(ranges: HostWork, process: Int64, thread: Int64, moment_ns: Int64)
         found = _containing(ranges.start_ns[rows], ranges.end_ns[rows], moment_ns[mine])
         result[mine] = np.where(found == NO_ID, NO_ID, rows[np.maximum(found, 0)])
     return result
+
+
+def named_work(trace: Trace) -> tuple[HostWork, Bool]:
+    """Named ranges and calls of modules in one table by begin, and which rows are modules."""
+    parts: tuple[HostWork, ...] = (trace.ranges, trace.modules)
+    module = np.repeat([False, True], [len(part) for part in parts])
+    if not module.any():
+        return trace.ranges, module
+    names = ("start_ns", "end_ns", "process", "thread", "name_id")
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    order = np.lexsort((-columns["end_ns"], columns["start_ns"]))
+    ordered = {name: values[order] for name, values in columns.items()}
+    return Modules.build(trace.names, len(order), ordered), module[order]
 
 
 class OnThreads(Protocol):

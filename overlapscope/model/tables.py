@@ -163,6 +163,13 @@ class Ranges(HostWork):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Modules(HostWork):
+    """One call of a ``torch.nn.Module``, under its name in the model."""
+
+    row_meaning: ClassVar[str] = "One call of a torch module, under its name in the model (in recordings)."
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CpuOps(HostWork):
     """One PyTorch operator on the host."""
 

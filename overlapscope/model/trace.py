@@ -19,6 +19,7 @@ from overlapscope.model.tables import (
     Frames,
     Kernels,
     Memsets,
+    Modules,
     Overheads,
     Ranges,
     Streams,
@@ -39,6 +40,7 @@ class Trace:
     event_records: EventRecords
     event_waits: EventWaits
     ranges: Ranges
+    modules: Modules
     cpu_ops: CpuOps
     frames: Frames
     overheads: Overheads
@@ -92,6 +94,7 @@ TABLES: dict[str, type[Table]] = {
     "event_records": EventRecords,
     "event_waits": EventWaits,
     "ranges": Ranges,
+    "modules": Modules,
     "cpu_ops": CpuOps,
     "frames": Frames,
     "overheads": Overheads,

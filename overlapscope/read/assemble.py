@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.calibration.schema import MODULE
 from overlapscope.model.columns import NO_ID, Int32, Names
 from overlapscope.model.enums import ApiKind
-from overlapscope.model.tables import Timed
+from overlapscope.model.tables import Modules, Timed
 from overlapscope.model.trace import DEVICE_WORK, TABLES, Trace
 from overlapscope.read import checks, waits
 from overlapscope.read.correlate import Calls, doubled, join, outermost
@@ -20,6 +21,7 @@ _EPOCH_NS = 10**17  # 1973: a clock past this counts from the Unix epoch
 
 def assemble(draft: Draft) -> Trace:
     """Make a `Trace` of the tables that a reader collected."""
+    _take_modules(draft)
     _complete(draft)
     _drop_zero_times(draft)
     assign_processes(draft)
@@ -33,6 +35,24 @@ def assemble(draft: Draft) -> Trace:
     tables = {name: kind.build(names, draft.rows(name), draft.tables[name]) for name, kind in TABLES.items()}
     checks.check(draft, tables)
     return Trace(names=names, metadata=draft.metadata, health=draft.log.health(), **tables)  # type: ignore[arg-type]
+
+
+def _take_modules(draft: Draft) -> None:
+    """Give calls of modules, which recordings note as ranges or operators, a table of their own."""
+    numbers = {number: text.removeprefix(MODULE) for text, number in draft.pool.items() if text.startswith(MODULE)}
+    if not numbers:
+        return
+    renamed = np.arange(len(draft.pool))
+    for number, text in numbers.items():
+        renamed[number] = draft.pool[text]
+    parts = []
+    for table in filter(draft.rows, ("ranges", "cpu_ops")):
+        columns = draft.tables[table]
+        here = np.isin(columns["name_id"], list(numbers))
+        parts.append({spec.name: columns[spec.name][here] for spec in Modules.columns()})
+        draft.tables[table] = {name: values[~here] for name, values in columns.items()}
+    modules = {spec.name: np.concatenate([part[spec.name] for part in parts]) for spec in Modules.columns()}
+    draft.tables["modules"] = modules | {"name_id": renamed[modules["name_id"]].astype(np.int32)}
 
 
 def _complete(draft: Draft) -> None:

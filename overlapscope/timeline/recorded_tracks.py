@@ -16,7 +16,7 @@ from overlapscope.timeline.places import device_titles, stream_keys
 from overlapscope.timeline.tracks import Links, Track
 
 _ARGUMENTS = ("correlation", "blocks", "threads per block", "bytes", "direction", "from", "to")
-_HOST = ("ranges", "cpu_ops", "frames", "overheads", "api_calls")
+_HOST = ("ranges", "modules", "cpu_ops", "frames", "overheads", "api_calls")
 """Tables of what host threads do, in the order of their slices; calls are the last."""
 Place = tuple[int, int]
 

@@ -41,6 +41,7 @@ def retimed(simulated: Simulation) -> Trace:
         api_calls=_at(calls, calls.start_ns, calls.end_ns, parent=new_row[calls.parent]).take(order),
         syncs=_sorted(_at(syncs, *waits, **rows)),
         ranges=_host_table(host, trace.ranges),
+        modules=_host_table(host, trace.modules),
         cpu_ops=_host_table(host, trace.cpu_ops),
         frames=_host_table(host, trace.frames),
         overheads=_host_table(host, trace.overheads),
