@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import nvtx
@@ -79,6 +80,114 @@ def test_occurrences_of_a_range_are_recorded(run: Run) -> None:
     assert recording.unprofiled.wall_ns > 50e6
 
 
+@pytest.mark.parametrize(("pattern", "found"), [("st*p", [2]), ("inside ?", [2]), ("*", [2])])
+def test_a_range_is_named_by_a_pattern(run: Run, pattern: str, found: list[int]) -> None:
+    """Of matching ranges inside each other, the outermost is the step."""
+    result = run(LOOP, "--range", pattern, "--warmup", "2")
+    assert inside() == found
+    assert f"recorded 1 step (each is {pattern!r}) to train.json.gz" in result.stderr
+
+
+def test_how_many_steps_were_recorded_is_said(run: Run) -> None:
+    assert "recorded 5 of 60 steps" in run(LOOP, "--range", "step", "--steps", "60").stderr
+
+
+TRAINING = """
+import torch
+from torch.utils.data import DataLoader
+weight = torch.nn.Parameter(torch.ones(3))
+LOADER = DataLoader(torch.ones(24, 3), batch_size=2)
+first = next(iter(LOADER))
+optimizers = [torch.optim.SGD([weight]) for _ in range(2)]
+for number, batch in enumerate(LOADER):
+    with torch.profiler.record_function(f"inside {number}"):
+        (weight * batch).sum().backward()
+    if number % 2 or not ACCUMULATE:
+        for optimizer in optimizers:
+            optimizer.step()
+"""
+
+
+def test_steps_are_found_by_the_first_optimizer(run: Run) -> None:
+    result = run(TRAINING.replace("ACCUMULATE", "False"), "--steps", "auto")
+    assert inside() == [2, 3, 4, 5, 6]  # after its first step, and one to warm up
+    assert "recorded 5 steps (each is 'Optimizer.step#SGD.step')" in result.stderr
+
+
+def test_steps_over_which_gradients_are_accumulated_are_whole(run: Run) -> None:
+    result = run(TRAINING.replace("ACCUMULATE", "True"), "--steps", "auto", "--warmup", "0")
+    assert inside() == list(range(2, 12))
+    assert "recorded 5 steps" in result.stderr
+
+
+def test_steps_are_found_by_batches(run: Run) -> None:
+    text = "\n".join(line for line in TRAINING.split("\n") if "optimizer" not in line and "ACC" not in line)
+    result = run(text, "--steps", "auto", "--unprofiled", "2")
+    assert inside() == [4, 5, 6, 7, 8]  # one to settle, two timed, one to warm up, from the second loop on
+    assert "recorded 5 steps (each is 'enumerate(DataLoader)')" in result.stderr
+    recording = open_trace("train.json.gz").metadata.recording
+    assert recording is not None
+    assert recording.unprofiled is not None
+    assert recording.unprofiled.count == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (LOOP, "its range 'step' repeats 6 times: --within 'step' selects it"),
+        ("import torch\nx = torch.ones(3)\nfor _ in range(9): x.neg().abs()", "2 operators repeats 9 times: --from"),
+        ("import torch\ntorch.ones(3).neg().abs()", "nothing in it repeats"),
+    ],
+)
+def test_a_script_without_steps_is_recorded_as_a_whole(run: Run, text: str, sentence: str) -> None:
+    result = run(text, "--steps", "auto")
+    assert "no step of an optimizer and no batches of a DataLoader: all of the script is recorded" in result.stderr
+    assert sentence in result.stderr
+    assert Path("train.json.gz").exists()
+
+
+def test_a_script_without_steps_cannot_be_timed_without_a_profiler(run: Run) -> None:
+    result = run(LOOP, "--steps", "auto", "--unprofiled", "2")
+    assert result.exit_code == 2
+    assert "leave --unprofiled out" in result.stderr
+
+
+@pytest.fixture
+def profiler_calls(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The runtime of a GPU that there is not, for the calls with which a program brackets what to record."""
+    runtime = SimpleNamespace(cudaProfilerStart=lambda: 0, cudaProfilerStop=lambda: 0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+    monkeypatch.setattr("torch.cuda.profiler.cudart", lambda: runtime, raising=False)
+    monkeypatch.setattr("torch.cuda.profiler.check_error", lambda _: None)
+    return runtime
+
+
+BRACKETED = LOOP.replace('    with record_function("step")', "    CALLS\n    with record_function('step')")
+START, STOP = "torch.cuda.profiler.start()", "torch.cuda.cudart().cudaProfilerStop()"
+
+
+@pytest.mark.usefixtures("profiler_calls")
+@pytest.mark.parametrize(
+    ("calls", "options", "found"),
+    [
+        (f"if number == 2: {START}\n    if number == 4: {STOP}", (), [2, 3]),
+        (f"if number == 2: {START}", (), [2, 3, 4, 5]),
+        (f"if number == 4: {STOP}", (), [0, 1, 2, 3]),
+        (f"if number == 2: {START}\n    if number == 4: {STOP}", ("--range", "step"), [1]),
+        (f"{START} if number % 2 else {STOP}", ("--duration", "60"), [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_what_a_script_brackets_itself_is_recorded(
+    run: Run, calls: str, options: tuple[str, ...], found: list[int]
+) -> None:
+    """Options that select a part take precedence."""
+    result = run(BRACKETED.replace("CALLS", calls), *options)
+    assert result.exit_code == 0, result.stderr
+    assert inside() == found
+    assert ("called cudaProfilerStop: the recording ends there" in result.stderr) == (not options and "Stop" in calls)
+
+
 def test_a_stretch_of_time_is_recorded(run: Run) -> None:
     result = run(LOOP, "--delay", "0.12", "--duration", "0.1")
     assert result.exit_code == 0
@@ -100,10 +209,9 @@ def test_a_duration_longer_than_the_script_records_to_its_end(run: Run) -> None:
     ("options", "sentence"),
     [
         (("--delay", "60"), "ended before the delay of 60 s"),
-        (("--range", "nothing"), "no range named 'nothing'"),
+        (("--range", "nothing"), "no range named 'nothing'; the script's main thread opened: step (6x), inside 0 (1x)"),
         (("--range", "step", "--steps", "60"), ""),
         (("--range", "step", "--warmup", "60"), "after 6 of 61 steps"),
-        (("--range", "step", "--delay", "1"), "leave --delay and --duration out"),
         (("-o", "no/folder.json"), "cannot be written"),
     ],
 )
@@ -122,6 +230,28 @@ def test_there_is_no_such_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert (result.exit_code, sentence in result.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--rnage", "step"), "No such option: --rnage (Possible options: --range)"),
+        (("--steps", "3"), "--steps counts steps: say what a step is with --range NAME, or use --steps auto"),
+        (("--unprofiled", "3"), "--unprofiled counts steps"),
+        (("--warmup", "0"), "--warmup counts steps"),
+        (("--steps", "0", "--range", "step"), "--steps takes a number from 1 on, or auto, not '0'"),
+        (("--steps", "auto", "--range", "step"), "give --range, or auto, not both"),
+        (("--steps", "auto", "--delay", "1"), "leave --range and --steps out"),
+        (("--range", "step", "--delay", "1"), "leave --range and --steps out"),
+    ],
+)
+def test_options_that_make_no_sense_are_named_and_the_script_does_not_start(
+    run: Run, options: tuple[str, ...], sentence: str
+) -> None:
+    result = run("print('ran')", *options)
+    said = " ".join(result.stderr.replace("│", " ").split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in said
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
 def test_without_a_gpu_the_script_does_not_even_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -131,9 +261,48 @@ def test_without_a_gpu_the_script_does_not_even_start(tmp_path: Path, monkeypatc
     assert "no CUDA device" in result.stderr
 
 
-def test_an_error_of_the_script_is_the_scripts(run: Run) -> None:
-    result = run("import torch\ntorch.ones(3) + 1\n1 / 0")
-    assert isinstance(result.exception, ZeroDivisionError)
+FAILING = """
+import nvtx, torch
+from torch.utils.data import DataLoader
+class Model(torch.nn.Module):
+    def forward(self, x):
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            raise ValueError("bad batch")
+with torch.profiler.record_function("epoch"), nvtx.annotate("step"):
+    Model()(torch.ones(3) + 1)
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--range", "epoch"), ("--range", "nothing"), ("--duration", "60")])
+def test_a_script_that_fails_shows_its_own_traceback_first(run: Run, options: tuple[str, ...]) -> None:
+    result = run(FAILING, *options)
+    traceback = result.stderr[result.stderr.index("Traceback") :]
+    assert result.exit_code == 1
+    assert traceback.index("ValueError: bad batch") < traceback.index("overlapscope:")
+    assert "ZeroDivisionError" in traceback
+    assert traceback.count("train.py") == 3
+    assert str(ROOT / "overlapscope") not in result.stderr
+    assert Path("train.json.gz").exists() == ("--range" not in options)
+
+
+def test_the_tracebacks_hook_of_a_script_is_asked(run: Run) -> None:
+    hook = "lambda kind, error, trace: print('mine', kind.__name__, trace.tb_lineno)"
+    assert run(f"import sys\nsys.excepthook = {hook}\n1 / 0").stdout == "mine ZeroDivisionError 3\n"
+    sys.excepthook = sys.__excepthook__
+
+
+def test_a_script_that_does_not_compile_is_shown_as_python_does(run: Run) -> None:
+    result = run("for")
+    assert "SyntaxError" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.exit_code == 1
+
+
+def test_ctrl_c_has_its_exit_status(run: Run) -> None:
+    result = run("import torch\ntorch.ones(3) + 1\nraise KeyboardInterrupt")
+    assert result.exit_code == 130
     assert Path("train.json.gz").exists()
 
 

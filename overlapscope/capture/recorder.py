@@ -63,6 +63,10 @@ class record:  # noqa: N801 - reads as a verb where it is used
         modules: note each call of a torch module under its name in the model, so that findings can name it. Costs a few
             microseconds for each call.
 
+    Attributes:
+        path: the trace.
+        marker: what ends each step, or begins the recording, where that was found or chosen by name.
+
     Raises:
         CaptureError: no GPU, no torch, another profiler is recording, or the block ended before
             anything was recorded.
@@ -111,6 +115,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self._loaders = LoaderNotes()
         self._around, self._naming = ExitStack(), ExitStack()
         self._entered = self._saved = self._watching = False
+        self.marker = ""
         self._keeps_unprofiled = True
 
     @property
@@ -213,6 +218,11 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def _tool(self) -> str | None:
         """How a profiler around this program shows itself."""
         return outside_tool() if self._on_gpu else None
+
+    @property
+    def writes(self) -> bool:
+        """Whether a trace is written here, not by a profiler around the program."""
+        return not self._outside
 
     @property
     def _outside(self) -> bool:

@@ -18,6 +18,11 @@ from overlapscope.capture.annotate import DOMAIN, profiler_name
 Heard = Callable[[str], None]
 
 
+def on_main_thread() -> bool:
+    """Whether this is the main thread."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def _ignore(_name: str) -> None:
     pass
 
@@ -64,7 +69,7 @@ class _Ear:
     @property
     def _elsewhere(self) -> bool:
         """On another thread, or in a process that was forked off."""
-        return threading.current_thread() is not threading.main_thread() or os.getpid() != self._process
+        return not on_main_thread() or os.getpid() != self._process
 
 
 _ears: list[_Ear] = []

@@ -1,0 +1,111 @@
+"""Record steps of a script that are found while it runs: steps of its optimizer, or batches of its DataLoader."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from overlapscope.capture.late_start import LateStart
+from overlapscope.capture.recorder import record
+from overlapscope.capture.watch import replaced, watch_ranges
+
+OPTIMIZER, LOADER = "Optimizer.step", "enumerate(DataLoader)"
+"""What the names of the ranges begin with that torch itself opens in each step."""
+_FIRST_BATCHES = 2  # one batch is no loop: programs look at the first to learn its shape
+_PATIENCE = 64  # batches without a step of an optimizer that was made: more than gradients are accumulated over
+
+
+@contextmanager
+def recording_by_step(recording: record, steps: int, *, from_begin: bool) -> Iterator[None]:
+    """Record so many steps of the script: from one step of its first optimizer to the next, or from batch to batch.
+
+    Where it has an optimizer, batches are not steps, unless `_PATIENCE` of them pass without a step of it.
+
+    Args:
+        recording: the recording, of the whole block where ``from_begin``, else of so many steps.
+        steps: how many.
+        from_begin: record from the begin of the script until the first step is found, and drop that then. A script
+            without steps is recorded as a whole so.
+    """
+    start = LateStart(recording)
+    finder = _Finder(recording, steps, start, restarts=from_begin)
+    if from_begin:
+        start.begin()
+    ranges = watch_ranges(finder.opened, finder.closed)
+    with start.ending(finder.nothing_found), ranges, _watch_optimizers(finder.made, finder.stepped):
+        yield
+
+
+class _Finder:
+    """Decides what ends a step, and ends steps with it."""
+
+    def __init__(self, recording: record, steps: int, start: LateStart, *, restarts: bool) -> None:
+        self._recording, self._steps, self._start, self._restarts = recording, steps, start, restarts
+        self._optimizers_made = False
+        self._optimizer: Any = None
+        self._stepped = False
+        self._batches = 0
+
+    def made(self) -> None:
+        self._optimizers_made = True
+
+    def stepped(self, optimizer: Any) -> None:
+        """An optimizer has made its step; its range is still open."""
+        if not self._recording.marker:
+            self._optimizer = optimizer
+        self._stepped = self._stepped or optimizer is self._optimizer
+
+    def opened(self, name: str) -> None:
+        if not name.startswith(LOADER):
+            return
+        self._batches += 1
+        if self._batches >= (_PATIENCE if self._optimizers_made else _FIRST_BATCHES):
+            self._end_step(LOADER)
+
+    def closed(self, name: str) -> None:
+        if name.startswith(OPTIMIZER) and self._stepped:
+            self._stepped = False
+            self._end_step(name)
+
+    def nothing_found(self) -> str:
+        return (
+            "nothing was recorded: the script's main thread made no step of a torch optimizer and took fewer than "
+            f"{_FIRST_BATCHES} batches from a DataLoader; name a range with --range, or leave --unprofiled out to "
+            "record all of it"
+        )
+
+    def _end_step(self, marker: str) -> None:
+        if self._recording.marker:
+            if marker == self._recording.marker:
+                self._recording.step()
+            return
+        self._recording.marker = marker
+        if self._restarts:
+            self._recording.restart(self._steps)
+        else:
+            self._start.begin()
+
+
+@contextmanager
+def _watch_optimizers(made: Callable[[], None], stepped: Callable[[Any], None]) -> Iterator[None]:
+    """Hear when an optimizer is made, and after each step of one."""
+    from torch.optim import optimizer
+
+    make: Any = optimizer.Optimizer.__init__
+
+    @functools.wraps(make)
+    def heard_make(self: Any, *args: Any, **kwargs: Any) -> None:
+        made()
+        make(self, *args, **kwargs)
+
+    def heard_step(which: Any, *_: Any) -> None:
+        stepped(which)
+
+    hook = optimizer.register_optimizer_step_post_hook(heard_step)
+    try:
+        with replaced(optimizer.Optimizer, "__init__", heard_make):
+            yield
+    finally:
+        hook.remove()
