@@ -117,9 +117,6 @@ def _audit_one(
     results.met |= fail_on is not None and fail_on.met_by(found.diagnosis)
     results.left_out.append(0 if top is None else max(len(findings) - top, 0))
     results.audits.append(replace(found, diagnosis=replace(found.diagnosis, findings=findings[:top])))
-    if not found.devices:
-        advice = " Profile with the CUDA activity." if trace.health.has("no-device-work") else ""
-        say(f"{path}: {found.verdict}{advice}", quiet=quiet)
 
 
 def _status(results: _Results) -> ExitCode:
@@ -133,7 +130,11 @@ def _status(results: _Results) -> ExitCode:
 
 
 def _write(results: _Results, form: Format, output: Path | None, *, per_rank: bool, quiet: bool) -> None:
-    if form is Format.TEXT and len(results.audits) > 1 and not per_rank:
+    single = form is Format.TEXT and (len(results.audits) == 1 or per_rank)
+    for found in results.audits:
+        if not (found.devices or single):  # there the verdict is shown
+            say(f"{found.trace.metadata.path}: {found.verdict}", quiet=quiet)
+    if form is Format.TEXT and not single and results.audits:
         from overlapscope.report.ranks import render_ranks
 
         render_to(output, lambda console: render_ranks(results.audits, console))

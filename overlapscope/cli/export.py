@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from overlapscope.cli.messages import complaining, refuse_to_replace, say
+from overlapscope.cli.messages import complaining, refuse_to_replace, say, say_without_device_work
 from overlapscope.cli.options import Debug, DeviceNumber, Quiet, Step, TracePath, Within
 from overlapscope.cli.progress import phases
 from overlapscope.cli.selection import Selection
@@ -62,6 +62,7 @@ def export_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             found = diagnose(trace, selection.window(trace), on_phase=progress.begin)
             progress.begin("writing")
             said = _write(found, path, to, output, append=append)
+        say_without_device_work(trace, quiet=quiet)
         say(said, quiet=quiet)
 
 

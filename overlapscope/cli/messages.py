@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from overlapscope.errors import OutputError, OverlapscopeError
 from overlapscope.formatting import safe
+
+if TYPE_CHECKING:
+    from overlapscope.model.trace import Trace
 
 
 class ExitCode(IntEnum):
@@ -47,6 +51,12 @@ def complaining(*, debug: bool = False) -> Iterator[None]:
     except OverlapscopeError as error:
         complain(error, debug=debug)
         raise typer.Exit(ExitCode.UNUSABLE) from error
+
+
+def say_without_device_work(trace: Trace, *, quiet: bool = False) -> None:
+    """Say of a trace without device work what it is, and why it has none."""
+    if trace.health.no_device_work:
+        say(f"{trace.metadata.path}: no GPU work in this trace: {trace.health.no_device_work}", quiet=quiet)
 
 
 def say(text: str, *, quiet: bool = False) -> None:

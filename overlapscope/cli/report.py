@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from overlapscope.cli.messages import complaining, refuse_to_replace, say
+from overlapscope.cli.messages import complaining, refuse_to_replace, say, say_without_device_work
 from overlapscope.cli.options import Debug, DeviceNumber, From, Quiet, Step, To, TracePath, Within
 from overlapscope.cli.progress import phases
 from overlapscope.cli.selection import Selection
@@ -43,5 +43,6 @@ def report_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             found = audit(trace, selection.window(trace), on_phase=progress.begin)
             progress.begin("writing the page")
             save_report(found, output)
+        say_without_device_work(trace, quiet=quiet)
         if not (show and webbrowser.open(output.resolve().as_uri())):
             say(f"{output}: open it in a browser", quiet=quiet)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from overlapscope.cli.messages import complaining, refuse_to_replace, say
+from overlapscope.cli.messages import complaining, refuse_to_replace, say, say_without_device_work
 from overlapscope.cli.options import TableFormat
 from overlapscope.cli.output import deliver, render_to
 from overlapscope.cli.progress import Phases, phases
@@ -74,6 +74,7 @@ def table_command(path: Path, how: TableOutput, find: Callable[[Trace, Phases], 
             trace = open_trace(path, progress=progress.read)
             found = find(trace, progress)
         _write(trace, found, how)
+        say_without_device_work(trace, quiet=how.quiet)
 
 
 def diagnosed(trace: Trace, selection: Selection, progress: Phases, *, simulate: bool = False) -> Any:

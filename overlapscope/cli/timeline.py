@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say
+from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say, say_without_device_work
 from overlapscope.cli.options import Debug, Quiet
 from overlapscope.cli.output import print_lines, render_to
 from overlapscope.cli.progress import phases
@@ -107,6 +107,7 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
                 window = _window(trace, within, occurrence, step, finding, (from_ms, to_ms))
                 caption = _one(trace, output, window, shown, look)
         render_to(None, lambda console: print_lines([caption], console))
+        say_without_device_work(trace, quiet=quiet)
     except OverlapscopeError as error:
         complain(error, debug=debug)
         raise typer.Exit(ExitCode.UNUSABLE) from error

@@ -14,7 +14,7 @@ from overlapscope.cli.options import Debug, Format, From, Output, Quiet, Step, T
 from overlapscope.cli.output import deliver, deliver_json, print_lines, render_to
 from overlapscope.cli.progress import phases
 from overlapscope.cli.selection import Selection
-from overlapscope.errors import ChangeNotUnderstood
+from overlapscope.errors import ChangeNotUnderstood, WindowEmpty
 from overlapscope.formatting import time
 
 if TYPE_CHECKING:
@@ -77,7 +77,10 @@ def _predict(
     changes = understood(texts)
     with phases(path, quiet=quiet) as progress:
         progress.begin("reading")
-        trace, name = _ranged(open_trace(path, progress=progress.read), selection)
+        trace = open_trace(path, progress=progress.read)
+        if trace.health.no_device_work:
+            raise WindowEmpty(f"{path}: no GPU work to simulate: {trace.health.no_device_work}")
+        trace, name = _ranged(trace, selection)
         progress.begin("simulating")
         found = what_if(trace, [_limited(trace, each, selection) for each in changes], name)
         wanted = ("before", "after") if explain else ()

@@ -309,7 +309,8 @@ class Diagnosis:
         if not self.healthy:
             return f"{self.findings[0].code} {self.findings[0].message}"
         if not self.devices:
-            return "No GPU work: nothing to diagnose."
+            why = self.trace.health.no_device_work
+            return f"No GPU work, so nothing to diagnose{': ' if why else ''}{why}."
         hidden = f"Copies {share(self.hidden_ns, self.copy_ns)} hidden" if self.copy_ns else "No copies"
         least = time(self.report_threshold_ns)
         rest = f"; GPU idle time in total: {time(self.idle_ns)}" if self.idle_ns > self.report_threshold_ns else ""

@@ -36,6 +36,10 @@ class HealthWarning(Row):
     message: str
 
 
+_NO_DEVICE_WORK = ("no-device-work", "device-work-lost", "unknown-device-work")
+"""Codes of the warnings that say why there is no device work."""
+
+
 @dataclass(frozen=True)
 class Health:
     """All warnings of a trace, and how many events of the file were read and kept.
@@ -68,6 +72,11 @@ class Health:
     def damaged(self) -> bool:
         """Whether data was lost."""
         return any(warning.severity is HealthSeverity.DAMAGE for warning in self.warnings)
+
+    @property
+    def no_device_work(self) -> str:
+        """What kind of trace it is that has no device work, and why, as a phrase; empty where it has some."""
+        return next((warning.message for warning in self.warnings if warning.code in _NO_DEVICE_WORK), "")
 
     def has(self, code: str) -> bool:
         """Whether there is a warning with this code."""

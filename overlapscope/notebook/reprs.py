@@ -41,6 +41,8 @@ def diagnosis_html(found: Diagnosis) -> str:
 
 def audit_html(found: Audit) -> str:
     """The headline, the verdict, the time of each GPU, and the diagnosis."""
+    if not found.devices:
+        return tag("p", tag("strong", found.verdict))
     said = tag("p", tag("strong", found.headline)) if found.headline else ""
     return together(
         said, tag("p", found.verdict), _table(time_rows(found.devices)), Html(diagnosis_html(found.diagnosis))

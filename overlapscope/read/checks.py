@@ -38,7 +38,7 @@ def check(draft: Draft, tables: Mapping[str, Table], limits: Limits | None = Non
     calls = cast(ApiCalls, tables["api_calls"])
     copies = cast(Copies, tables["copies"])
     total = sum(len(table) for table in work)
-    _check_presence(log, calls, total)
+    _check_presence(draft, tables, total)
     _check_joins(log, work, calls, total)
     _check_clocks(log, work, calls, tables, limits, total)
     _check_places(log, work, total)
@@ -54,7 +54,8 @@ def _asked_for(table: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.ones(len(table), np.bool_)
 
 
-def _check_presence(log: HealthLog, calls: ApiCalls, total: int) -> None:
+def _check_presence(draft: Draft, tables: Mapping[str, Table], total: int) -> None:
+    log, calls = draft.log, cast(ApiCalls, tables["api_calls"])
     issuing = int(np.isin(calls.kind, _ISSUING).sum())
     if total == 0 and issuing and log.has_prefix(UNKNOWN_CATEGORY):
         log.damage(
@@ -71,8 +72,19 @@ def _check_presence(log: HealthLog, calls: ApiCalls, total: int) -> None:
             "calls that launch or copy were recorded, but no device work: the profiler lost the GPU's records",
             issuing,
         )
+    elif total == 0 and len(calls):
+        log.note("no-device-work", 1, "calls of the GPU's runtime were recorded, but none of them launches or copies")
     elif total == 0:
-        log.note("no-device-work", 1, "no GPU work was recorded; profile with the CUDA activity on")
+        log.note("no-device-work", 1, f"a CPU-only trace, without a call of a GPU's runtime: {_why_cpu_only(draft)}")
+
+
+def _why_cpu_only(draft: Draft) -> str:
+    recording = draft.metadata.recording
+    if recording is not None and not recording.devices:
+        return "it was recorded with --device cpu; leave that out on a machine with a GPU"
+    if draft.metadata.format == "nsys":
+        return "the program used no GPU, or nsys ran without -t cuda"
+    return "the program used no GPU, or torch.profiler ran without ProfilerActivity.CUDA"
 
 
 def _check_joins(log: HealthLog, work: list[DeviceWork], calls: ApiCalls, total: int) -> None:

@@ -60,7 +60,8 @@ def _profiler_cost(recording: Calibration | None) -> str:
 
 
 def _health(audit: Audit) -> list[RenderableType]:
-    warnings = list(audit.trace.health)
+    health = audit.trace.health
+    warnings = [warning for warning in health if warning.message != health.no_device_work]  # that is the verdict
     lines = Text()
     for warning in warnings[:_HEALTH_ROWS]:
         portion = f" ({100 * warning.share:.3g} %)" if warning.share is not None else ""

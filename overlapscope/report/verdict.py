@@ -56,10 +56,8 @@ def verdict(
 
 
 def _nothing(trace: Trace, window: Window) -> str:
-    if trace.health.has("device-work-lost"):
-        return "The GPU's records are missing from this trace: overlap is undefined. Record it again."
-    if trace.health.has("unknown-device-work"):
-        return "The device work in this trace has an unknown format: overlap is undefined."
+    if trace.health.no_device_work:
+        return f"No GPU work in this trace, so overlap is undefined: {trace.health.no_device_work}."
     where = "this trace" if is_whole(trace, window) else "this window"
     where = where if window.name is None else f"the range {window.name!r}"
     return f"No GPU work in {where}: overlap is undefined."
