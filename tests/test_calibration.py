@@ -23,6 +23,7 @@ from overlapscope.calibration.schema import (
     DuplexTime,
     Gpu,
     IssueCost,
+    Loader,
     Packing,
     PackTime,
     PcieLink,
@@ -45,6 +46,7 @@ WHOLE = Calibration(
     issue_profiled=IssueCost(call_ns=1_500),
     recorded=TimedSteps(2, 300, (100, 100)),
     unprofiled=TimedSteps(4, 400, (90, 110, 100, 100)),
+    loaders=(Loader("a.py:3", 2, True, 4, False, "dict", "Mine", 9), Loader("b.py:1")),
     copy_consumers=CopyConsumers(np.array([4, 9]), np.array([1, 0])),
     d2h_consumers=D2HConsumers(np.array([], np.int64), np.array([], np.int64)),
 )

@@ -16,9 +16,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from overlapscope import open_trace
+from overlapscope.calibration.schema import KEY, Calibration, Gpu
+from overlapscope.calibration.writing import to_json
 from overlapscope.cli import changes
 from overlapscope.cli.main import app
 from overlapscope.whatif.catalogue import NAMES
+from tests import kineto_maker as make
 from tests.conftest import SAMPLES
 from tests.notation import trace_of
 
@@ -258,3 +261,54 @@ def test_a_range_that_is_added_for_an_interval_encloses_nothing_else() -> None:
     window = of_range(more, "part")
     assert window.first_ns == first
     assert window.last_ns >= first + 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["audit", "TRACE"], 2),
+        (["audit", "TRACE", "--format", "json"], 2),
+        (["audit", "TRACE", "--format", "csv"], 2),
+        (["audit", "TRACE", "TRACE"], 2),
+        *((["copies", "TRACE", *more], 0) for more in ([], ["--format", "csv"])),
+        (["gaps", "TRACE"], 0),
+        (["findings", "TRACE"], 0),
+        (["ranges", "TRACE"], 0),
+        (["timeline", "TRACE", "-o", "OUT.png"], 0),
+        (["report", "TRACE", "-o", "OUT.html"], 0),
+        (["what-if", "TRACE", "--change", "pin"], 2),
+        (["export", "TRACE", "--to", "csv", "-o", "OUT"], 0),
+        (["export", "TRACE", "--to", "perfetto", "-o", "OUT.json"], 0),
+    ],
+)
+def test_a_trace_without_device_work_is_named_once(arguments: list[str], status: int, tmp_path: Path) -> None:
+    step = make.cpu_op("step", 0, 9) | {"cat": "user_annotation"}
+    trace = make.write(tmp_path / "cpu.json", make.cpu_op("aten::add", 0, 5), step)
+    given = [each.replace("TRACE", str(trace)).replace("OUT", str(tmp_path / "out")) for each in arguments]
+    result = run(*given)
+    shown = result.stderr + (result.stdout if "json" not in arguments else "")
+    said = " ".join(shown.replace("\n", " ").split())
+    assert result.exit_code == status
+    assert said.count("CPU-only trace") == arguments.count("TRACE")
+    assert "ran without ProfilerActivity.CUDA" in said
+
+
+def test_a_report_without_device_work_says_so_once(tmp_path: Path) -> None:
+    trace = make.write(tmp_path / "cpu.json", make.cpu_op("aten::add", 0, 5))
+    run("report", trace, "-o", tmp_path / "r.html")
+    assert (tmp_path / "r.html").read_text().count("CPU-only") == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ({}, "ran without ProfilerActivity.CUDA"),
+        ({KEY: to_json(Calibration())}, "recorded with --device cpu"),
+        ({KEY: to_json(Calibration(devices=(Gpu(0),)))}, "used no GPU"),
+    ],
+)
+def test_the_reason_for_a_trace_without_device_work(header: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    trace = open_trace(make.write(tmp_path / "cpu.json", make.cpu_op("aten::add", 0, 5), **header))
+    assert reason in trace.health.no_device_work
+    calls = open_trace(make.write(tmp_path / "calls.json", make.call(0, 1, name="cudaDeviceSynchronize")))
+    assert "none of them launches" in calls.health.no_device_work

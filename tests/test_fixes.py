@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from overlapscope import diagnose
+from overlapscope.calibration.schema import Calibration, Loader
 from overlapscope.diagnosis.catalogue import RULES, rule
 from overlapscope.diagnosis.finding import Place
 from tests.notation import trace_of
@@ -82,3 +84,64 @@ def test_a_loader_s_pageable_batches_are_of_a_custom_class(name: str, words: str
     (finding,) = (entry for entry in diagnose(trace).findings if entry.code == "OVL001")
     assert words in finding.fix
     assert finding.fix.startswith("loader") == name.startswith("enumerate")
+
+
+PINS = "# DataLoader(num_workers=4, pin_memory=True) at train.py:31"
+
+
+@pytest.mark.parametrize(
+    ("loaders", "first", "words"),
+    [
+        (
+            (Loader("train.py:31", 4, pin_memory=False),),
+            "# DataLoader(num_workers=4, pin_memory=False) at train.py:31",
+            "loader = DataLoader(num_workers=4, pin_memory=True)",
+        ),
+        (
+            (Loader("train.py:31", 4, pin_memory=True, unpinnable="MyBatch"),),
+            f"{PINS}, but its batches have no pin_memory(): MyBatch",
+            "a method of MyBatch",
+        ),
+        (
+            (Loader("train.py:31", 4, pin_memory=True), Loader("eval.py:7", 0, pin_memory=False)),
+            "# DataLoader(num_workers=0, pin_memory=False) at eval.py:7",
+            "pin_memory=True",
+        ),
+        ((Loader("train.py:31", 4, pin_memory=True),), "batch = batch.pin_memory()", "ahead of time"),
+    ],
+)
+def test_the_fix_names_the_loader_that_does_not_pin(
+    loaders: tuple[Loader, ...], first: str, words: str, tmp_path: Path
+) -> None:
+    trace = trace_of(
+        tmp_path,
+        """
+        thread 1: launch 0-5 -> stream 7: 10-20
+                  copy 64MB pageable HtoD 30-930 -> stream 7: 35-925 | launch 935-940 -> stream 7: 945-1000
+        """,
+    )
+    trace = replace(trace, metadata=replace(trace.metadata, recording=Calibration(loaders=loaders)))
+    (finding,) = (entry for entry in diagnose(trace).findings if entry.code == "OVL001")
+    assert finding.fix.startswith(first)
+    assert words in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("loaders", "fix"),
+    [
+        ((), "loader = DataLoader(dataset, num_workers=8"),
+        ((Loader("a.py:1", 0, pin_memory=True),), "# DataLoader(num_workers=0, pin_memory=True) at a.py:1\n"),
+        ((Loader("a.py:1", 4, pin_memory=True, prefetch_factor=2),), "num_workers=8, prefetch_factor=4)"),
+    ],
+)
+def test_the_fix_names_the_loader_that_is_late(loaders: tuple[Loader, ...], fix: str, tmp_path: Path) -> None:
+    trace = trace_of(
+        tmp_path,
+        """
+        thread 1: launch 0-5 -> stream 7: 10-20 | op enumerate(DataLoader)#_Iter.__next__ 21-900
+                  launch 935-940 -> stream 7: 945-1000
+        """,
+    )
+    trace = replace(trace, metadata=replace(trace.metadata, recording=Calibration(loaders=loaders)))
+    (finding,) = (entry for entry in diagnose(trace).findings if entry.kind == "data-loading")
+    assert fix in finding.fix

@@ -52,14 +52,15 @@ class LoaderNotes:
         noted.batches += 1
 
     def _note(self, iterator: Any, batch: Any) -> _Noted:
+        """What is noted of the loader of an iterator; of one made before it was watched, only the iterator is known."""
         loader = self._loaders.get(iterator)
-        known = next((each for each in self._found if loader is not None and each.of() is loader), None)
-        if known is None:
-            known = _Noted(
-                _described(loader or iterator, self._places.get(loader, ""), batch), weakref.ref(loader or iterator)
-            )
-            self._found.append(known)
-        return known
+        known = [each for each in self._found if loader is not None and each.of() is loader]
+        if known:
+            return known[0]
+        source = iterator if loader is None else loader
+        place = "" if loader is None else self._places.get(loader, "")
+        self._found.append(_Noted(_described(source, place, batch), weakref.ref(source)))
+        return self._found[-1]
 
 
 @dataclass

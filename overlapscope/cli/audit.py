@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from overlapscope.cli.fail_on import FailOn, complete_fail_on, parse_fail_on
-from overlapscope.cli.messages import ExitCode, complain, complaining, refuse_to_replace, say
+from overlapscope.cli.messages import ExitCode, complain, complaining, refuse_to_replace, say, say_without_device_work
 from overlapscope.cli.options import Debug, DeviceNumber, Format, From, Output, Quiet, Step, To, Within
 from overlapscope.cli.output import deliver, deliver_json, render_to
 from overlapscope.cli.progress import phases
@@ -130,11 +130,7 @@ def _status(results: _Results) -> ExitCode:
 
 
 def _write(results: _Results, form: Format, output: Path | None, *, per_rank: bool, quiet: bool) -> None:
-    single = form is Format.TEXT and (len(results.audits) == 1 or per_rank)
-    for found in results.audits:
-        if not (found.devices or single):  # there the verdict is shown
-            say(f"{found.trace.metadata.path}: {found.verdict}", quiet=quiet)
-    if form is Format.TEXT and not single and results.audits:
+    if form is Format.TEXT and len(results.audits) > 1 and not per_rank:
         from overlapscope.report.ranks import render_ranks
 
         render_to(output, lambda console: render_ranks(results.audits, console))
@@ -150,6 +146,7 @@ def _write(results: _Results, form: Format, output: Path | None, *, per_rank: bo
     else:
         deliver("".join(_csv(results.audits)), output)
     for found, count in zip(results.audits, results.left_out, strict=True):
+        say_without_device_work(found.trace, quiet=quiet)
         if count:
             say(f"{found.trace.metadata.path}: {_left_out(count)}", quiet=quiet)
 

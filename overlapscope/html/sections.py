@@ -111,6 +111,8 @@ def _help() -> Html:
 
 def findings(audit: Audit, zero_ns: int) -> Html:
     """Every finding with its evidence, its fix and its place on the timeline, whose zero is ``zero_ns``."""
+    if not audit.devices:  # the verdict says why
+        return Html("")
     parts = [_finding(finding, audit, zero_ns) for finding in audit.diagnosis.findings]
     title = tag("h2", "Findings", id="findings")
     if not parts:

@@ -41,7 +41,7 @@ def render_ranks(audits: Sequence[Audit], console: Console) -> None:
     parts += [Text(f"{name}: {audit.verdict}") for name, audit in named if not audit.devices]
     parts += [
         Text(""),
-        *waited_for(used),
+        *(waited_for(used) if used else ()),
         *(part for shared in shared_findings(named) for part in _finding(shared, len(used))),
     ]
     parts.append(Text("--per-rank prints each trace by itself.", style="dim"))

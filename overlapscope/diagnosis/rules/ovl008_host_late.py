@@ -61,6 +61,7 @@ from overlapscope.diagnosis.causes import HOST_CAUSES, Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.lateness import Lateness
+from overlapscope.diagnosis.loaders import workers_fix
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
 from overlapscope.model.columns import Bool, Int64
@@ -136,7 +137,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
         confirm,
         informational=lateness is Lateness.FIRST_USE,
         change=kind.change,
-        fix=kind.fix,
+        fix=(workers_fix(context.trace) if lateness is Lateness.DATA_LOADING else None) or kind.fix,
         kind=lateness.label,
         waited_for=lateness.waited_for,
     )
