@@ -86,7 +86,7 @@ def test_a_loader_s_pageable_batches_are_of_a_custom_class(name: str, words: str
     assert finding.fix.startswith("loader") == name.startswith("enumerate")
 
 
-PINS = "# DataLoader(num_workers=4, pin_memory=True) at train.py:31"
+UNPINNED = "# DataLoader(num_workers=4, pin_memory=True) at train.py:31, but its batches have no pin_memory(): "
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ PINS = "# DataLoader(num_workers=4, pin_memory=True) at train.py:31"
         ),
         (
             (Loader("train.py:31", 4, pin_memory=True, unpinnable="MyBatch"),),
-            f"{PINS}, but its batches have no pin_memory(): MyBatch",
+            UNPINNED,
             "a method of MyBatch",
         ),
         (
