@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import nvtx
 import pytest
 import torch
 
@@ -680,3 +681,38 @@ def test_without_such_a_tool_none_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_errors_of_recording_are_documented_ones() -> None:
     assert issubclass(CaptureError, OverlapscopeError)
+
+
+def test_nvtx_ranges_of_the_block_are_recorded(tmp_path: Path) -> None:
+    nvtx.push_range("open before")
+    with record(tmp_path / "t.json", device="cpu"), nvtx.annotate("inside"):
+        nvtx.push_range("pushed")
+        nvtx.pop_range()
+    with nvtx.annotate("after"):
+        pass
+    nvtx.pop_range()
+    assert named(tmp_path / "t.json") == ["ProfilerStep#1", "inside", "pushed"]
+
+
+def test_what_is_recorded_may_begin_again(tmp_path: Path) -> None:
+    with record(tmp_path / "t.json", unprofiled=0, device="cpu") as recording:
+        for number in range(6):
+            if number == 2:
+                recording.restart(2)
+            with annotate(f"work {number}"):
+                pass
+            recording.step()
+    assert [name for name in named(tmp_path / "t.json") if "work" in name] == ["work 3", "work 4"]
+    assert recording.recorded_steps == 2
+
+
+def test_a_recording_may_end_before_its_block(tmp_path: Path) -> None:
+    with record(tmp_path / "t.json", device="cpu") as recording:
+        with annotate("inside"):
+            pass
+        recording.end()
+        assert recording.saved
+        with annotate("after"):
+            pass
+        recording.restart()
+    assert named(tmp_path / "t.json") == ["ProfilerStep#1", "inside"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from overlapscope.capture.late_start import LateStart
 from overlapscope.capture.recorder import record
-from overlapscope.capture.watch import replaced, watch_ranges
+from overlapscope.capture.watch import on_main_thread, replaced, watch_ranges
 
 OPTIMIZER, LOADER = "Optimizer.step", "enumerate(DataLoader)"
 """What the names of the ranges begin with that torch itself opens in each step."""
@@ -101,7 +101,8 @@ def _watch_optimizers(made: Callable[[], None], stepped: Callable[[Any], None]) 
         make(self, *args, **kwargs)
 
     def heard_step(which: Any, *_: Any) -> None:
-        stepped(which)
+        if on_main_thread():
+            stepped(which)
 
     hook = optimizer.register_optimizer_step_post_hook(heard_step)
     try:
