@@ -104,6 +104,18 @@ def test_a_compiled_module_has_no_ranges_inside_and_is_compiled_once() -> None:
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
+@torch.no_grad()
+def test_a_module_can_be_compiled_meanwhile() -> None:
+    torch._dynamo.utils.counters.clear()
+    compiled, inside = torch.compile(Net(), backend="eager", fullgraph=True), Net()
+    inside.h[1].compile(backend="eager", fullgraph=True)  # type: ignore[operator]
+    assert "h.0" not in begun(lambda: compiled(X))
+    assert begun(lambda: inside(X)) == ["Net", "h.0", "h.0.first", "h.1"]
+    compiled(X)
+    inside(X)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
+
+
 def test_a_module_that_takes_another_s_place_has_a_name_of_its_own() -> None:
     net = Net()
     assert begun(lambda: net(X)) == IN_NET

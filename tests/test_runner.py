@@ -85,7 +85,7 @@ def test_a_range_is_named_by_a_pattern(run: Run, pattern: str, found: list[int])
     """Of matching ranges inside each other, the outermost is the step."""
     result = run(LOOP, "--range", pattern, "--warmup", "2")
     assert inside() == found
-    assert f"recorded 1 step (each is {pattern!r}) to train.json.gz" in result.stderr
+    assert f"recorded 1 step (counted by {pattern!r}) to train.json.gz" in result.stderr
 
 
 def test_how_many_steps_were_recorded_is_said(run: Run) -> None:
@@ -111,7 +111,7 @@ for number, batch in enumerate(LOADER):
 def test_steps_are_found_by_the_first_optimizer(run: Run) -> None:
     result = run(TRAINING.replace("ACCUMULATE", "False"), "--steps", "auto")
     assert inside() == [2, 3, 4, 5, 6]  # after its first step, and one to warm up
-    assert "recorded 5 steps (each is 'Optimizer.step#SGD.step')" in result.stderr
+    assert "recorded 5 steps (counted by 'Optimizer.step#SGD.step')" in result.stderr
 
 
 def test_steps_over_which_gradients_are_accumulated_are_whole(run: Run) -> None:
@@ -124,7 +124,7 @@ def test_steps_are_found_by_batches(run: Run) -> None:
     text = "\n".join(line for line in TRAINING.split("\n") if "optimizer" not in line and "ACC" not in line)
     result = run(text, "--steps", "auto", "--unprofiled", "2")
     assert inside() == [4, 5, 6, 7, 8]  # one to settle, two timed, one to warm up, from the second loop on
-    assert "recorded 5 steps (each is 'enumerate(DataLoader)')" in result.stderr
+    assert "recorded 5 steps (counted by 'enumerate(DataLoader)')" in result.stderr
     recording = open_trace("train.json.gz").metadata.recording
     assert recording is not None
     assert recording.unprofiled is not None

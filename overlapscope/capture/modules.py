@@ -28,13 +28,16 @@ Names = dict[int, tuple[weakref.ref[Any], str]]
 @contextmanager
 def watch_modules(open_range: Open) -> Iterator[None]:
     """Let each call of a module be a range, a context manager that ``open_range(name)`` returns."""
-    import torch
+    import torch._dynamo  # now, since it looks at modules when it is imported
 
     names = _ModuleNames()
     call: Any = torch.nn.Module.__call__
+    is_compiling = torch.compiler.is_compiling
 
     @functools.wraps(call)
     def named_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():  # torch.compile sees this as true, and so nothing of what follows
+            return call(self, *args, **kwargs)
         name, outermost = names.enter(self)
         try:
             with open_range(name):
@@ -43,8 +46,28 @@ def watch_modules(open_range: Open) -> Iterator[None]:
             if outermost:
                 names.leave()
 
-    with replaced(torch.nn.Module, "__call__", named_call):
+    with replaced(torch.nn.Module, "__call__", named_call), _without_compilations(torch.nn.Module, call, named_call):
         yield
+
+
+@contextmanager
+def _without_compilations(owner: Any, call: Any, named_call: Any) -> Iterator[None]:
+    """Let torch.compile see modules as they are: else it would compile again when they are that afterwards."""
+    from torch._dynamo.callback import callback_handler
+
+    def pause(*_: object) -> None:
+        owner.__call__ = call
+
+    def go_on(*_: object) -> None:
+        owner.__call__ = named_call
+
+    callback_handler.register_start_callback(pause)
+    callback_handler.register_end_callback(go_on)
+    try:
+        yield
+    finally:
+        callback_handler.remove_start_callback(pause)
+        callback_handler.remove_end_callback(go_on)
 
 
 class _ModuleNames(threading.local):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from overlapscope.cli.fail_on import FailOn, complete_fail_on, parse_fail_on
-from overlapscope.cli.messages import ExitCode, complain, complaining, refuse_to_replace, say, say_without_device_work
+from overlapscope.cli.messages import ExitCode, complain, complaining, refuse_to_replace, say
 from overlapscope.cli.options import Debug, DeviceNumber, Format, From, Output, Quiet, Step, To, Within
 from overlapscope.cli.output import deliver, deliver_json, render_to
 from overlapscope.cli.progress import phases
@@ -146,7 +146,8 @@ def _write(results: _Results, form: Format, output: Path | None, *, per_rank: bo
     else:
         deliver("".join(_csv(results.audits)), output)
     for found, count in zip(results.audits, results.left_out, strict=True):
-        say_without_device_work(found.trace, quiet=quiet)
+        if not found.devices:
+            say(f"{found.trace.metadata.path}: {found.verdict}", quiet=quiet)
         if count:
             say(f"{found.trace.metadata.path}: {_left_out(count)}", quiet=quiet)
 

@@ -168,7 +168,8 @@ def _say_recorded(recording: record, part: _Part) -> None:
     if part.count is not None and recording.marker:
         done = recording.recorded_steps
         asked = "" if done == part.count else f" of {part.count}"
-        what = f"recorded {done}{asked} {'step' if done == 1 and not asked else 'steps'} (each is {recording.marker!r})"
+        steps = "step" if done == 1 and not asked else "steps"
+        what = f"recorded {done}{asked} {steps} (counted by {recording.marker!r})"
     elif part.auto:
         say(_without_steps(recording.path))
     say(f"{what} to {recording.path}; analyse it with: overlapscope audit {recording.path}")
