@@ -211,6 +211,32 @@ def test_a_place_is_the_path_of_ranges_and_the_innermost_module(tmp_path: Path) 
     ]
 
 
+def test_ranges_that_cross_are_not_around_each_other(tmp_path: Path) -> None:
+    """As where a step ends with its optimizer, inside a range of the program."""
+    ranges = [
+        make.cpu_op("x", *times) | {"cat": "user_annotation", "name": name}
+        for name, times in (
+            ("ProfilerStep#1", (0, 90)),
+            ("step", (10, 90)),
+            ("ProfilerStep#2", (90, 100)),
+            ("step", (110, 90)),
+            ("epoch", (205, 100)),
+            ("last", (210, 96)),
+        )
+    ]
+    path = make.write(tmp_path / "t.json", *ranges, make.cpu_op(f"{MODULE}mlp", 120, 10))
+    assert paths(path, 5, 50, 95, 105, 115, 125, 195, 220) == [
+        "ProfilerStep#1",
+        "step",
+        "ProfilerStep#2",
+        "ProfilerStep#2",
+        "step",
+        "step / mlp",
+        "step",
+        "epoch / last",
+    ]
+
+
 def test_names_of_modules_are_scrubbed(tmp_path: Path) -> None:
     from overlapscope.scrub.kineto import scrub_kineto
     from overlapscope.scrub.texts import Hiding

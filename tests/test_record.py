@@ -694,6 +694,17 @@ def test_nvtx_ranges_of_the_block_are_recorded(tmp_path: Path) -> None:
     assert named(tmp_path / "t.json") == ["ProfilerStep#1", "inside", "pushed"]
 
 
+def test_a_range_around_the_last_step_ends_with_it(tmp_path: Path) -> None:
+    """Else the time in which the profiler collects its events would be a part of it."""
+    with record(tmp_path / "t.json", steps=1, unprofiled=0, device="cpu") as recording:
+        recording.step()
+        with annotate("around"):
+            recording.step()
+    ranges = open_trace(tmp_path / "t.json").ranges
+    assert named(tmp_path / "t.json") == ["ProfilerStep#1", "around"]
+    assert len(set(ranges.end_ns.tolist())) == 1
+
+
 def test_what_is_recorded_may_begin_again(tmp_path: Path) -> None:
     with record(tmp_path / "t.json", unprofiled=0, device="cpu") as recording:
         for number in range(6):

@@ -12,6 +12,9 @@ from overlapscope.model.tables import HostWork, Modules, Ranges
 from overlapscope.model.trace import Trace
 
 _STEP = re.compile(r"^ProfilerStep#\d+$")
+_ROUNDING_NS = 2_000
+"""How much later than the range around it a range may end: older releases of torch cut begin and length to
+microseconds, each by itself."""
 
 
 def innermost(ranges: HostWork, process: Int64, thread: Int64, moment_ns: Int64) -> Int32:
@@ -67,12 +70,12 @@ def following(table: OnThreads, process: Int64, thread: Int64, moment_ns: Int64)
 
 
 def enclosing(ranges: HostWork) -> Int32:
-    """For each range, the row of the innermost range around it on its thread; `NO_ID` for outermost ranges."""
+    """For each range, the row of the innermost range around all of it on its thread; `NO_ID` for outermost ranges."""
     result = np.full(len(ranges), NO_ID, np.int32)
     for place in set(zip(ranges.process.tolist(), ranges.thread.tolist(), strict=True)):
         rows = np.flatnonzero((ranges.process == place[0]) & (ranges.thread == place[1]))
         order = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
-        around = _around(ranges.start_ns[order], ranges.end_ns[order])
+        around = _around_all(ranges.start_ns[order], ranges.end_ns[order])
         result[order] = np.where(around == NO_ID, NO_ID, order[np.maximum(around, 0)])
     return result
 
@@ -98,6 +101,16 @@ def _around(start_ns: Int64, end_ns: Int64) -> Int64:
             around[row] = open_rows[-1]
         if end > start:
             open_rows.append(row)
+    return around
+
+
+def _around_all(start_ns: Int64, end_ns: Int64) -> Int64:
+    """For each range, the innermost range that was open from its begin to its end; `NO_ID` where there was none."""
+    around = _around(start_ns, end_ns)
+    crossed = (around != NO_ID) & (end_ns[around] + _ROUNDING_NS < end_ns)
+    for row in np.flatnonzero(crossed).tolist():
+        while around[row] != NO_ID and end_ns[around[row]] + _ROUNDING_NS < end_ns[row]:
+            around[row] = around[around[row]]
     return around
 
 

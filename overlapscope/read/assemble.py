@@ -7,7 +7,7 @@ import numpy as np
 from overlapscope.calibration.schema import MODULE
 from overlapscope.model.columns import NO_ID, Int32, Names
 from overlapscope.model.enums import ApiKind
-from overlapscope.model.tables import Modules, Timed
+from overlapscope.model.tables import HostWork, Modules, Timed
 from overlapscope.model.trace import DEVICE_WORK, TABLES, Trace
 from overlapscope.read import checks, waits
 from overlapscope.read.correlate import Calls, doubled, join, outermost
@@ -16,6 +16,7 @@ from overlapscope.read.event_waits import event_waits
 from overlapscope.read.labels import api_kind, sync_kind
 from overlapscope.read.processes import assign_processes
 
+_STEP = "ProfilerStep#"
 _EPOCH_NS = 10**17  # 1973: a clock past this counts from the Unix epoch
 
 
@@ -24,6 +25,7 @@ def assemble(draft: Draft) -> Trace:
     _take_modules(draft)
     _complete(draft)
     _drop_zero_times(draft)
+    _end_with_last_step(draft)
     assign_processes(draft)
     _sort(draft)
     _finish_calls(draft)
@@ -86,6 +88,19 @@ def _drop_zero_times(draft: Draft) -> None:
         draft.log.events_kept -= lost
         if lost:
             draft.tables[name] = {column: values[usable] for column, values in draft.tables[name].items()}
+
+
+def _end_with_last_step(draft: Draft) -> None:
+    """End what is open when a recording stops with its last step: after that, the profiler collects its events."""
+    steps = [number for text, number in draft.pool.items() if text.startswith(_STEP)]
+    ranges = draft.tables["ranges"]
+    last = ranges["end_ns"][np.isin(ranges["name_id"], steps)]
+    if draft.metadata.recording is None or not len(last):
+        return
+    for name, kind in TABLES.items():
+        if issubclass(kind, HostWork):
+            start, end = draft.tables[name]["start_ns"], draft.tables[name]["end_ns"]
+            draft.tables[name]["end_ns"] = np.where(start < last.max(), np.minimum(end, last.max()), end)
 
 
 def _sort(draft: Draft) -> None:
