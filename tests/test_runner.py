@@ -174,6 +174,7 @@ START, STOP = "torch.cuda.profiler.start()", "torch.cuda.cudart().cudaProfilerSt
         (f"if number == 2: {START}\n    if number == 4: {STOP}", (), [2, 3]),
         (f"if number == 2: {START}", (), [2, 3, 4, 5]),
         (f"if number == 4: {STOP}", (), [0, 1, 2, 3]),
+        (f"if number in (1, 4): {START}\n    if number in (3, 5): {STOP}", (), [1, 2]),
         (f"if number == 2: {START}\n    if number == 4: {STOP}", ("--range", "step"), [1]),
         (f"{START} if number % 2 else {STOP}", ("--duration", "60"), [0, 1, 2, 3, 4, 5]),
     ],
@@ -185,7 +186,7 @@ def test_what_a_script_brackets_itself_is_recorded(
     result = run(BRACKETED.replace("CALLS", calls), *options)
     assert result.exit_code == 0, result.stderr
     assert inside() == found
-    assert ("called cudaProfilerStop: the recording ends there" in result.stderr) == (not options and "Stop" in calls)
+    assert result.stderr.count("called cudaProfilerStop") == (not options and "Stop" in calls)
 
 
 def test_a_stretch_of_time_is_recorded(run: Run) -> None:
@@ -287,10 +288,10 @@ def test_a_script_that_fails_shows_its_own_traceback_first(run: Run, options: tu
     assert Path("train.json.gz").exists() == ("--range" not in options)
 
 
-def test_the_tracebacks_hook_of_a_script_is_asked(run: Run) -> None:
+def test_the_tracebacks_hook_of_a_script_is_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
     hook = "lambda kind, error, trace: print('mine', kind.__name__, trace.tb_lineno)"
     assert run(f"import sys\nsys.excepthook = {hook}\n1 / 0").stdout == "mine ZeroDivisionError 3\n"
-    sys.excepthook = sys.__excepthook__
 
 
 def test_a_script_that_does_not_compile_is_shown_as_python_does(run: Run) -> None:
@@ -320,6 +321,14 @@ def test_a_module_is_run_by_name(run: Run, tmp_path: Path, monkeypatch: pytest.M
     assert Path("some_module.json.gz").exists()
 
 
+def in_a_process(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Record the script in a folder in a process of its own."""
+    command = [sys.executable, "-m", "overlapscope", "record", "--device", "cpu", "train.py"]
+    python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": python_path, **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_a_script_that_forks_is_recorded_once(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import os, sys, torch\n"
@@ -332,12 +341,8 @@ def test_a_script_that_forks_is_recorded_once(tmp_path: Path) -> None:
         "print('children', *codes, flush=True)\n"
         "with record_function('of the parent'): torch.ones(3) + 1\n"
     )
-    command = [sys.executable, "-m", "overlapscope", "record", "--device", "cpu", "train.py"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    result = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (result.returncode, result.stdout) == (0, "children 1 7\n")
+    result = in_a_process(tmp_path)
+    assert (result.returncode, result.stdout) == (0, "children 1 7\n"), result.stderr
     assert result.stderr.count("recorded to") == 1
     assert result.stderr.count("ZeroDivisionError") == 1
     assert "of the parent" in names(str(tmp_path / "train.json.gz"))
@@ -378,12 +383,8 @@ def test_a_timer_of_the_scripts_own_is_not_taken_for_ours(run: Run) -> None:
 
 def test_with_nvtx_disabled_scripts_run_as_before(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import nvtx\nwith nvtx.annotate('x'): print('ran')")
-    command = [sys.executable, "-m", "overlapscope", "record", "--device", "cpu", "train.py"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NVTX_DISABLE": "1"}
-    result = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (result.returncode, result.stdout) == (0, "ran\n")
+    result = in_a_process(tmp_path, NVTX_DISABLE="1")
+    assert (result.returncode, result.stdout) == (0, "ran\n"), result.stderr
 
 
 def test_every_rank_has_a_file_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

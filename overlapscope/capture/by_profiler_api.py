@@ -31,6 +31,8 @@ def _answers(recording: record, tell: Callable[[str], None]) -> tuple[Callable[[
             recording.restart()
 
     def end() -> None:
+        if recording.done:
+            return
         recording.marker = recording.marker or STOP
         recording.end()
         if recording.saved:
@@ -41,7 +43,7 @@ def _answers(recording: record, tell: Callable[[str], None]) -> tuple[Callable[[
 
 @contextmanager
 def _watch_calls(begin: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
-    """Hear of the calls of the main thread, but not of those that are made while one is answered: these are ours."""
+    """Hear of the calls of the main thread. Calls that the recorder makes while it answers one are ignored."""
     import torch
 
     if not torch.cuda.is_available():
