@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from overlapscope import diagnose
-from overlapscope.calibration.schema import Calibration, Loader
+from overlapscope.calibration.schema import MODULE, Calibration, Loader
 from overlapscope.diagnosis.catalogue import RULES, rule
 from overlapscope.diagnosis.finding import Place
+from tests import kineto_maker as make
 from tests.notation import trace_of
 
 
@@ -126,12 +127,38 @@ def test_the_fix_names_the_loader_that_does_not_pin(
     assert words in finding.fix
 
 
+@pytest.mark.parametrize(("recorded", "words"), [(None, "overlapscope.record"), (Calibration(), "--unprofiled 5")])
+def test_what_would_confirm_late_launches(recorded: Calibration | None, words: str, tmp_path: Path) -> None:
+    text = "thread 1: launch 0-5 -> stream 7: 10-20 | op aten::sort 21-900 | launch 935-940 -> stream 7: 945-1000"
+    trace = trace_of(tmp_path, text)
+    trace = replace(trace, metadata=replace(trace.metadata, recording=recorded))
+    (finding,) = (entry for entry in diagnose(trace).findings if entry.code == "OVL008")
+    assert words in finding.confirm_with
+
+
+def test_what_a_module_copies_is_no_batch_of_a_loader(tmp_path: Path) -> None:
+    trace = trace_of(
+        tmp_path,
+        """
+        thread 1: launch 0-5 -> stream 7: 10-20
+                  copy 64MB pageable HtoD 30-930 -> stream 7: 35-925 | launch 935-940 -> stream 7: 945-1000
+        """,
+        make.cpu_op(f"{MODULE}mlp", 25, 907, tid=1),
+    )
+    loaders = Calibration(loaders=(Loader("train.py:31", 4, pin_memory=False),))
+    trace = replace(trace, metadata=replace(trace.metadata, recording=loaders))
+    (finding,) = (entry for entry in diagnose(trace).findings if entry.code == "OVL001")
+    assert "train.py" not in finding.fix
+    assert finding.where.range == "mlp"
+
+
 @pytest.mark.parametrize(
     ("loaders", "fix"),
     [
         ((), "loader = DataLoader(dataset, num_workers=8"),
         ((Loader("a.py:1", 0, pin_memory=True),), "# DataLoader(num_workers=0, pin_memory=True) at a.py:1\n"),
         ((Loader("a.py:1", 4, pin_memory=True, prefetch_factor=2),), "num_workers=8, prefetch_factor=4)"),
+        ((Loader("a.py\nimport b", 4, pin_memory=True),), " at a.py?import b\n"),
     ],
 )
 def test_the_fix_names_the_loader_that_is_late(loaders: tuple[Loader, ...], fix: str, tmp_path: Path) -> None:

@@ -5,15 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from overlapscope.calibration.schema import Loader
+from overlapscope.diagnosis.places import Moments
+from overlapscope.formatting import safe
+from overlapscope.measure.places import innermost
+from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 
 _COPY = "batch = batch.to(device, non_blocking=True)  # to check: batch.is_pinned()"
 
 
 def noted_loaders(trace: Trace) -> tuple[Loader, ...]:
-    """The DataLoaders that a recording notes, those with the most batches first."""
+    """The DataLoaders that a recording notes, those with the most batches first; each of their texts in one line."""
     recording = trace.metadata.recording
-    return () if recording is None else recording.loaders
+    found = () if recording is None else recording.loaders
+    return tuple(replace(each, place=safe(each.place), unpinnable=safe(each.unpinnable)) for each in found)
+
+
+def mostly_in_modules(trace: Trace, copies: Int64) -> bool:
+    """Whether modules issue most of the bytes of some copies: these are no batches of a DataLoader."""
+    at = Moments.of_calls(trace, trace.copies.call[copies])
+    inside = innermost(trace.modules, at.process, at.thread, at.time_ns) != NO_ID
+    sizes = trace.copies.size_bytes[copies]
+    return bool(2 * sizes[inside].sum() > sizes.sum())
 
 
 def pinning_fix(trace: Trace) -> str | None:

@@ -53,7 +53,7 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import COPY_WAIT_CAUSES, Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.loaders import noted_loaders, pinning_fix
+from overlapscope.diagnosis.loaders import mostly_in_modules, noted_loaders, pinning_fix
 from overlapscope.diagnosis.rule import D2H_FIX, FixFor, Report, Rule, median_or_none, mostly_d2h
 from overlapscope.formatting import counted, share, size, time
 from overlapscope.model.columns import Bool, Int64
@@ -89,12 +89,14 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
         "other_thread_blocked_ns": other_thread,
         "bandwidth_gb_s": median_or_none(context.facts.bandwidth_gb_s[copies]),
     }
-    fix = D2H_FIX if mostly_d2h(context, copies) else _loader_fix(context.trace)
+    fix = D2H_FIX if mostly_d2h(context, copies) else _loader_fix(context.trace, copies)
     return Report(message + ".", evidence, fix=fix)
 
 
-def _loader_fix(trace: Trace) -> str | None:
+def _loader_fix(trace: Trace, copies: Int64) -> str | None:
     """The fix for batches of a ``DataLoader``, with its settings where the recording notes them."""
+    if mostly_in_modules(trace, copies):
+        return None
     if noted_loaders(trace):
         return pinning_fix(trace)
     return _CUSTOM_BATCH if _has_loader(trace) else None

@@ -129,7 +129,8 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     recording = context.trace.metadata.recording
     factor = recording.profiler_factor if recording is not None else None
     evidence = {f"{name}_ns": int(duration[cause == value].sum()) for name, value in _EVIDENCE.items()}
-    confirm = "" if factor is not None else "a recording by overlapscope.record, which measures the profiler overhead"
+    tool = "a recording by overlapscope.record" if recording is None else "a recording with --unprofiled 5"
+    confirm = "" if factor is not None else f"{tool}, which measures the profiler overhead"
     return Report(
         message,
         evidence | {"launches": launches, "profiler_factor": None if factor is None else round(factor, 3)},
