@@ -60,8 +60,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
         calibrate: measure the link, and what the host takes to pack tensors and to issue work, first and between the
             steps that are timed and those that are recorded (about a second, up to 128 MiB of the GPU and 256 of the
             host).
-        modules: note each call of a torch module under its name in the model, so that findings can name it. Costs a few
-            microseconds for each call.
+        modules: note each call of a torch module under its name in the model, so that findings can name it. Costs about
+            two microseconds for each call.
 
     Attributes:
         path: the trace.

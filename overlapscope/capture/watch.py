@@ -130,21 +130,23 @@ def _nvtx_changes() -> Iterator[Change]:
             if self.init_args[2] != DOMAIN and mirrors.open:
                 mirrors.open.pop().__exit__(*failure)
 
-    def call(self: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-        message, *others = self.init_args
-        named = type(self)(message or function.__name__, *others)
-
-        @functools.wraps(function)
-        def inner(*args: Any, **kwargs: Any) -> Any:
-            with named:
-                return function(*args, **kwargs)
-
-        return inner
-
     yield ranges, "__enter__", heard_enter
     yield ranges, "__exit__", heard_exit
-    yield ranges, "__call__", call
+    yield ranges, "__call__", _decorated
     yield from _push_and_pop(nvtx, "push_range", "pop_range")
+
+
+def _decorated(annotation: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """What ``nvtx.annotate`` makes of a function: each call enters and leaves the range where that is heard."""
+    message, *others = annotation.init_args
+    named = type(annotation)(message or function.__name__, *others)
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        with named:
+            return function(*args, **kwargs)
+
+    return inner
 
 
 def _push_and_pop(module: Any, push_name: str, pop_name: str) -> Iterator[Change]:
