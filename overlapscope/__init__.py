@@ -71,8 +71,8 @@ if TYPE_CHECKING:
         UnusableTrace,
         WindowEmpty,
     )
-    from overlapscope.measure.definitions import TheirFigures, their_overlap
     from overlapscope.measure.ceiling import Ceiling
+    from overlapscope.measure.definitions import TheirFigures, their_overlap
     from overlapscope.measure.devices import Activity, DeviceKey
     from overlapscope.measure.groups import CopyGroup
     from overlapscope.measure.host import HostBlocking, HostConfig
@@ -218,8 +218,8 @@ __all__ = [
     "Calibration",
     "CaptureError",
     "Cause",
-    "Ceiling",
     "CauseGroup",
+    "Ceiling",
     "Change",
     "ChangeNotUnderstood",
     "CheckResult",
