@@ -19,9 +19,11 @@ from overlapscope.plot.transfers import save_transfers
 from overlapscope.read.opening import open_trace
 from overlapscope.workloads import (
     dataloader_train,
+    experts,
     gemm_copy,
     harness,
     moe_prefetch,
+    moe_sparse,
     offload,
     pinning_guide,
     pinning_sweep,
@@ -105,7 +107,7 @@ def test_self_wait_counts_the_sums_that_are_wrong(variant: Variant[Any]) -> None
 def test_moe_prefetch_computes_what_the_layers_of_transformers_do(variant: str) -> None:
     workload = moe_prefetch.WORKLOAD
     sizes = workload.on_cpu
-    blocks = moe_prefetch._blocks(sizes, DEVICE)
+    blocks = experts.sparse_blocks(sizes, DEVICE)
     hidden = torch.randn(sizes.tokens, sizes.width, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     with torch.no_grad():
         for block in blocks:
@@ -113,25 +115,65 @@ def test_moe_prefetch_computes_what_the_layers_of_transformers_do(variant: str) 
     torch.testing.assert_close(program_of(workload, variant).result(), hidden)
 
 
+@pytest.mark.parametrize("variant", [variant.name for variant in moe_sparse.WORKLOAD.variants])
+def test_moe_sparse_computes_what_the_experts_of_each_token_do(variant: str) -> None:
+    sizes = moe_sparse.WORKLOAD.on_cpu
+    hidden = torch.randn(sizes.tokens, sizes.width, generator=torch.Generator().manual_seed(1))
+    entered = hidden  # what the block before began with: a block's router runs one block ahead
+    with torch.no_grad():
+        for block in experts.sparse_blocks(sizes, "cpu"):
+            mask, weight, _ = block.router(entered[None])
+            chosen = mask[0].argmax(1).tolist()
+            added = [block.experts[f"expert_{expert}"](row) for expert, row in zip(chosen, hidden, strict=True)]
+            entered, hidden = hidden, hidden + weight[0] * torch.stack(added)
+    torch.testing.assert_close(program_of(moe_sparse.WORKLOAD, variant).result(), hidden.to(DEVICE))
+
+
+def test_a_sparse_prefetch_stays_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every variant fetches the same experts, not all of them."""
+    fetched: dict[str, set[tuple[int, int]]] = {}
+
+    for kind in (experts.Ahead, experts.OnDemand):
+
+        def sent(self: Any, block: int, numbers: list[int], *, send: Any = kind.send) -> None:
+            fetched.setdefault(name, set()).update((block, number) for number in numbers)
+            send(self, block, numbers)
+
+        monkeypatch.setattr(kind, "send", sent)
+    for name in [variant.name for variant in moe_sparse.WORKLOAD.variants]:
+        moe_sparse.WORKLOAD.build(name, DEVICE, moe_sparse.WORKLOAD.on_cpu).run()
+    sizes = moe_sparse.WORKLOAD.on_cpu
+    first, *others = fetched.values()
+    assert all(other == first for other in others)
+    assert 0 < len(first) < sizes.blocks * sizes.experts
+
+
+@pytest.mark.parametrize(("variant", "reads"), [("as-asked", 8 * 3), ("one-read", 0), ("ahead", 0)])
+def test_only_the_loop_as_asked_reads_each_expert(variant: str, reads: int) -> None:
+    program = moe_sparse.build(variant, DEVICE, moe_sparse.WORKLOAD.on_cpu)
+    program.run()
+    assert operators(program)["aten::is_nonzero"] == reads
+
+
 @pytest.mark.parametrize("variant", ["pageable", "pinned-non-blocking", "no-host-routing"])
 def test_experts_are_fetched_before_their_block_and_none_twice(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[tuple[int, int]] = []
-    copy = moe_prefetch.OnDemand._copy
+    copy = experts.OnDemand._copy
     needed: list[int] = []
 
     def spy(self: Any, block: int, number: int) -> Any:
         fetched.append((block, number))
         return copy(self, block, number)
 
-    take = moe_prefetch.OnDemand.take
+    take = experts.OnDemand.take
 
     def noting(self: Any, block: int, experts: list[int]) -> Any:
         assert {number for where, number in fetched if where == block}, "nothing was sent for in advance"
         needed.append(len(experts))
         return take(self, block, experts)
 
-    monkeypatch.setattr(moe_prefetch.OnDemand, "_copy", spy)
-    monkeypatch.setattr(moe_prefetch.OnDemand, "take", noting)
+    monkeypatch.setattr(experts.OnDemand, "_copy", spy)
+    monkeypatch.setattr(experts.OnDemand, "take", noting)
     moe_prefetch.WORKLOAD.build(variant, DEVICE, moe_prefetch.WORKLOAD.on_cpu).run()
     assert len(set(fetched)) == len(fetched) >= sum(needed) > 0
 
@@ -416,11 +458,16 @@ def test_a_trace_that_cannot_be_written_is_said_before_anything_is_timed(capsys:
 
 
 @pytest.mark.parametrize(
-    ("name", "variant", "package"),
-    [("moe_prefetch", "pageable", "transformers"), ("pinning_guide", "tensordict-to", "tensordict")],
+    ("module", "name", "variant", "package"),
+    [
+        ("experts", "moe_prefetch", "pageable", "transformers"),
+        ("pinning_guide", "pinning_guide", "tensordict-to", "tensordict"),
+    ],
 )
-def test_a_missing_package_is_named(name: str, variant: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"overlapscope.workloads.{name}.find_spec", lambda _: None)
+def test_a_missing_package_is_named(
+    module: str, name: str, variant: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"overlapscope.workloads.{module}.find_spec", lambda _: None)
     with pytest.raises(CaptureError, match=rf"{package}: pip install 'overlapscope\["):
         by_name(name).build(variant, "cpu")
 

@@ -10,6 +10,7 @@ from overlapscope.workloads.harness import Workload
 NAMES = (
     "gemm_copy",
     "moe_prefetch",
+    "moe_sparse",
     "pinning_guide",
     "dataloader_train",
     "prefetcher",

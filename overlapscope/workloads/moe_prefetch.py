@@ -11,7 +11,7 @@ ahead. The last variant has two sets of buffers, and events that show when each 
 
 With the default sizes every block needs all of its experts and no token exceeds the capacity of an expert, so all
 variants copy the same bytes and compute the same. With many experts and few tokens, fetching all experts costs more,
-and tokens beyond the capacity skip their expert.
+and tokens beyond the capacity skip their expert: see `overlapscope.workloads.moe_sparse`.
 
     python -m overlapscope.workloads.moe_prefetch --variant pageable --trace out.json.gz
 """
@@ -20,13 +20,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from overlapscope.capture.annotate import annotate
-from overlapscope.errors import CaptureError
+from overlapscope.workloads.experts import (
+    Ahead,
+    Fetcher,
+    OnDemand,
+    Shape,
+    Weights,
+    experts_of,
+    on_host,
+    route,
+    sparse_blocks,
+)
 from overlapscope.workloads.harness import Program, Variant, Workload, main
-from overlapscope.workloads.streams import CopyStream, Memory, copy_stream, finish, keep_for, on, pins
+from overlapscope.workloads.streams import CopyStream, Memory, copy_stream, finish, pins
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +62,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Sizes(Shape):
     """Sizes of a pass, for a data-centre GPU."""
 
     blocks: int = 6
@@ -83,16 +92,13 @@ VARIANTS = (
     ),
 )
 
-Weights = dict[str, "torch.Tensor"]
-Expert = list[Weights]  # of a block: the weights of each expert, by name
-
 
 def make(choices: Choices, sizes: Sizes, device: str) -> Program:
     """Build the sparse blocks, with routers on the GPU and experts on the host."""
     import torch
 
-    blocks = _blocks(sizes, device)
-    hosts = [_on_host(block, pin=pins(choices.memory, device)) for block in blocks]
+    blocks = sparse_blocks(sizes, device)
+    hosts = [on_host(block, pin=pins(choices.memory, device)) for block in blocks]
     hidden = torch.randn(sizes.tokens, sizes.width, generator=torch.Generator().manual_seed(1)).to(device)
     side = copy_stream(CopyStream.SIDE, device)
     fetcher = (Ahead if choices.ahead else OnDemand)(hosts, device, side, blocking=choices.blocking)
@@ -108,57 +114,9 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
     return Program(one_pass, result=lambda: outputs[0])
 
 
-def _blocks(sizes: Sizes, device: str) -> list[Any]:
-    """HuggingFace's sparse layers, each with its router on the GPU."""
-    if find_spec("transformers") is None:
-        raise CaptureError("moe_prefetch needs transformers: pip install 'overlapscope[moe]'")
-    import torch
-    from transformers import SwitchTransformersConfig
-    from transformers.models.switch_transformers.modeling_switch_transformers import SwitchTransformersSparseMLP
-
-    torch.manual_seed(0)
-    config = SwitchTransformersConfig(
-        d_model=sizes.width,
-        d_ff=sizes.inner,
-        num_experts=sizes.experts,
-        expert_capacity=sizes.tokens,
-        router_bias=False,
-        dropout_rate=0.0,
-    )
-    blocks = [SwitchTransformersSparseMLP(config).eval() for _ in range(sizes.blocks)]
-    for block in blocks:
-        block.router.to(device)
-    return blocks
-
-
-def _experts(block: Any) -> list[Any]:
-    return [block.experts[f"expert_{number}"] for number in range(len(block.experts))]
-
-
-def _on_host(block: Any, *, pin: bool) -> Expert:
-    """The experts' weights, pinned on request; they are removed from the modules."""
-    found = []
-    for expert in _experts(block):
-        weights = {name: weight.detach() for name, weight in expert.named_parameters()}
-        found.append({name: weight.pin_memory() if pin else weight for name, weight in weights.items()})
-    block.experts.to("meta")
-    return found
-
-
-def _route(block: Any, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Run the block's router: the expert of each token (one-hot), and its weight.
-
-    Releases of transformers return these in different orders; the mask is the one of integers.
-    """
-    answer = block.router(hidden[None])
-    (mask,) = [part for part in answer if not part.is_floating_point()]
-    weight = next(part for part in answer if part.is_floating_point() and part.shape[-1] == 1)
-    return mask.reshape(len(hidden), -1), weight.reshape(len(hidden), 1)
-
-
 def _hit(block: Any, hidden: torch.Tensor) -> list[int]:
     """The experts with at least one token; reading them synchronises the host."""
-    mask, _ = _route(block, hidden)
+    mask, _ = route(block, hidden)
     with annotate("which experts", color="red"):
         return [int(number) for number in mask.sum(0).nonzero()[:, 0].tolist()]
 
@@ -207,11 +165,11 @@ def _at_capacity(block: Any, hidden: torch.Tensor, here: dict[int, Weights], siz
     """
     import torch
 
-    mask, weight = _route(block, hidden)
+    mask, weight = route(block, hidden)
     capacity = min(sizes.tokens, -(-sizes.tokens * sizes.capacity_percent // (100 * sizes.experts)))
     rows, taken = _places(mask, capacity)
     output = torch.zeros_like(hidden)
-    for number, expert in enumerate(_experts(block)):
+    for number, expert in enumerate(experts_of(block)):
         result = torch.func.functional_call(expert, here[number], (hidden[rows[number]],))
         output.index_add_(0, rows[number], result * (weight[rows[number]] * taken[number][:, None]))
     return output
@@ -226,108 +184,6 @@ def _places(mask: torch.Tensor, capacity: int) -> tuple[torch.Tensor, torch.Tens
     place = torch.arange(capacity, device=mask.device)
     position = (counts.cumsum(0) - counts)[:, None] + place
     return order[position.clamp(max=len(mask) - 1)], place < counts[:, None]
-
-
-class Fetcher:
-    """Copies experts to the GPU: `send` starts the copies, `take` returns the experts, `done` releases them."""
-
-    def __init__(self, hosts: list[Expert], device: str, stream: torch.cuda.Stream | None, *, blocking: bool) -> None:
-        self._hosts = hosts
-        self._device = device
-        self._stream = stream
-        self._blocking = blocking
-
-    def send(self, block: int, experts: list[int]) -> None:
-        """Start copying these experts of a block."""
-        raise NotImplementedError
-
-    def take(self, block: int, experts: list[int]) -> dict[int, Weights]:
-        """Return these experts of a block, ready for the current stream."""
-        raise NotImplementedError
-
-    def done(self, block: int) -> None:
-        """Release the block's experts: all work that uses them has been issued to the current stream."""
-
-
-class OnDemand(Fetcher):
-    """Prefetches into new tensors for every block, as a first version of a prefetch does."""
-
-    def __init__(self, hosts: list[Expert], device: str, stream: torch.cuda.Stream | None, *, blocking: bool) -> None:
-        super().__init__(hosts, device, stream, blocking=blocking)
-        self._sent: dict[int, dict[int, Weights]] = {}
-
-    def send(self, block: int, experts: list[int]) -> None:
-        """Copy on the side stream."""
-        with annotate("prefetch", color="orange"), on(self._stream):
-            self._sent[block] = {number: self._copy(block, number) for number in experts}
-
-    def take(self, block: int, experts: list[int]) -> dict[int, Weights]:
-        """Make the current stream wait for the side stream; copy experts that were not predicted."""
-        import torch
-
-        if self._stream is not None:
-            current = torch.cuda.current_stream()
-            current.wait_stream(self._stream)
-            for expert in self._sent[block].values():
-                for weight in expert.values():
-                    keep_for(weight, current)
-        here = self._sent.pop(block)
-        for number in experts:
-            if number not in here:
-                with annotate("fetch missing", color="red"):
-                    here[number] = self._copy(block, number)
-        return here
-
-    def _copy(self, block: int, number: int) -> Weights:
-        weights = self._hosts[block][number]
-        return {name: weight.to(self._device, non_blocking=not self._blocking) for name, weight in weights.items()}
-
-
-class Ahead(Fetcher):
-    """Prefetches into two sets of buffers: one is filled while the other is used, ordered by events."""
-
-    def __init__(self, hosts: list[Expert], device: str, stream: torch.cuda.Stream | None, *, blocking: bool) -> None:
-        import torch
-
-        super().__init__(hosts, device, stream, blocking=blocking)
-        self._sets = [
-            [{name: torch.empty_like(w, device=device) for name, w in expert.items()} for expert in hosts[0]]
-            for _ in range(2)
-        ]
-        self._filled: list[torch.cuda.Event | None] = [None, None]
-        self._free: list[torch.cuda.Event | None] = [None, None]
-
-    def send(self, block: int, experts: list[int]) -> None:
-        """Fill the buffers of this block as soon as the block that used them has finished."""
-        with annotate("prefetch", color="orange"), on(self._stream):
-            self._wait(self._stream, self._free[block % 2])
-            for number in experts:
-                for name, weight in self._hosts[block][number].items():
-                    self._sets[block % 2][number][name].copy_(weight, non_blocking=not self._blocking)
-            self._filled[block % 2] = self._event(self._stream)
-
-    def take(self, block: int, experts: list[int]) -> dict[int, Weights]:
-        """Make the current stream wait until they are filled."""
-        self._wait(self._current(), self._filled[block % 2])
-        return {number: self._sets[block % 2][number] for number in experts}
-
-    def done(self, block: int) -> None:
-        """Allow the buffers to be filled again when the work queued so far has finished."""
-        self._free[block % 2] = self._event(self._current())
-
-    def _current(self) -> torch.cuda.Stream | None:
-        import torch
-
-        return None if self._stream is None else torch.cuda.current_stream()
-
-    @staticmethod
-    def _event(stream: torch.cuda.Stream | None) -> torch.cuda.Event | None:
-        return None if stream is None else stream.record_event()
-
-    @staticmethod
-    def _wait(stream: torch.cuda.Stream | None, event: torch.cuda.Event | None) -> None:
-        if stream is not None and event is not None:
-            stream.wait_event(event)
 
 
 WORKLOAD = Workload(
