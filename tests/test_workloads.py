@@ -200,7 +200,7 @@ def test_pinning_guide_delivers_every_number(variant: str) -> None:
     found: Any = program_of(pinning_guide.WORKLOAD, variant).result()
     if variant == "read-after-wait":
         assert found == [1.0, 2.0]
-    elif variant == "read-early":
+    elif variant in {"read-early", "read-as-written"}:
         assert DEVICE != "cpu" or found == [1.0, 2.0]
     else:
         beside = variant.startswith("concurrent")
@@ -210,6 +210,36 @@ def test_pinning_guide_delivers_every_number(variant: str) -> None:
         if beside:
             matrix = torch.randn(sizes.width, sizes.width, generator=torch.Generator().manual_seed(0)).to(DEVICE)
             torch.testing.assert_close(found[-1], matrix @ matrix)
+
+
+@pytest.mark.parametrize("way", sorted(pinning_guide.WAYS[pinning_guide.Load.LARGE]))
+def test_a_way_pins_and_blocks_as_its_name_says(way: str) -> None:
+    """As a GPU would see it, with a tensor that notes what it is asked for."""
+    asked: list[str] = []
+
+    class Noting:
+        def pin_memory(self) -> Any:
+            asked.append("pin")
+            return self
+
+        def to(self, device: str, *, non_blocking: bool = False) -> Any:
+            asked.append("go on" if non_blocking else "wait")
+            return self
+
+    pinning_guide.transfer(Noting(), pinning_guide.Way(way), "cuda")  # type: ignore[arg-type]
+    assert (
+        asked
+        == {
+            "to": ["wait"],
+            "to-non-blocking": ["go on"],
+            "pin-then-to": ["pin", "go on"],
+            "pin-then-blocking": ["pin", "wait"],
+            "pin-alone": ["pin"],
+            "pinned-blocking": ["wait"],
+            "pinned-ahead": ["go on"],
+        }[way]
+    )
+    assert pinning_guide.pinned_before(pinning_guide.Way(way), "cuda") == way.startswith("pinned")
 
 
 def trained_alone(model: torch.nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]]) -> list[float]:
@@ -544,9 +574,11 @@ def test_a_loader_pins_only_a_batch_that_can_be() -> None:
 def test_the_sweep_is_measured_and_drawn(tmp_path: Path) -> None:
     pinning_sweep.main(["--device", "cpu", "--repeats", "1", "--out", str(tmp_path / "sweep.json")])
     found = json.loads((tmp_path / "sweep.json").read_text())
-    assert {row["way"] for row in found["transfers"]} == {"to", "to-non-blocking", "pin-then-to", "pinned-ahead"}
+    assert {row["way"] for row in found["transfers"]} == {
+        *("to", "to-non-blocking", "pin-then-to", "pin-then-blocking", "pin-alone", "pinned-blocking", "pinned-ahead")
+    }
     assert all(0 < row["min_us"] <= row["median_us"] <= row["max_us"] for row in found["transfers"])
-    assert len(found["many"]) == 2 * 4 + 1
+    assert len(found["many"]) == 7 + 5 + 1
     for suffix in (".svg", ".pdf", ".png"):
         figure = tmp_path / f"figure{suffix}"
         result = CliRunner().invoke(app, ["transfers", str(tmp_path / "sweep.json"), "-o", str(figure)])

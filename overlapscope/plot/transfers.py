@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _HEIGHT_IN = 2.5
-_COLORS = ("#D55E00", "#E69F00", "#5E548E", "#0072B2")
-_MARKS = ("o", "s", "^", "D")
+_COLORS = ("#D55E00", "#E69F00", "#5E548E", "#0072B2", "#56B4E9", "#9DA9BA", "#009E73")
+_MARKS = ("o", "s", "^", "D", "v", "x", "P")
 _BAR = "#9DA9BA"
 _SLOW_BAR = "#D55E00"
 
@@ -28,7 +28,7 @@ _SLOW_BAR = "#D55E00"
 def save_transfers(measured: Mapping[str, Any], path: str | Path) -> None:
     """Draw what ``overlapscope.workloads.pinning_sweep`` has measured; ``.png``, ``.svg`` or ``.pdf``.
 
-    Left, the throughput of the four ways over the size of a tensor; right, the time for many small ones.
+    Left, the throughput of each way over the size of a tensor; right, the time for many small ones.
 
     Raises:
         OutputError: another suffix, or the file cannot be written.

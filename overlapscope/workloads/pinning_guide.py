@@ -1,11 +1,12 @@
 """``pin_memory()`` and ``non_blocking``: the cases of PyTorch's guide on them, measured on your machine.
 
-Four ways to copy tensors to the GPU (``to``, ``to(non_blocking=True)``, ``pin_memory().to(non_blocking=True)`` and
-pinned ahead of time), for a few large tensors and for many small ones (a list, a ``TensorDict`` and one packed
-buffer). Then the guide's three requirements for a copy that overlaps kernels (pinned source, side stream, free copy
-engine), each violated in turn. Last the hazard: a D2H copy with ``non_blocking=True`` whose target is read too early.
+Every line that the guide times: a copy to the GPU from pageable memory, from memory that is pinned in the loop, and
+from memory that was pinned ahead of time, each blocking and not, and ``pin_memory()`` alone. For a few large tensors,
+and for many small ones (a list, a ``TensorDict`` that pins on one thread or four, and one packed buffer). Then the
+guide's three requirements for a copy that overlaps kernels (pinned source, side stream, free copy engine), each
+violated in turn. Last the hazard: a D2H copy with ``non_blocking=True`` whose target is read too early.
 
-`overlapscope.workloads.pinning_sweep` times the four ways over many sizes.
+`overlapscope.workloads.pinning_sweep` times these ways over many sizes.
 
     python -m overlapscope.workloads.pinning_guide --variant pin-then-to --trace out.json.gz
 """
@@ -34,6 +35,10 @@ class Way(StrEnum):
     TO_NON_BLOCKING = "to-non-blocking"
     PIN_THEN_TO = "pin-then-to"
     PINNED_AHEAD = "pinned-ahead"
+    PINNED_BLOCKING = "pinned-blocking"
+    PIN_ALONE = "pin-alone"
+    PIN_THEN_BLOCKING = "pin-then-blocking"
+    PIN_IN_THREADS = "pin-in-threads"
 
 
 class Load(StrEnum):
@@ -47,6 +52,7 @@ class Load(StrEnum):
     ONE_STREAM = "one-stream"
     BUSY_ENGINE = "busy-engine"
     READ_EARLY = "read-early"
+    READ_AS_WRITTEN = "read-as-written"
     READ_AFTER_WAIT = "read-after-wait"
 
 
@@ -76,6 +82,11 @@ VARIANTS = (
     Variant(
         "pin-then-to", Choices(way=Way.PIN_THEN_TO), "tensor.pin_memory().to(..., non_blocking=True)", "pinned-ahead"
     ),
+    Variant("pin-then-blocking", Choices(way=Way.PIN_THEN_BLOCKING), "tensor.pin_memory().to(device)", "pinned-ahead"),
+    Variant("pin-alone", Choices(way=Way.PIN_ALONE), "tensor.pin_memory() and no copy to the GPU"),
+    Variant(
+        "pinned-blocking", Choices(way=Way.PINNED_BLOCKING), "pinned before the loop: tensor.to(device)", "pinned-ahead"
+    ),
     Variant("pinned-ahead", Choices(way=Way.PINNED_AHEAD), "pinned before the loop, non_blocking=True"),
     Variant("list-to", Choices(Load.LIST), "many small tensors: each .to(device)", "coalesced"),
     Variant(
@@ -85,6 +96,18 @@ VARIANTS = (
         "coalesced",
     ),
     Variant("list-pin-then-to", Choices(Load.LIST, Way.PIN_THEN_TO), "each pinned in the loop", "coalesced"),
+    Variant(
+        "list-pin-then-blocking",
+        Choices(Load.LIST, Way.PIN_THEN_BLOCKING),
+        "each pinned in the loop, blocking copies",
+        "coalesced",
+    ),
+    Variant(
+        "list-pinned-blocking",
+        Choices(Load.LIST, Way.PINNED_BLOCKING),
+        "each pinned before the loop, blocking copies",
+        "list-pinned-ahead",
+    ),
     Variant("list-pinned-ahead", Choices(Load.LIST, Way.PINNED_AHEAD), "each pinned before the loop"),
     Variant(
         "tensordict-to",
@@ -102,6 +125,12 @@ VARIANTS = (
         "tensordict-pin-then-to",
         Choices(Load.TENSORDICT, Way.PIN_THEN_TO),
         "TensorDict.to(device, non_blocking_pin=True): pins one after the other",
+        "coalesced",
+    ),
+    Variant(
+        "tensordict-pin-in-threads",
+        Choices(Load.TENSORDICT, Way.PIN_IN_THREADS),
+        "TensorDict.to(device, non_blocking_pin=True, num_threads=4): pins in four threads",
         "coalesced",
     ),
     Variant(
@@ -133,35 +162,45 @@ VARIANTS = (
         "D2H copies with non_blocking=True, read at once: wrong values",
         "read-after-wait",
     ),
+    Variant(
+        "read-as-written",
+        Choices(Load.READ_AS_WRITTEN, Way.PINNED_AHEAD),
+        'cuda_tensor.to("cpu", non_blocking=True).mean(), the guide\'s own line: wrong values',
+        "read-after-wait",
+    ),
     Variant("read-after-wait", Choices(Load.READ_AFTER_WAIT, Way.PINNED_AHEAD), "the same, read after a synchronise"),
 )
 
 
-_ANY = frozenset(Way)
-_WAYS = {
-    Load.LARGE: _ANY,
-    Load.LIST: _ANY,
-    Load.TENSORDICT: _ANY,
-    Load.BESIDE_KERNELS: frozenset({Way.TO_NON_BLOCKING, Way.PINNED_AHEAD}),
-    Load.ONE_STREAM: frozenset({Way.TO_NON_BLOCKING, Way.PINNED_AHEAD}),
-    Load.BUSY_ENGINE: frozenset({Way.TO_NON_BLOCKING, Way.PINNED_AHEAD}),
+_ONE_BY_ONE = frozenset(Way) - {Way.PIN_IN_THREADS}
+_BESIDE = frozenset({Way.TO_NON_BLOCKING, Way.PINNED_AHEAD})
+WAYS = {
+    Load.LARGE: _ONE_BY_ONE,
+    Load.LIST: _ONE_BY_ONE,
+    Load.TENSORDICT: frozenset({Way.TO, Way.TO_NON_BLOCKING, Way.PIN_THEN_TO, Way.PINNED_AHEAD, Way.PIN_IN_THREADS}),
+    Load.BESIDE_KERNELS: _BESIDE,
+    Load.ONE_STREAM: _BESIDE,
+    Load.BUSY_ENGINE: _BESIDE,
 }
-"""Loads that exist in all four ways; the others are pinned ahead."""
+"""The ways of each load; the others are pinned ahead."""
+_PINNED = frozenset({Way.PINNED_AHEAD, Way.PINNED_BLOCKING})
+_THREADS = 4
+_READ = frozenset({Load.READ_EARLY, Load.READ_AS_WRITTEN, Load.READ_AFTER_WAIT})
 
 
 def make(choices: Choices, sizes: Sizes, device: str) -> Program:
     """Allocate the buffers of the chosen load; CaptureError for a way that it does not support."""
-    ways = _WAYS.get(choices.load, frozenset({Way.PINNED_AHEAD}))
+    ways = WAYS.get(choices.load, frozenset({Way.PINNED_AHEAD}))
     if choices.way not in ways:
         raise CaptureError(f"--load {choices.load} goes with --way {' or '.join(sorted(ways))}")
-    if choices.load in {Load.READ_EARLY, Load.READ_AFTER_WAIT}:
+    if choices.load in _READ:
         return _make_hazard(choices, sizes, device)
     if choices.load in {Load.BESIDE_KERNELS, Load.ONE_STREAM, Load.BUSY_ENGINE}:
         return _make_concurrent(choices, sizes, device)
     many = choices.load is not Load.LARGE
     count = sizes.small if many else sizes.large
     numbers = (sizes.small_kib * 2**10 if many else sizes.large_mib * 2**20) // 4
-    sources = host_tensors(count, numbers, pin=choices.way is Way.PINNED_AHEAD and device != "cpu")
+    sources = host_tensors(count, numbers, pin=pinned_before(choices.way, device))
     send = _SENDERS[choices.load](sources, choices.way, device)
     arrived: list[torch.Tensor] = []
 
@@ -181,13 +220,20 @@ def host_tensors(count: int, numbers: int, *, pin: bool) -> list[torch.Tensor]:
     return [torch.full((numbers,), float(index), pin_memory=pin) for index in range(count)]
 
 
+def pinned_before(way: Way, device: str) -> bool:
+    """Whether a way copies from memory that is pinned already."""
+    return way in _PINNED and device != "cpu"
+
+
 def transfer(tensor: torch.Tensor, way: Way, device: str) -> torch.Tensor:
-    """Copy one tensor in one of the four ways; for `Way.PINNED_AHEAD` it has to be pinned already."""
-    if way is Way.TO:
+    """Copy one tensor in one of the ways; where `pinned_before` says so, it has to be pinned already."""
+    if way in {Way.TO, Way.PINNED_BLOCKING}:
         return tensor.to(device)
-    if way is Way.PIN_THEN_TO and device != "cpu":
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device, non_blocking=True)
+    if way in {Way.PIN_ALONE, Way.PIN_THEN_TO, Way.PIN_THEN_BLOCKING} and device != "cpu":
+        tensor = tensor.pin_memory()
+    if way is Way.PIN_ALONE:
+        return tensor
+    return tensor.to(device, non_blocking=way is not Way.PIN_THEN_BLOCKING)
 
 
 Sender = Callable[[], "list[torch.Tensor]"]
@@ -204,10 +250,13 @@ def _as_tensordict(sources: list[torch.Tensor], way: Way, device: str) -> Sender
 
     names = [str(index) for index in range(len(sources))]
     together = TensorDict(dict(zip(names, sources, strict=True)), batch_size=[])
-    options: dict[str, Any] = {
+    pin = device != "cpu"
+    of_way: dict[Way, dict[str, Any]] = {
         Way.TO: {"non_blocking": False},
-        Way.PIN_THEN_TO: {"non_blocking_pin": device != "cpu"},
-    }.get(way, {"non_blocking": True})
+        Way.PIN_THEN_TO: {"non_blocking_pin": pin},
+        Way.PIN_IN_THREADS: {"non_blocking_pin": pin, "num_threads": _THREADS},
+    }
+    options = of_way.get(way, {"non_blocking": True})
 
     def send() -> list[torch.Tensor]:
         moved = together.to(device, **options)
@@ -285,6 +334,11 @@ def _make_hazard(choices: Choices, sizes: Sizes, device: str) -> Program:
     read: list[float] = []
     passes = 0
 
+    def copied() -> torch.Tensor:
+        if choices.load is Load.READ_AS_WRITTEN:
+            return result.to("cpu", non_blocking=True)  # torch makes the target, in pinned memory
+        return place.copy_(result, non_blocking=True)
+
     def one_pass() -> None:
         nonlocal passes
         passes += 1
@@ -293,11 +347,11 @@ def _make_hazard(choices: Choices, sizes: Sizes, device: str) -> Program:
                 torch.mm(matrix, matrix)
                 result.fill_(passes)
             with annotate("copy to host", color="orange"):
-                place.copy_(result, non_blocking=True)
+                arrived = copied()
             if choices.load is Load.READ_AFTER_WAIT:
                 finish(device)
             with annotate("read", color="red"):
-                read.append(float(place.mean()))
+                read.append(float(arrived.mean()))
             finish(device)
 
     def facts() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Measure four ways to copy a tensor to the GPU over many sizes, for the figure of PyTorch's guide.
+"""Measure the ways to copy a tensor to the GPU over many sizes, for the figure of PyTorch's guide.
 
 python -m overlapscope.workloads.pinning_sweep --out sweep.json
 overlapscope transfers sweep.json -o transfers.pdf
@@ -18,7 +18,16 @@ from overlapscope.calibration.writing import plain
 from overlapscope.capture.machine import devices, versions
 from overlapscope.errors import OverlapscopeError
 from overlapscope.workloads.harness import positive, spread, use_device, walls_ns
-from overlapscope.workloads.pinning_guide import WORKLOAD, Choices, Load, Way, host_tensors, transfer
+from overlapscope.workloads.pinning_guide import (
+    WAYS,
+    WORKLOAD,
+    Choices,
+    Load,
+    Way,
+    host_tensors,
+    pinned_before,
+    transfer,
+)
 from overlapscope.workloads.streams import finish
 
 if TYPE_CHECKING:
@@ -27,7 +36,9 @@ if TYPE_CHECKING:
 SCHEMA = "overlapscope.transfers/2"
 _LARGEST_POWER = {"cpu": 20}  # bytes, as a power of two
 _USUAL_LARGEST = 28
-_MANY = {f"{load}-{way}": Choices(load, way) for load in (Load.LIST, Load.TENSORDICT) for way in Way}
+_MANY = {
+    f"{load}-{way}": Choices(load, way) for load in (Load.LIST, Load.TENSORDICT) for way in Way if way in WAYS[load]
+}
 _MANY["coalesced"] = Choices(Load.COALESCED, Way.PINNED_AHEAD)
 
 
@@ -56,8 +67,8 @@ def sweep(device: str = "cuda", repeats: int = 9) -> dict[str, Any]:
 
 def _transfers(device: str, repeats: int) -> Iterator[dict[str, Any]]:
     for power in range(10, _LARGEST_POWER.get(device, _USUAL_LARGEST) + 1, 2):
-        for way in Way:
-            (source,) = host_tensors(1, 2**power // 4, pin=way is Way.PINNED_AHEAD and device != "cpu")
+        for way in (each for each in Way if each in WAYS[Load.LARGE]):
+            (source,) = host_tensors(1, 2**power // 4, pin=pinned_before(way, device))
             walls = walls_ns(partial(_deliver, source, way, device), repeats, warmup=2)
             yield {"way": str(way), "size_bytes": 2**power} | spread(walls, "us", 1e3)
 
