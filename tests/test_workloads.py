@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, UserDict, namedtuple
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -242,17 +243,22 @@ def test_a_way_pins_and_blocks_as_its_name_says(way: str) -> None:
     assert pinning_guide.pinned_before(pinning_guide.Way(way), "cuda") == way.startswith("pinned")
 
 
-def trained_alone(model: torch.nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]]) -> list[float]:
-    """The losses of plain training on these batches."""
+def trained_alone(
+    model: torch.nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]], l2: float = 0.0
+) -> list[float]:
+    """The losses of plain training on these batches; with a penalty, their sum and the number of hits too."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    losses = []
+    losses, hits = [], 0
     for images, labels in batches:
-        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        output = model(images)
+        squares = torch.cat([weight.flatten() for weight in model.parameters()]).square().sum()
+        loss = torch.nn.functional.cross_entropy(output, labels) + l2 * squares
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
-    return losses
+        hits += int((output.argmax(1) == labels).sum())
+    return [*losses, sum(losses), hits] if l2 else losses
 
 
 @pytest.mark.parametrize("variant", [variant.name for variant in prefetcher.WORKLOAD.variants])
@@ -288,7 +294,20 @@ def test_dataloader_train_trains_on_its_images(variant: str) -> None:
         (torch.stack([image for image, _ in batch]).to(DEVICE), torch.tensor([label for _, label in batch]).to(DEVICE))
         for batch in samples
     ]
-    assert program.result() == pytest.approx(trained_alone(model, batches), rel=1e-4)
+    expected = trained_alone(model, batches, l2=0.001 if variant.startswith("article") else 0.0)
+    assert program.result() == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_loader_without_workers_gives_the_same_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    loader, sizes = dataloader_train.WORKLOAD, dataloader_train.WORKLOAD.on_cpu
+    alone = loader.build(None, DEVICE, replace(sizes, workers=0))
+    alone.run()
+    alone.run()
+    assert alone.result() == pytest.approx(program_of(loader).result(), rel=1e-4)
+    assert run_main(loader, capsys, "--workers", "0")["variant"] == "pageable-blocking"
+    with pytest.raises(SystemExit):
+        run_main(loader, capsys, "--steps", "0")
+    assert "at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("variant", [variant.name for variant in offload.WORKLOAD.variants])
@@ -322,6 +341,8 @@ def operators(program: Program) -> Counter[str]:
         (scalar_reads, "cpu-deferred", 0),
         (dataloader_train, "pinned-item", 3),
         (dataloader_train, "pinned-non-blocking", 0),
+        (dataloader_train, "article-loop", 6),
+        (dataloader_train, "article-loop-deferred", 2),
     ],
 )
 def test_what_reads_a_scalar_in_every_step_does(workload: Any, variant: str, reads: int) -> None:

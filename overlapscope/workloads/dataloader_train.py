@@ -6,12 +6,16 @@ has a ``pin_memory()`` method; without one the loader passes it on unchanged and
 step makes the host wait, however the batches are copied. Copies on the stream of the kernels never overlap them; see
 `overlapscope.workloads.prefetcher` for that.
 
+The loop of the article that recommends both settings undoes them: it adds an L2 penalty, parameter by parameter, and
+reads the loss and the number of correct predictions with ``.item()`` in every step. ``--workers 0`` loads the batches
+in the training process, where nothing overlaps their loading.
+
     python -m overlapscope.workloads.dataloader_train --variant custom-not-pinned --trace out.json.gz
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -33,6 +37,15 @@ class BatchKind(StrEnum):
     CUSTOM_WITHOUT_PIN = "custom-without-pin"
 
 
+class Reads(StrEnum):
+    """What the host reads of a step: nothing, its loss, or its loss and its hits; or both once, after the last step."""
+
+    NONE = "none"
+    LOSS = "loss"
+    EACH = "each"
+    ONCE = "once"
+
+
 @dataclass(frozen=True)
 class Choices:
     """Settings of the loader and of the loop."""
@@ -40,7 +53,8 @@ class Choices:
     pin: bool = False
     blocking: bool = True
     batch: BatchKind = BatchKind.TUPLE
-    item: bool = False
+    reads: Reads = Reads.NONE
+    l2: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,10 +65,11 @@ class Sizes:
     images: int = 64  # per step
     image: int = 128  # width and height of a float32 image with three channels
     channels: int = 384
-    workers: int = 8
+    workers: int = field(default=8, metadata={"least": 0})
 
 
 _EPOCH_STEPS = 100_000  # more than anyone waits for
+_L2 = 0.001
 
 
 VARIANTS = (
@@ -80,9 +95,20 @@ VARIANTS = (
     ),
     Variant(
         "pinned-item",
-        Choices(pin=True, blocking=False, item=True),
+        Choices(pin=True, blocking=False, reads=Reads.LOSS),
         "pinned, non-blocking, and loss.item() in every step",
         "pinned-non-blocking",
+    ),
+    Variant(
+        "article-loop",
+        Choices(pin=True, blocking=False, reads=Reads.EACH, l2=True),
+        "the same with an L2 penalty, and with a second item() in every step, for the hits",
+        "article-loop-deferred",
+    ),
+    Variant(
+        "article-loop-deferred",
+        Choices(pin=True, blocking=False, reads=Reads.ONCE, l2=True),
+        "both summed on the GPU, and read after the last step",
     ),
 )
 
@@ -162,30 +188,76 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     clock = StepClock(device)
     losses: list[torch.Tensor] = []
+    score = Score(choices.reads)
 
     def train_step(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         with annotate("train", color="green"):
-            loss: torch.Tensor = criterion(model(images), labels)
+            output: torch.Tensor = model(images)
+            loss: torch.Tensor = criterion(output, labels)
+            if choices.l2:
+                loss = loss + _L2 * sum(weight.pow(2.0).sum() for weight in model.parameters())
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        return loss
+        losses.append(loss.detach())
+        return output.detach()
 
     def one_pass() -> None:
         losses.clear()
+        score.clear()
         with annotate("dataloader_train"):
             for batch in islice(batches, sizes.steps):
                 with annotate("step"):
                     with annotate("copy batch", color="orange"), clock.transfer:
                         images, labels = _to(batch, device, non_blocking=not choices.blocking)
                     with clock.kernels:
-                        losses.append(train_step(images, labels).detach())
-                    if choices.item:
-                        with annotate("item", color="red"):
-                            losses[-1].item()
+                        output = train_step(images, labels)
+                    score.add(losses[-1], output, labels)
+            score.finish()
             finish(device)
 
-    return Program(one_pass, lambda: [float(loss) for loss in losses], clock.facts)
+    return Program(one_pass, lambda: [*(float(loss) for loss in losses), *score.totals], clock.facts)
+
+
+class Score:
+    """Sums the losses and the hits of a pass, and reads them as chosen; ``totals`` has what was read."""
+
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+        self._on_device: list[torch.Tensor] = []
+        self.totals: list[float] = []
+
+    def clear(self) -> None:
+        """Begin a pass."""
+        self._on_device.clear()
+        self.totals.clear()
+
+    def add(self, loss: torch.Tensor, output: torch.Tensor, labels: torch.Tensor) -> None:
+        """Take a step's loss and predictions."""
+        if self._reads is Reads.NONE:
+            return
+        with annotate("item", color="red"):
+            if self._reads is Reads.LOSS:
+                loss.item()
+                return
+            hits = output.max(1)[1].eq(labels).sum()
+            if self._reads is Reads.EACH:
+                self._sum_up(loss.item(), hits.item())
+            else:
+                self._add_on_device(loss, hits)
+
+    def finish(self) -> None:
+        """Read what was summed on the GPU."""
+        if self._on_device:
+            with annotate("item", color="red"):
+                self.totals[:] = [float(total) for total in self._on_device]
+
+    def _sum_up(self, *values: float) -> None:
+        self.totals[:] = [total + value for total, value in zip(self.totals or (0.0, 0.0), values, strict=True)]
+
+    def _add_on_device(self, *values: torch.Tensor) -> None:
+        before = self._on_device
+        self._on_device = [a + b for a, b in zip(before, values, strict=True)] if before else list(values)
 
 
 def _to(batch: Any, device: str, *, non_blocking: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -49,7 +50,8 @@ class Variant(Generic[ChoicesT]):
 class Workload(Generic[ChoicesT, SizesT]):
     """A program with an overlap problem, with all its variants.
 
-    ``choices`` and ``sizes`` are frozen dataclasses: their fields are the options of the command line.
+    ``choices`` and ``sizes`` are frozen dataclasses: their fields are the options of the command line. Sizes are 1 at
+    least; a field's metadata may say ``least``.
     """
 
     module: str
@@ -212,7 +214,8 @@ def _parser(workload: Workload[Any, Any]) -> argparse.ArgumentParser:
     sizes = parser.add_argument_group("sizes", "amount of work in a pass")
     for field in fields(workload.sizes):
         usual = f"{getattr(workload.sizes, field.name)}, {getattr(workload.on_cpu, field.name)} on a cpu"
-        sizes.add_argument(_flag(field.name), type=positive, metavar="N", help=usual)
+        kind = partial(_at_least, field.metadata.get("least", 1))
+        sizes.add_argument(_flag(field.name), type=kind, metavar="N", help=usual)
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to try the program without a GPU")
     parser.add_argument("--repeats", type=positive, default=9, metavar="N", help="passes to time; default: 9")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="record a pass into this Kineto trace")
@@ -252,7 +255,14 @@ def _flag(name: str) -> str:
 
 def positive(text: str) -> int:
     """Parse a positive integer, for argparse."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1")
+    return _at_least(1, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"no whole number: {text!r}") from None
+    if number < least:
+        raise argparse.ArgumentTypeError(f"at least {least}")
     return number
