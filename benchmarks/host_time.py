@@ -4,6 +4,9 @@
 
 Each call is timed on an idle stream, and behind work that keeps its stream busy for some milliseconds. A call that
 waits for the work before it takes as long as that; one that stages its bytes and returns does not.
+
+Pinning is timed too: of one tensor, and of pieces that threads of Python share, as a TensorDict with ``num_threads``
+does. Cold, torch has no pinned memory cached; warm, it uses what it pinned before.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import json
 import platform
 import statistics
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +29,10 @@ _REPEATS = 15
 _BUSY_MS = 8.0
 _WARM_UP = 3
 _MOST_PINNED = 2**28
+THREADS = (1, 2, 3, 4)
+TOTALS = tuple(2**power for power in range(20, 31, 2))
+_PIECES = 64
+_COLD_REPEATS = 5
 
 
 def main() -> None:
@@ -34,6 +43,8 @@ def main() -> None:
     import torch
 
     pinning = [_pinning(size) for size in SIZES if size <= _MOST_PINNED]  # first: later, pinned memory is cached
+    in_threads = [_pinning_in_threads(total, threads) for total in TOTALS for threads in THREADS]
+    _forget_pinned()
     cycles = _cycles_per_ms(torch.cuda)
     rows = [
         _row(direction, memory, blocking, size, cycles)
@@ -50,7 +61,7 @@ def main() -> None:
         "busy_ms": _BUSY_MS,
         "repeats": _REPEATS,
     }
-    text = json.dumps({"machine": about, "copies": rows, "pinning": pinning}, indent=0)
+    text = json.dumps({"machine": about, "copies": rows, "pinning": pinning, "pinning_threads": in_threads}, indent=0)
     output.write_text(text + "\n", encoding="utf-8")
 
 
@@ -112,6 +123,43 @@ def _pinning(size: int) -> dict[str, float]:
         times.append((time.perf_counter_ns() - begin) / 1e3)
         del pinned
     return {"size_bytes": size, "cold_us": round(times[0], 2), "warm_us": round(statistics.median(times[1:]), 2)}
+
+
+def _pinning_in_threads(total: int, threads: int) -> dict[str, float]:
+    """What it takes to pin pieces of this size together, shared by some threads; in us."""
+    import torch
+
+    pieces = [torch.ones(total // _PIECES, dtype=torch.uint8) for _ in range(_PIECES)]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(time.sleep, [0.01] * threads))  # a pool starts its threads when it needs them
+
+        def pin() -> list[torch.Tensor]:
+            each = pool.map if threads > 1 else map
+            return list(each(torch.Tensor.pin_memory, pieces))
+
+        cold = _median_us(pin, _COLD_REPEATS, _forget_pinned)
+        pin()
+        warm = _median_us(pin, _REPEATS)
+    return {"size_bytes": total, "pieces": _PIECES, "threads": threads, "cold_us": cold, "warm_us": warm}
+
+
+def _median_us(work: Callable[[], object], repeats: int, before: Callable[[], object] = list) -> float:
+    times = []
+    for _ in range(repeats):
+        before()
+        begin = time.perf_counter_ns()
+        work()
+        times.append((time.perf_counter_ns() - begin) / 1e3)
+    return round(statistics.median(times), 2)
+
+
+def _forget_pinned() -> None:
+    """Give all pinned memory that torch has cached back to the system."""
+    import torch
+
+    torch.cuda.synchronize()
+    names = ("_host_emptyCache", "_accelerator_emptyHostCache")  # of older and of newer releases
+    next(getattr(torch._C, name) for name in names if hasattr(torch._C, name))()  # noqa: SLF001 - nothing public does
 
 
 if __name__ == "__main__":

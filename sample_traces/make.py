@@ -4,12 +4,12 @@
     python -m sample_traces.make --out elsewhere --no-kineto               # times only, to compare with truth.json
     python -m sample_traces.make --out elsewhere --only 'offload-*'        # some of them
 
-Every variant of every workload is timed in two separate processes, from its command line: the duration of pageable
-copies depends on where a process gets its memory. The first process also records the variant, and times the variants
-that fix its fault alternately with it, because the speed of processors varies from second to second. COMMAND is called
-as ``COMMAND OUT.sqlite PROGRAM ARG ...``. It has to profile PROGRAM between its cudaProfilerStart and cudaProfilerStop
-and export SQLite. Without it, no Nsight Systems traces are made. Entries of ``truth.json`` from an earlier run are kept
-for the variants that are not recorded again.
+Every variant of every workload is recorded, but for those in `TIMES_ONLY`. All are timed in two separate processes,
+from their command lines: the duration of pageable copies depends on where a process gets its memory. The first process
+also records the variant, and times the variants that fix its fault alternately with it, because the speed of processors
+varies from second to second. COMMAND is called as ``COMMAND OUT.sqlite PROGRAM ARG ...``. It has to profile PROGRAM
+between its cudaProfilerStart and cudaProfilerStop and export SQLite. Without it, no Nsight Systems traces are made.
+Entries of ``truth.json`` from an earlier run are kept for the variants that are not recorded again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -34,14 +34,27 @@ from overlapscope.scrub.nsys import scrub_nsys
 from overlapscope.workloads.catalogue import workloads
 from overlapscope.workloads.pinning_sweep import sweep
 
+TIMES_ONLY = frozenset(
+    {
+        "moe_sparse-one-read",
+        "moe_sparse-ahead",
+        "pinning_guide-pin-alone",
+        "pinning_guide-list-pin-then-blocking",
+        "pinning_guide-list-pinned-blocking",
+        "pinning_guide-tensordict-pin-in-threads",
+        "dataloader_train-article-loop-deferred",
+    }
+)
+"""Variants whose recordings would show nothing that those of others do not."""
+
 Sample = tuple[str, list[str]]  # a name, and the command line that runs it
 
 
-def samples(pattern: str) -> Iterator[Sample]:
+def samples(patterns: Sequence[str]) -> Iterator[Sample]:
     for workload in workloads():
         for variant in workload.variants:
             name = f"{workload.name}-{variant.name}"
-            if fnmatch(name, pattern):
+            if any(fnmatch(name, pattern) for pattern in patterns):
                 yield name, [sys.executable, "-m", workload.module, "--variant", variant.name]
 
 
@@ -94,7 +107,7 @@ def make_nsys(name: str, command: list[str], out: Path, scratch: Path, nsys_sqli
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", default="*", metavar="PATTERN", help="names to make, such as 'offload-*'")
+    parser.add_argument("--only", nargs="+", metavar="PATTERN", help="names to make, such as 'offload-*'")
     parser.add_argument("--processes", type=int, default=2, help="in how many to time a variant")
     parser.add_argument("--no-times", action="store_true", help="time nothing and make no Kineto traces")
     parser.add_argument("--no-kineto", action="store_true", help="make no Kineto traces")
@@ -104,18 +117,19 @@ def main() -> None:
     truth_file = options.out / "truth.json"
     truth = json.loads(truth_file.read_text()) if truth_file.exists() else {"unprofiled_wall": {}}
     with tempfile.TemporaryDirectory() as scratch:
-        for name, command in samples(options.only):
+        for name, command in samples(options.only or ["*"]):
             begin = time.monotonic()
             if not options.no_times:
-                traces = [not options.no_kineto, *[False] * (options.processes - 1)]
+                traced = not options.no_kineto and name not in TIMES_ONLY
+                traces = [traced, *[False] * (options.processes - 1)]
                 runs = [run_it(name, command, options.out, Path(scratch), trace=trace) for trace in traces]
                 truth["unprofiled_wall"][name] = merged(runs)
                 truth["machine"] = {"versions": versions(), "devices": plain(devices())}
                 truth_file.write_text(json.dumps(truth, indent=2, sort_keys=True) + "\n")
-            if options.nsys_sqlite:
+            if options.nsys_sqlite and name not in TIMES_ONLY:
                 make_nsys(name, command, options.out, Path(scratch), options.nsys_sqlite)
             print(name, truth["unprofiled_wall"].get(name), f"{time.monotonic() - begin:.1f} s", flush=True)
-    if options.only == "*" and not options.no_kineto:
+    if options.only is None and not options.no_kineto:
         (options.out / "pinning_sweep.json").write_text(json.dumps(sweep(), indent=1) + "\n")
 
 
