@@ -47,7 +47,14 @@ TIMES_ONLY = frozenset(
 )
 """Variants whose recordings would show nothing that those of others do not."""
 
-Sample = tuple[str, list[str]]  # a name, and the command line that runs it
+Sample = tuple[str, list[str], list[str]]  # a name, the command line that runs it, and what to time beside it
+
+
+def beside(name: str, fixed_by: str | None) -> list[str]:
+    """The options that have the variants timed beside this one that fix it, and that predictions are compared with."""
+    fixed = [fixed_by] if fixed_by else []
+    fixed += [pair.fixed.partition("-")[2] for pair in PAIRS if pair.faulty == name]
+    return ["--beside", *dict.fromkeys(fixed)] if fixed else []
 
 
 def samples(patterns: Sequence[str]) -> Iterator[Sample]:
@@ -55,7 +62,8 @@ def samples(patterns: Sequence[str]) -> Iterator[Sample]:
         for variant in workload.variants:
             name = f"{workload.name}-{variant.name}"
             if any(fnmatch(name, pattern) for pattern in patterns):
-                yield name, [sys.executable, "-m", workload.module, "--variant", variant.name]
+                command = [sys.executable, "-m", workload.module, "--variant", variant.name]
+                yield name, command, beside(name, variant.fixed_by)
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -66,16 +74,12 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return result
 
 
-def beside(name: str) -> list[str]:
-    """The options that have the variants timed beside this one that the benchmark of predictions compares it with."""
-    fixed = {pair.fixed.partition("-")[2]: None for pair in PAIRS if pair.faulty == name}
-    return ["--beside", *fixed] if fixed else []
-
-
-def run_it(name: str, command: list[str], out: Path, scratch: Path, *, trace: bool) -> dict[str, Any]:
+def run_it(
+    name: str, command: list[str], others: list[str], out: Path, scratch: Path, *, trace: bool
+) -> dict[str, Any]:
     """Time a variant without a profiler and, in the same process after that, record it."""
     raw = scratch / f"{name}.json.gz"
-    options = ["--trace", str(raw), *beside(name)] if trace else []
+    options = ["--trace", str(raw), *others] if trace else []
     result = run([*command, *options])
     if trace:
         scrub_kineto(raw, out / raw.name)
@@ -117,12 +121,12 @@ def main() -> None:
     truth_file = options.out / "truth.json"
     truth = json.loads(truth_file.read_text()) if truth_file.exists() else {"unprofiled_wall": {}}
     with tempfile.TemporaryDirectory() as scratch:
-        for name, command in samples(options.only or ["*"]):
+        for name, command, others in samples(options.only or ["*"]):
             begin = time.monotonic()
             if not options.no_times:
                 traced = not options.no_kineto and name not in TIMES_ONLY
                 traces = [traced, *[False] * (options.processes - 1)]
-                runs = [run_it(name, command, options.out, Path(scratch), trace=trace) for trace in traces]
+                runs = [run_it(name, command, others, options.out, Path(scratch), trace=trace) for trace in traces]
                 truth["unprofiled_wall"][name] = merged(runs)
                 truth["machine"] = {"versions": versions(), "devices": plain(devices())}
                 truth_file.write_text(json.dumps(truth, indent=2, sort_keys=True) + "\n")
