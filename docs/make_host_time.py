@@ -15,8 +15,10 @@ from typing import Any
 SOURCE = Path(__file__).parent.parent / "benchmarks" / "host_time.json"
 TARGET = Path(__file__).with_name("host_time.md")
 FIGURE = Path(__file__).with_name("images") / "host_time.png"
+_SHARED_BYTES = 2**26  # of the claim about threads
 _WAITED = 0.9  # of the time of the work before it: a call that takes this long waited for it
 _KINDS = (("HtoD", "pageable"), ("HtoD", "pinned"), ("DtoH", "pageable"), ("DtoH", "pinned"))
+_BLUES = ("#C6DBEF", "#6BAED6", "#2171B5", "#08306B")
 Row = Mapping[str, Any]
 
 TEXT = """# How long a copy call keeps the host
@@ -36,8 +38,16 @@ Made from `benchmarks/host_time.json` by `docs/make_host_time.py`; do not edit. 
 - **Pinned, `non_blocking=True`**: the call waits for nothing. Over all sizes it took {pinned_us:,.0f} us at the median
   on an idle stream, {pinned_busy_us:,.0f} us behind work.
 - **`pin_memory()`**: new memory costs {cold_us:,.0f} us for 64 MiB; memory that PyTorch has cached {warm_us:,.0f} us.
+- **`pin_memory()` in threads**, as `TensorDict.to(..., num_threads=4)` does: for {pieces} pieces of {total} together,
+  four threads take {cold_four:.2f} times as long as one for new memory, and {warm_four:.2f} times for cached memory.
 
 Times in us. *Behind work*: with {busy_ms:.0f} ms of work before the copy on its stream.
+
+"""
+THREADS_TEXT = """## `pin_memory()` in threads
+
+{pieces} pieces of this size together, shared by threads of Python, in us. *Cold*: PyTorch has no pinned memory cached.
+*Warm*: it uses again what it pinned before.
 
 """
 HEAD = "| size | pageable | pageable, behind work | pinned | pinned, behind work |\n|---|---|---|---|---|\n"
@@ -51,8 +61,14 @@ def page(found: Mapping[str, Any]) -> str:
     staged, large = up[up.index(waits[0]) - 1], next(row for row in up if row["size_bytes"] == 2**26)
     blocking = _of(rows, "HtoD", "pageable", blocking=True)[0]
     pinning = next(row for row in found["pinning"] if row["size_bytes"] == 2**26)
+    threads = [row for row in found["pinning_threads"] if row["size_bytes"] == _SHARED_BYTES]
+    one, *_, four = sorted(threads, key=lambda row: int(row["threads"]))
     text = TEXT.format(
         **machine,
+        pieces=one["pieces"],
+        total=_size(_SHARED_BYTES),
+        cold_four=four["cold_us"] / one["cold_us"],
+        warm_four=four["warm_us"] / one["warm_us"],
         staged=_size(staged["size_bytes"]),
         staged_us=staged["busy_call_us"],
         waits=_size(waits[0]["size_bytes"]),
@@ -64,7 +80,7 @@ def page(found: Mapping[str, Any]) -> str:
         cold_us=pinning["cold_us"],
         warm_us=pinning["warm_us"],
     )
-    return text + "\n".join(_tables(rows))
+    return text + "\n".join((*_tables(rows), _threads(found["pinning_threads"])))
 
 
 def _of(rows: Sequence[Row], direction: str, memory: str, *, blocking: bool = False) -> list[Row]:
@@ -84,18 +100,38 @@ def _tables(rows: Sequence[Row]) -> Iterator[str]:
         yield f"## {title}, `non_blocking=True`\n\n{HEAD}" + "\n".join(lines) + "\n"
 
 
+def _threads(rows: Sequence[Row]) -> str:
+    """What pinning takes, by size and number of threads."""
+    counts = sorted({row["threads"] for row in rows})
+    names = [f"{state}, {count} thread{'s' * (count > 1)}" for state in ("cold", "warm") for count in counts]
+    lines = [
+        f"| {_size(size)} | "
+        + " | ".join(f"{_pinned(rows, size, count)[key]:,.0f}" for key in ("cold_us", "warm_us") for count in counts)
+        + " |"
+        for size in sorted({row["size_bytes"] for row in rows})
+    ]
+    head = f"| size | {' | '.join(names)} |\n|{'---|' * (len(names) + 1)}\n"
+    return f"{THREADS_TEXT.format(pieces=rows[0]['pieces'])}{head}" + "\n".join(lines) + "\n"
+
+
+def _pinned(rows: Sequence[Row], size: int, threads: int) -> Row:
+    return next(row for row in rows if (row["size_bytes"], row["threads"]) == (size, threads))
+
+
 def _size(count: int) -> str:
+    if count >= 1 << 30:
+        return f"{count >> 30} GiB"
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"
 
 
 def draw(found: Mapping[str, Any]) -> None:
-    """The figure: time of a call by size, for each direction and memory."""
+    """The figure: time of a call by size, for each direction and memory, and of pinning by threads."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(1, 2, figsize=(7.0, 2.8), sharey=True, layout="constrained")
+    figure, panels = plt.subplots(1, 3, figsize=(9.0, 2.8), sharey=True, layout="constrained")
     for panel, state, title in ((panels[0], "idle", "on an idle stream"), (panels[1], "busy", "behind 8 ms of work")):
         for (direction, memory), line in zip(_KINDS, ("-", "-", "--", "--"), strict=True):
             rows = _of(found["copies"], direction, memory)
@@ -104,9 +140,23 @@ def draw(found: Mapping[str, Any]) -> None:
             panel.loglog(sizes, times, line, color=color, label=f"{direction} {memory}")
         panel.set_title(title, fontsize=9)
         panel.set_xlabel("bytes")
+    _draw_threads(panels[2], found["pinning_threads"])
     panels[0].set_ylabel("time of the call (us)")
     panels[0].legend(fontsize=7, frameon=False)
     figure.savefig(FIGURE, dpi=110)
+
+
+def _draw_threads(panel: Any, rows: Sequence[Row]) -> None:
+    """Time to pin pieces by their size together, a line for each number of threads."""
+    for threads, color in zip(sorted({row["threads"] for row in rows}), _BLUES, strict=True):
+        own = [row for row in rows if row["threads"] == threads]
+        sizes = [row["size_bytes"] for row in own]
+        name = f"{threads} thread{'s' * (threads > 1)}"
+        panel.loglog(sizes, [row["cold_us"] for row in own], color=color, label=f"{name}, cold")
+        panel.loglog(sizes, [row["warm_us"] for row in own], "--", color=color, label="warm")
+    panel.set_title("pin_memory() in threads", fontsize=9)
+    panel.set_xlabel("bytes")
+    panel.legend(fontsize=6, frameon=False, ncols=2)
 
 
 def main() -> None:
