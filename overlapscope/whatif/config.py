@@ -37,8 +37,26 @@ class ProfilerConfig:
 
 
 @dataclass(frozen=True)
+class PackingConfig:
+    """What packing tensors into a pinned buffer takes the host where a trace has no calibration of it.
+
+    Measured on hosts of H200s (`benchmarks/packing.py`), after other work of the host, with 4 to 256 tensors of one
+    size. ``start_ns``: a call of ``torch.stack`` or ``torch.cat`` without its pieces. ``piece_ns``: a piece without its
+    bytes. ``ragged_ns``: as much more for each piece where they have several sizes, which torch copies one by one.
+    ``gb_s``: their bytes, by one thread; torch takes several threads for megabytes, then it is up to five times as
+    fast. ``view_ns``: a view of a piece; ``torch.split`` makes them.
+    """
+
+    start_ns: int = 11_000
+    piece_ns: int = 500
+    ragged_ns: int = 1_200
+    gb_s: float = 13.0
+    view_ns: int = 1_000
+
+
+@dataclass(frozen=True)
 class SimulationConfig:
-    """Thresholds of changes; ``dependencies`` has those of the graph, ``profiler`` those of the profiler's cost.
+    """Thresholds of changes; ``dependencies``, ``profiler`` and ``packing`` have those of what they are named after.
 
     ``host_gap_ns``: host work between two launches that a CUDA graph would save, or between two copies that are sent as
     one; Python between two calls takes 10 to 60 us under a profiler, so that what takes several times that is other
@@ -48,6 +66,7 @@ class SimulationConfig:
 
     dependencies: DependencyConfig = DEPENDENCIES
     profiler: ProfilerConfig = ProfilerConfig()
+    packing: PackingConfig = PackingConfig()
     host_gap_ns: int = 200_000
     node_gap_ns: int = 150
 

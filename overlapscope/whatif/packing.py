@@ -1,4 +1,4 @@
-"""What the host takes to pack many pieces in one pinned buffer: from the calibration, else as staging does here."""
+"""What the host takes to pack many pieces in one pinned buffer: calibrated, else as staging here, else as usual."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from overlapscope.calibration.schema import PackTime
 from overlapscope.model.columns import Bool, Float64, Int64
 from overlapscope.model.enums import Direction
 from overlapscope.model.trace import Trace
+from overlapscope.whatif.config import PackingConfig
 from overlapscope.whatif.copy_speeds import LONGEST_NS, Speed, staged_speed
 
 
@@ -70,10 +71,10 @@ _WARM = ("warm_pack_ns", "pack_ns"), ("warm_ragged_ns", "ragged_ns", "pack_ns")
 """Figures of a calibration, and what stands for them where they are not there: of equal and of ragged pieces."""
 
 
-def packing(trace: Trace) -> Packing | None:
+def packing(trace: Trace, config: PackingConfig) -> Packing:
     """How fast pieces are packed on the host: from the calibration, else as fast as pageable copies of their size.
 
-    Those are copied on the host too, before they are sent. None where nothing tells.
+    Those are copied on the host too, before they are sent. Else as fast as on hosts where it was measured.
     """
     recording = trace.metadata.recording
     measured = sorted(recording.packing.pieces if recording else (), key=lambda entry: entry.size_bytes)
@@ -81,11 +82,16 @@ def packing(trace: Trace) -> Packing | None:
         warm, cold = (Pieces(*(_calibrated(measured, key) for key in keys)) for keys in (_WARM, _COLD))
         return Packing(warm, cold, recording.packing.start_ns or 0, recording.packing.view_ns or 0)
     staged = staged_speed(trace, Direction.HTOD)
-    if staged is None:
-        return None
-    staged = replace(staged, known_from=f"packing on the host: as long as staging, {staged.known_from}")
-    pieces = Pieces(staged, staged)
-    return Packing(pieces, pieces, 0, 0)
+    if staged is not None:  # each of these copies has a latency, which stands for a start
+        each = replace(staged, known_from=f"packing on the host: as long as staging, {staged.known_from}")
+        return Packing(Pieces(each, each), Pieces(each, each), 0, config.view_ns)
+    pieces = Pieces(_usual(config, config.piece_ns), _usual(config, config.piece_ns + config.ragged_ns))
+    return Packing(pieces, pieces, config.start_ns, config.view_ns)
+
+
+def _usual(config: PackingConfig, piece_ns: int) -> Speed:
+    sizes = np.array([0.0, 1e9])
+    return Speed(sizes, piece_ns + sizes / config.gb_s, "packing on the host: as usual on hosts of H200s")
 
 
 def _whole_ns(time_ns: Any) -> Int64:

@@ -98,6 +98,20 @@ def test_pieces_are_packed_as_fast_as_they_are_staged(tmp_path: Path) -> None:
     assert any("as long as staging" in text for text in found.assumptions)
 
 
+@pytest.mark.parametrize(("sizes", "usual_us"), [([65536] * 8, 56), ([65536, 65532] * 4, 65)], ids=["equal", "ragged"])
+def test_without_any_staging_packing_takes_what_is_usual(sizes: list[int], usual_us: int, tmp_path: Path) -> None:
+    """A start of 11 us, 0.5 a piece, 1.2 more where they are ragged, and 512 KiB at 13 GB/s."""
+    copies = "|".join(
+        f"copy {size}B pinned HtoD {20 * index}-{20 * index + 4} -> stream 13: {20 * index + 6}-{20 * index + 10}"
+        for index, size in enumerate(sizes, 1)
+    )
+    found = what_if(trace_of(tmp_path, copies, **make.H200), ["batch-copies"])
+    call = found.after.api_calls
+    assert int((call.end_ns - call.start_ns)[0]) == pytest.approx((4 + usual_us) * 1_000, abs=1_000)
+    assert any("as usual" in text for text in found.assumptions)
+    assert found.high_ns > found.predicted_ns, "views of the pieces"
+
+
 def test_what_is_packed_in_two_places_goes_into_two_buffers(tmp_path: Path) -> None:
     """Each of two ranges has four small copies, the last of one soon before the first of the other."""
     copies = "|".join(

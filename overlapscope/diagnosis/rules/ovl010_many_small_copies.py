@@ -23,11 +23,19 @@ sent_event = torch.cuda.current_stream().record_event()  # wait for it before th
 `TensorDict.to` and loaders that collate into one tensor do the same.
 
 ## What the saving assumes
-The tensors have one data type and can be packed into one buffer. Packing costs a copy on the host.
+The tensors have one data type and can be packed into one buffer, which is made once. Packing costs a copy on the host.
 
 ## When this misleads
 If the small copies overlap long kernels, the GPU is not idle, and nothing is reported. Where the tensors are pinned
-already, packing them may cost as much as it saves: measure it.
+already, packing them may cost as much as it saves: measure it. `torch.stack(tensors).to(device)` makes a new pageable
+tensor each time, whose bytes are copied twice on the host. Measured on an H200, in ms:
+
+| tensors | one by one, pageable | one by one, pinned | `torch.stack` | into the pinned buffer |
+|---|---|---|---|---|
+| 256 of 4 KiB | 1.8 | 1.8 | 0.26 | 0.20 |
+| 40 of 64 KiB | 0.55 | 0.35 | 0.46 | 0.30 |
+| 64 of 256 KiB | 1.7 | 0.48 | 3.0 | 1.4 |
+| 40 of 1 MiB | 2.8 | 0.88 | 11 | 1.6 |
 
 ## Sources
 PyTorch tutorial on `pin_memory` and `non_blocking`, section on `TensorDict`. Measured on an H200: 600 tensors of 64
