@@ -13,6 +13,7 @@ from overlapscope.diagnosis.config import DEFAULT
 from overlapscope.report.findings import findings, worth
 from tests import kineto_maker as make
 from tests.conftest import PAIRS, SAMPLES
+from tests.notation import trace_of
 
 
 def test_a_fix_that_may_win_is_not_said_to_win_nothing() -> None:
@@ -90,3 +91,20 @@ def test_an_interval_of_a_trace_without_calls_has_no_plan(tmp_path: Path) -> Non
     trace = open_trace(make.write(tmp_path / "t.json", *events))
     found = diagnose(trace, Window.between(trace.start_ns + 1_000_000, trace.start_ns + 5_000_000))
     assert found.plan is None
+
+
+@pytest.mark.parametrize(("packing_ns", "steps"), [(1_000, [("batch-copies",)]), (8_000, [])], ids=["pays", "does not"])
+def test_what_only_saves_the_profilers_own_cost_is_not_offered(
+    packing_ns: int, steps: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    """Forty copies that take 24 us each, of which the profiler takes most: packing a piece may take longer than one."""
+    copies = "\n".join(
+        f"thread 1: op aten::to {at}-{at + 22} | op aten::_to_copy {at + 4}-{at + 18} | op aten::copy_ {at + 8}-{at + 14}"
+        f"| copy 64KiB pinned HtoD {at + 10}-{at + 12} -> stream 7: {at + 13}-{at + 17}"
+        for at in range(100, 1060, 24)
+    )
+    about = make.calibrated(packing={"pieces": [{"size_bytes": 65536, "pack_ns": packing_ns}]})
+    text = f"thread 1: launch 90-95 -> stream 7: 96-100\n{copies}\nthread 1: launch 1062-1066 -> stream 7: 1070-1170"
+    plan = diagnose(trace_of(tmp_path, text, **about)).plan
+    assert plan is not None
+    assert [step.changes for step in plan.steps] == steps
