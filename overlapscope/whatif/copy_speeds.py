@@ -46,13 +46,13 @@ def pinned_speed(trace: Trace, direction: Direction, sizes: Int64) -> Speed | No
     largest = float(sizes.max(initial=0))
     if own is not None and own.size_bytes[-1] >= largest / 2:
         return own
-    return _calibrated(trace, direction, MemoryKind.PINNED) or _link(trace) or own
+    return calibrated_speed(trace, direction, MemoryKind.PINNED) or _link(trace) or own
 
 
 def staged_speed(trace: Trace, direction: Direction) -> Speed | None:
     """The speed of pageable copies in a direction: the trace's own, else the calibration; None where nothing tells."""
     own = _own(trace, direction, MemoryKind.PAGEABLE)
-    return own or _calibrated(trace, direction, MemoryKind.PAGEABLE)
+    return own or calibrated_speed(trace, direction, MemoryKind.PAGEABLE)
 
 
 def _own(trace: Trace, direction: Direction, kind: MemoryKind) -> Speed | None:
@@ -65,7 +65,8 @@ def _own(trace: Trace, direction: Direction, kind: MemoryKind) -> Speed | None:
     return _from_points(sizes.astype(float), times, f"{kind.label} copies of this trace")
 
 
-def _calibrated(trace: Trace, direction: Direction, kind: MemoryKind) -> Speed | None:
+def calibrated_speed(trace: Trace, direction: Direction, kind: MemoryKind) -> Speed | None:
+    """The speed that the calibration of a trace measured; None where it has none."""
     recording = trace.metadata.recording
     entries = [
         (entry.size_bytes, entry.copy_ns)

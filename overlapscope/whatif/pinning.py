@@ -1,12 +1,14 @@
-"""Host time inside ``pin_memory()``, which copies into pinned memory."""
+"""Host time inside ``pin_memory()``, which copies into pinned memory, and the copies of what it has just written."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.measure.copies import host_kind
 from overlapscope.measure.spans import EMPTY, Spans, contains, covered, union
-from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.editor import Editor
 
@@ -34,6 +36,18 @@ def without_pinning(editor: Editor, chosen: Int64) -> bool:
     editor.set_weights(weight)
     editor.without_waits(np.concatenate(inside))
     return changed
+
+
+def after_pinning(trace: Trace) -> Bool:
+    """Which copies to the device are of pinned memory, from threads that had pinned before."""
+    ops, calls, copies = trace.cpu_ops, trace.api_calls, trace.copies
+    pins = ops.take(np.isin(ops.name_id, trace.names.find(*PINNING)))
+    later = np.zeros(len(calls) + 1, np.bool_)
+    for process, thread in set(zip(pins.process.tolist(), pins.thread.tolist(), strict=True)):
+        first_ns = pins.end_ns[(pins.process == process) & (pins.thread == thread)].min()
+        later[:-1] |= (calls.process == process) & (calls.thread == thread) & (calls.start_ns >= first_ns)
+    found: Bool = later[copies.call] & (copies.direction == Direction.HTOD) & (host_kind(copies) == MemoryKind.PINNED)
+    return found
 
 
 def _spans(trace: Trace, process: int, thread: int) -> Spans:

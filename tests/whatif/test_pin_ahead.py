@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from overlapscope import diagnose, what_if
+from tests import kineto_maker as make
 from tests.notation import trace_of
 
 STEP = """
@@ -20,6 +21,15 @@ def test_the_time_of_pinning_is_gone(tmp_path: Path) -> None:
     """400 us in each of five steps, but for the 100 of the first that are before the first call."""
     found = what_if(trace_of(tmp_path, LOOP), "pin-ahead")
     assert found.saving_ns == 5 * 400_000 - 100_000
+
+
+def test_copies_of_fresh_data_are_as_fast_as_others(tmp_path: Path) -> None:
+    """80 us each, of data that the processor has just written, where the calibration measured 50."""
+    pinned = {"direction": "HtoD", "host_memory": "pinned", "size_bytes": 4_000_000, "copy_ns": 50_000}
+    found = what_if(trace_of(tmp_path, LOOP, **make.calibrated(copies=[pinned])), "pin-ahead")
+    copies = found.after.copies
+    assert (copies.duration_ns == 50_000).all()
+    assert any("pinned ahead" in text for text in found.assumptions)
 
 
 def test_without_pinning_it_says_so(tmp_path: Path) -> None:

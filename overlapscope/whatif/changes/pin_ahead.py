@@ -2,7 +2,9 @@
 
 ## What it changes
 The time inside `aten::pin_memory` is gone from the threads that call the GPU, with the allocations in it. The copies
-stay as they are: they are pinned already.
+are pinned already. They take no longer than the calibration says: data that the processor has just written is in its
+caches, and the GPU reads it from there more slowly. On an H200, 64 MiB take 1.57 ms right after `pin_memory()` and 1.23
+otherwise, 64 KiB 5.6 us and 3.8.
 
 ## What it assumes
 Somebody else pins, in time: the pinning thread of a `DataLoader(pin_memory=True)`, or the program before its loop.
@@ -18,9 +20,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.whatif.change import Change
+from overlapscope.whatif.copy_speeds import calibrated_speed
 from overlapscope.whatif.editor import Editor, Where
-from overlapscope.whatif.pinning import without_pinning
+from overlapscope.whatif.pinning import after_pinning, without_pinning
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,21 @@ class PinAhead(Change):
     often_followed_by: ClassVar[tuple[str, ...]] = ("non-blocking", "side-stream")
 
     def apply(self, editor: Editor, where: Where) -> None:
-        """Take the time of the operators out."""
+        """Take the time of the operators out, and what their fresh data costs the copies."""
         if not without_pinning(editor, np.flatnonzero(where.calls[editor.graph.calls.row])):
             editor.assume("no pin_memory() on a thread that calls the GPU")
+            return
+        _send_as_usual(editor, where)
+
+
+def _send_as_usual(editor: Editor, where: Where) -> None:
+    """Copies of what was pinned in the loop take no longer than others of their size, where that was measured."""
+    copies = editor.trace.copies
+    fresh = after_pinning(editor.trace) & np.append(where.calls, False)[copies.call]
+    speed = calibrated_speed(editor.trace, Direction.HTOD, MemoryKind.PINNED)
+    if speed is None or not fresh.any():
+        return
+    graph, some = editor.graph, where.but(fresh).work(editor.graph)
+    run = graph.into(graph.work_end(some), DependencyKind.EXECUTION)
+    editor.limit_weights(run, speed.copy_time_ns(copies.size_bytes[graph.work.row[some]]))
+    editor.assume(f"copies take no longer than pinned ahead: {speed.known_from}")
