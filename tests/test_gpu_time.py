@@ -72,6 +72,21 @@ def test_the_headline_begins_with_the_gpu_and_ends_with_the_fix() -> None:
     assert found.diagnosis.plan.baseline == "unprofiled"
 
 
+@pytest.mark.parametrize("variant", ["read-as-written", "read-early"])
+def test_wrong_results_come_before_every_time(variant: str) -> None:
+    """The sums that this program printed were wrong."""
+    found = audit(open_trace(SAMPLES / f"pinning_guide-{variant}.json.gz"))
+    first, second, *_ = found.headline.split(". ")
+    assert first == "Results may be wrong: copies that are read too early (OVL014)"
+    assert second.startswith("GPU idle or only copying")
+
+
+def test_a_weak_sign_of_wrong_results_is_a_finding_and_no_headline() -> None:
+    found = audit(open_trace(SAMPLES / "pinning_guide-read-early.sqlite.gz"))
+    assert any(finding.code == "OVL014" for finding in found.diagnosis.findings)
+    assert found.headline.startswith("GPU idle")
+
+
 def test_a_busy_gpu_has_no_cause() -> None:
     found = audit(open_trace(SAMPLES / "gemm_copy-pinned-copy-first-non-blocking-side.json.gz"))
     assert found.headline == "GPU busy with kernels for 98 % of 32.8 ms."

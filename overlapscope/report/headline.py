@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from overlapscope.diagnosis.catalogue import rule
-from overlapscope.diagnosis.finding import Diagnosis, Finding, Plan, Severity, Step
+from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Plan, Severity, Step
 from overlapscope.diagnosis.gpu_time import COLLECTIVES, COPIES, KERNELS, MEMSETS, OUTSIDE
 from overlapscope.diagnosis.lateness import Lateness
 from overlapscope.formatting import share, time
@@ -35,14 +35,28 @@ class HeadlineConfig:
 
 
 def headline(devices: Sequence[DeviceAudit], diagnosis: Diagnosis, config: HeadlineConfig = HeadlineConfig()) -> str:
-    """Two to four sentences; about the GPU that waits most, where there are several. Empty without GPU work."""
+    """Two to five sentences: results that may be wrong, then the GPU that waits most, if there are several.
+
+    Empty without GPU work.
+    """
     used = [device for device in devices if device.time.total_ns and len(device.activity.busy)]
     if not used:
         return ""
     device = max(used, key=lambda each: each.time.waiting_ns / each.time.total_ns)
-    sentences = [_busy(device, used, config), *_cause(device, diagnosis, config)]
+    sentences = [*_hazards(diagnosis), _busy(device, used, config), *_cause(device, diagnosis, config)]
     sentences += [*_fix(diagnosis), *_copies(device, diagnosis, config)]
     return " ".join(sentences)
+
+
+def _hazards(diagnosis: Diagnosis) -> Iterator[str]:
+    """That results may be wrong, which no time is worth; not from weak signs, those are among the findings."""
+    said = dict.fromkeys(
+        f"{finding.waited_for} ({finding.code})"
+        for finding in diagnosis.findings
+        if finding.severity == Severity.HAZARD and finding.confidence != Confidence.LOW
+    )
+    if said:
+        yield f"Results may be wrong: {', '.join(said)}."
 
 
 def _busy(device: DeviceAudit, used: Sequence[DeviceAudit], config: HeadlineConfig) -> str:
