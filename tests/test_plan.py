@@ -99,7 +99,8 @@ def test_what_only_saves_the_profilers_own_cost_is_not_offered(
 ) -> None:
     """Forty copies that take 24 us each, of which the profiler takes most: packing a piece may take longer than one."""
     copies = "\n".join(
-        f"thread 1: op aten::to {at}-{at + 22} | op aten::_to_copy {at + 4}-{at + 18} | op aten::copy_ {at + 8}-{at + 14}"
+        f"thread 1: op aten::to {at}-{at + 22} | op aten::_to_copy {at + 4}-{at + 18}"
+        f"| op aten::copy_ {at + 8}-{at + 14}"
         f"| copy 64KiB pinned HtoD {at + 10}-{at + 12} -> stream 7: {at + 13}-{at + 17}"
         for at in range(100, 1060, 24)
     )

@@ -86,9 +86,13 @@ class _Search:
     ) -> Prediction | None:
         """What saves most after the changes so far; None where that is too little."""
         found = [self.base.predict(self._changes((*chosen, *names)), bounds=False) for names in tries]
-        most = 1 - self.config.report_share
-        saving = [each for each in found if all(now <= most * was for now, was in zip(_times(each), reached))]
+        saving = [each for each in found if self._saves(_times(each), reached)]
         return min(saving, key=lambda each: each.stated.predicted_ns, default=None)
+
+    def _saves(self, now: tuple[int, int], before: tuple[int, int]) -> bool:
+        """Whether both times are shorter by enough."""
+        most = 1 - self.config.report_share
+        return all(after <= most * was for after, was in zip(now, before, strict=True))
 
     def _changes(self, names: Sequence[str]) -> tuple[Change, ...]:
         return tuple(change_of(name, self.findings) for name in names)
