@@ -66,7 +66,6 @@ PAIRS = tuple(
         ("moe_prefetch", "pageable", "ahead", (PIN, "prefetch", READ)),
         ("moe_sparse", "as-asked", "pinned", (PIN,)),
         ("moe_sparse", "as-asked", "ahead", (PIN, READ)),
-        ("moe_sparse", "pinned", "ahead", (READ,)),
         ("offload", "pageable-same", "pinned-same", (PIN, ASYNC)),
         ("offload", "pageable-same", "pinned-side", (PIN, ASYNC, SIDE)),
         ("offload", "pageable-side", "pinned-side", (PIN, ASYNC)),
@@ -235,10 +234,18 @@ OF_OPERATORS = frozenset({"pin-ahead"})
 """Changes that need operators, which Nsight Systems does not record."""
 
 
+ONLY_KINETO = frozenset({"moe_sparse-as-asked", "pinning_guide-pinned-blocking", "dataloader_train-article-loop"})
+"""Samples that were recorded by torch's profiler alone."""
+
+
 def traced(group: str, traces: str) -> tuple[Pair, ...]:
     """Of a set of programs, those that were traced in this way."""
     pairs = () if (group, traces) in WITHOUT else SETS[group]
-    return tuple(pair for pair in pairs if traces != "nsys" or not OF_OPERATORS.intersection(pair.changes))
+    return tuple(
+        pair
+        for pair in pairs
+        if traces != "nsys" or not (OF_OPERATORS.intersection(pair.changes) or pair.faulty in ONLY_KINETO)
+    )
 
 
 def recording_path(group: str, traces: str, pair: Pair) -> Path:

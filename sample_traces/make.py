@@ -36,6 +36,7 @@ from overlapscope.workloads.pinning_sweep import sweep
 
 TIMES_ONLY = frozenset(
     {
+        "moe_sparse-pinned",
         "moe_sparse-one-read",
         "moe_sparse-ahead",
         "pinning_guide-pin-alone",
