@@ -42,6 +42,7 @@ class Pieces:
     call: Int64
     blocking_call: Int64
     copy: Int64
+    awaited_copy: Int64
     launch_call: Int64
     inferred: Bool
 
@@ -73,6 +74,7 @@ class _Items:
     """Work to walk back from: the part of its stretch that is still to be attributed, and how it is waited for.
 
     ``cause`` and ``inferred`` say how the work that ended the stretch came to wait for this one; that is ``first``.
+    ``awaited`` is the copy that it waited for, a row of copies; others may be queued before that.
     """
 
     gap: Int64
@@ -82,6 +84,7 @@ class _Items:
     cause: Int64
     inferred: Bool
     first: Int64
+    awaited: Int64
 
     def take(self, rows: Int64 | Bool) -> _Items:
         return _Items(*(getattr(self, entry.name)[rows] for entry in fields(self)))
@@ -144,7 +147,8 @@ class Attribution:
         late = np.flatnonzero(~unknown)
         found += self._on_threads(followed[late], call[late], begin[late], issued[late], launch[late])
         nothing = np.full(len(first), _NO_CAUSE)
-        items = _Items(followed, first, issued, end, nothing, np.zeros(len(first), np.bool_), first)
+        none = np.full(len(first), NO_ID)
+        items = _Items(followed, first, issued, end, nothing, np.zeros(len(first), np.bool_), first, none)
         items = items.take(issued < end)
         while len(items.gap):
             items, parts = self._step(items, idle.start_ns)
@@ -200,9 +204,11 @@ class Attribution:
         short = items.until_ns - end <= self._latency_ns
         rest = np.where(short, Cause.LAUNCH_LATENCY, Cause.WAIT_NOT_RECORDED)
         after = Pieces.of(items.gap, end, items.until_ns, rest, launch_call=launch)
-        columns: dict[str, Any] = {"copy": graph.work.copy[other], "launch_call": launch, "inferred": inferred}
+        copy = graph.work.copy[other]
+        awaited = np.where(items.awaited == NO_ID, copy, items.awaited)
+        columns: dict[str, Any] = {"copy": copy, "awaited_copy": awaited, "launch_call": launch, "inferred": inferred}
         running = Pieces.of(items.gap, np.maximum(start, begin), end, cause, **columns)
-        further = _Items(items.gap, other, begin, start, cause.astype(np.int64), inferred, items.first)
+        further = _Items(items.gap, other, begin, start, cause.astype(np.int64), inferred, items.first, awaited)
         return further.take(start > begin), [after, running]
 
     def _late(self, items: _Items, begins: Int64) -> list[Pieces]:
@@ -297,8 +303,12 @@ def _with_blocking_calls(graph: Graph, window: Window, pieces: Pieces, once: Boo
 
 
 def _synchronising_with_copies(graph: Graph, pieces: Pieces, link: Bool) -> Pieces:
-    """Where a thread synchronises while copies run, these are what it waits for: those of its stream first."""
+    """Where a thread synchronises while copies run, these are what it waits for: those of its stream first.
+
+    The copy that ended the synchronisation may have been queued behind them.
+    """
     waits = pieces.take(pieces.cause == Cause.SYNCHRONISATION)
+    waits = replace(waits, awaited_copy=_ended_by(graph, waits.call))
     stream_of = np.full(len(graph.trace.api_calls) + 1, NO_ID, np.int64)
     stream_of[graph.trace.syncs.call] = graph.trace.syncs.stream
     stream, found = stream_of[waits.call], [pieces.take(pieces.cause != Cause.SYNCHRONISATION)]
@@ -313,6 +323,13 @@ def _synchronising_with_copies(graph: Graph, pieces: Pieces, link: Bool) -> Piec
             rest = replace(rest.take(position), start_ns=free.start_ns, end_ns=free.end_ns)
         found.append(rest)
     return Pieces.together(*found)
+
+
+def _ended_by(graph: Graph, call: Int64) -> Int64:
+    """The copy that some calls returned with, `NO_ID` where it was other work."""
+    source = np.append(graph.dependencies.source, NO_ID)[graph.binding[graph.call_end(graph.call_of[call])]]
+    copy: Int64 = np.append(graph.work.copy, NO_ID)[np.maximum(graph.work_of(source), NO_ID)]
+    return copy
 
 
 def _table(trace: Trace, pieces: Pieces) -> IdleTime:

@@ -126,6 +126,9 @@ class IdleTime(Table):
         "i4", "row in api_calls of the call that blocked the thread, then or earlier, so that it was late", null=NO_ID
     )
     copy: Int32 = column("i4", "row in copies of the copy concerned: of the blocking call, or waited for", null=NO_ID)
+    awaited_copy: Int32 = column(
+        "i4", "row in copies of the copy that was waited for, queued behind ``copy`` where it is another", null=NO_ID
+    )
     launch_call: Int32 = column("i4", "row in api_calls of the call that launched the next work", null=NO_ID)
     inferred: Bool = column("?", "whether the wait was inferred from times rather than recorded")
 
