@@ -119,6 +119,17 @@ def test_an_allocation_of_every_step_is_no_first_use(tmp_path: Path) -> None:
     assert found[0].code == "OVL009"
 
 
+@pytest.mark.parametrize(
+    ("call", "code"), [("cudaMalloc", "OVL009"), ("cudaHostAlloc", "OVL018"), ("cudaHostUnregister", "OVL018")]
+)
+def test_page_locking_is_told_from_allocating_on_the_gpu(call: str, code: str, tmp_path: Path) -> None:
+    allocating = loop(6, f"thread 1: {call} 20-3990")
+    finding, *_ = diagnose(trace_of(tmp_path, allocating, loop(6, STEP))).findings
+    assert (finding.code, finding.change, finding.evidence["apis"]) == (code, "preallocate", call)
+    assert finding.saving_ns is not None
+    assert finding.saving_ns > 0.9 * finding.idle_ns
+
+
 def test_a_call_before_the_first_gpu_work_costs_no_run_ahead(tmp_path: Path) -> None:
     """cudaMalloc for 50 ms, before anything runs; then kernels of 10 us, of which the host issues one in 40 us."""
     text = loop(200, "thread 1: op aten::add 60000-60035 | launch 60020-60030 -> stream 7: 60032-60042", 40)

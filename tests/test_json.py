@@ -25,6 +25,7 @@ from tests.conftest import CASES, ROOT, SAMPLES
 from tests.notation import trace_of
 from tests.test_ceiling import EXPOSED
 from tests.test_link_rules import faulty_traces
+from tests.test_queued_copies import issuing, stuck_copy
 from tests.test_several_devices import taking_turns
 
 PAGE = ROOT / "docs" / "json.md"
@@ -127,7 +128,7 @@ def slow_copy(tmp_path: Path) -> Trace:
 
 def test_every_key_of_the_evidence_is_on_the_page_and_the_reverse(tmp_path: Path) -> None:
     unjoined = open_trace(make.write(tmp_path / "t.json", make.call(0, 1), make.kernel(5, 5), make.kernel(100, 5)))
-    traces = [unjoined, slow_copy(tmp_path), taking_turns(tmp_path)]
+    traces = [unjoined, slow_copy(tmp_path), taking_turns(tmp_path), stuck_copy(tmp_path), issuing(tmp_path)]
     traces += [open_trace(path) for path in sorted(CASES.glob("*.json.gz"))]
     traces.append(open_trace(SAMPLES / "pinning_guide-read-early.json.gz"))
     traces += [*faulty_traces(tmp_path), trace_of(tmp_path, EXPOSED)]

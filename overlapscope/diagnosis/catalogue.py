@@ -22,6 +22,9 @@ from overlapscope.diagnosis.rules import (
     ovl015_device_full,
     ovl016_exposed_collective,
     ovl017_another_device,
+    ovl018_pinned_allocation,
+    ovl019_head_of_line,
+    ovl020_issue_bound,
     ovl021_mapped_copy,
     ovl022_self_wait,
     ovl023_copies_beside_collectives,
@@ -49,6 +52,9 @@ RULES: tuple[Rule, ...] = tuple(
         ovl015_device_full,
         ovl016_exposed_collective,
         ovl017_another_device,
+        ovl018_pinned_allocation,
+        ovl019_head_of_line,
+        ovl020_issue_bound,
         ovl021_mapped_copy,
         ovl022_self_wait,
         ovl023_copies_beside_collectives,
@@ -57,7 +63,10 @@ RULES: tuple[Rule, ...] = tuple(
 )
 """All rules, in the order of their codes."""
 
-_PRECEDENCE = ("000", "012", "010", "005", "001", "013", "009", "007", "004", "003", "002", "006", "011", "017", "008")
+_PRECEDENCE = (
+    *("000", "012", "020", "010", "005", "001", "013", "018", "009", "019", "007"),
+    *("004", "003", "002", "006", "011", "017", "008"),
+)
 """Which rule gets an idle interval that several claim. Missing data comes first, then what explains a whole sequence of
 calls, then specific causes before general ones; a late host is the last."""
 

@@ -26,6 +26,12 @@ class DiagnosisConfig:
     ``burst_min_copies``: fewest copies of a burst. Below it, batching saves little more than 100 us: issuing a copy
     takes 5 to 10 us.
     ``burst_copy_share``: the copies of a burst are small when their device time is less than this share of its time.
+    ``stuck_copy_share``: a copy is stuck behind others when its own transfer takes less than this share of the time for
+    which it waited for them; first in the queue, it would hold them up for no longer.
+    ``issue_call_share``: a thread is bound by copy calls when they take more than this share of the time in which it
+    issues one after the other; else its own work between them takes most of it.
+    ``queued_min_copies``: a copy call that blocks although it waits for no copy of its own waits for room in its queue,
+    if at least so many copies were queued before it; with fewer it waits for something else (a lock, the profiler).
     ``slow_factor``: a pinned copy is slow when it takes this many times the time expected for its link; data that the
     host has just written copies at half the bandwidth (27 of 55 GB/s on an H200), bidirectional copies lose less.
     ``slow_min_bytes``: smaller copies do not reach the bandwidth of their link (pinned copies of 1 MiB reach 48 of
@@ -74,6 +80,9 @@ class DiagnosisConfig:
     read_max_bytes: int = 2**20
     burst_min_copies: int = 16
     burst_copy_share: float = 0.5
+    stuck_copy_share: float = 0.1
+    issue_call_share: float = 0.5
+    queued_min_copies: int = 64
     slow_factor: float = 2.25
     slow_min_bytes: int = 2**20
     blocking_launch_share: float = 0.5

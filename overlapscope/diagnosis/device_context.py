@@ -65,6 +65,13 @@ class DeviceContext:
         """`ApiKind` of the call that blocked the launching thread; OTHER where there is none."""
         return np.append(self.trace.api_calls.kind, ApiKind.OTHER)[self.idle.blocking_call]
 
+    def allocating(self, *kinds: ApiKind) -> Bool:
+        """Which idle intervals lie in, or are attributed to, calls of these kinds that allocate or free memory."""
+        kind = np.append(self.trace.api_calls.kind, ApiKind.OTHER)
+        return self.has_cause(Cause.ALLOCATION) & np.isin(kind[self.idle.call], kinds) | np.isin(
+            self.blocking_kind, kinds
+        )
+
     @cached_property
     def from_sync(self) -> Bool:
         """Which idle intervals are attributed to a synchronisation."""
@@ -120,16 +127,24 @@ class DeviceContext:
     @cached_property
     def in_burst(self) -> Bool:
         """Which idle intervals lie within a burst of small copies issued by the thread that launches next."""
-        found = self.bursts
-        spans = union(found.begin_ns, found.end_ns)
+        return self.within(self.bursts, self.bursts.end_ns)
+
+    def within(self, bursts: Bursts, until_ns: Int64) -> Bool:
+        """Which idle intervals lie mostly between the begin of bursts, of the thread that launches next, and a time."""
+        spans = union(bursts.begin_ns, until_ns)
         inside = covered(self.idle.start_ns, self.idle.end_ns, spans) * 2 > self.idle.duration_ns
         launching = np.append(self.trace.api_calls.thread, NO_ID)[self.idle.launch_call]
-        return inside & np.isin(launching, [*np.unique(found.thread).tolist(), NO_ID])
+        return inside & np.isin(launching, [*np.unique(bursts.thread).tolist(), NO_ID])
+
+    @cached_property
+    def copy_sequences(self) -> Bursts:
+        """Sequences of enough copy calls for this device, whatever their size."""
+        return copy_sequences(self)
 
     @cached_property
     def bursts(self) -> Bursts:
         """Bursts of small copies on this device."""
-        return bursts(self)
+        return self.copy_sequences.take(self.copy_sequences.small)
 
     @cached_property
     def link_copy_ns(self) -> Int64:
@@ -185,19 +200,40 @@ class DeviceContext:
 
 @dataclass(frozen=True, eq=False)
 class Bursts:
-    """Bursts of small copies: each from its first call to the end of its last copy, with its thread; all copies."""
+    """Sequences of copies: each from its first call to the end of its last copy, with its thread; all copies.
+
+    ``issued_ns`` is when the last call of each returned, ``small`` whether its copies are small, ``sequence`` the
+    sequence of each of the copies.
+    """
 
     begin_ns: Int64
+    issued_ns: Int64
     end_ns: Int64
     thread: Int64
+    small: Bool
     copies: Int64
+    sequence: Int64
+
+    def take(self, some: Bool) -> Bursts:
+        """Some of the sequences, with their copies."""
+        number = np.cumsum(some) - 1
+        inside = some[self.sequence]
+        return Bursts(
+            begin_ns=self.begin_ns[some],
+            issued_ns=self.issued_ns[some],
+            end_ns=self.end_ns[some],
+            thread=self.thread[some],
+            small=self.small[some],
+            copies=self.copies[inside],
+            sequence=number[self.sequence[inside]],
+        )
 
 
-def bursts(context: DeviceContext) -> Bursts:
-    """Find bursts of small copies.
+def copy_sequences(context: DeviceContext) -> Bursts:
+    """Find sequences of copy calls of one thread, one soon after the other, with no launch between.
 
-    A burst is a sequence of copy calls of one thread, one soon after the other, with no launch between. Its copies are
-    small when their device time is less than a share of the burst, and not more than the calls alone can take.
+    Their copies are small when their device time is less than a share of the sequence, and not more than the calls
+    alone can take.
     """
     calls, copies, config = context.trace.api_calls, context.trace.copies, context.config
     kinds = (ApiKind.COPY, ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)
@@ -209,16 +245,16 @@ def bursts(context: DeviceContext) -> Bursts:
     first = np.flatnonzero(_starts_sequence(context, rows, counts))
     if not len(first):
         nothing = np.empty(0, np.int64)
-        return Bursts(nothing, nothing, nothing, nothing)
+        return Bursts(nothing, nothing, nothing, nothing, np.empty(0, np.bool_), nothing, nothing)
     number = np.diff(np.append(first, len(rows)))
     device_ns = np.add.reduceat(np.where(counts, np.append(copies.duration_ns, 0)[copy], 0), first)
-    begin = calls.start_ns[rows][first]
-    end = np.maximum.reduceat(np.maximum(np.append(copies.end_ns, 0)[copy], calls.end_ns[rows]), first)
+    begin, issued = calls.start_ns[rows][first], np.maximum.reduceat(calls.end_ns[rows], first)
+    end = np.maximum(np.maximum.reduceat(np.append(copies.end_ns, 0)[copy], first), issued)
     small = device_ns < config.burst_copy_share * (end - begin)
     small &= device_ns <= number * config.dependencies.host.most_enqueue_ns
-    found = counts[first] & (number >= config.burst_min_copies) & small
-    members = copy[np.repeat(found, number)]
-    return Bursts(begin[found], end[found], calls.thread[rows][first][found], members)
+    enough = counts[first] & (number >= config.burst_min_copies)
+    every = Bursts(begin, issued, end, calls.thread[rows][first], small, copy, np.repeat(np.arange(len(first)), number))
+    return every.take(enough)
 
 
 def _asynchronous(context: DeviceContext, rows: Int64, copy: Int64) -> Bool:

@@ -24,6 +24,8 @@ _DARK = {
     Style.OVL012: "#C64A79",
     Style.OVL013: "#7A68FF",
     Style.OVL017: "#3F5FD8",
+    Style.OVL018: "#8F5A34",
+    Style.OVL019: "#8F62E0",
 }
 
 

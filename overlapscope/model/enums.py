@@ -75,7 +75,11 @@ class ApiKind(Labelled):
 
 SYNC_CALLS = (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, ApiKind.DEVICE_SYNC)
 """Calls that block the thread until the device has finished some work."""
-ALLOCATIONS = (ApiKind.DEVICE_ALLOC, ApiKind.DEVICE_FREE, ApiKind.HOST_ALLOC, ApiKind.HOST_FREE)
+DEVICE_ALLOCATIONS = (ApiKind.DEVICE_ALLOC, ApiKind.DEVICE_FREE)
+"""Calls that get or give back memory of a GPU."""
+HOST_ALLOCATIONS = (ApiKind.HOST_ALLOC, ApiKind.HOST_FREE)
+"""Calls that get or give back page-locked host memory, or page-lock memory that is there."""
+ALLOCATIONS = DEVICE_ALLOCATIONS + HOST_ALLOCATIONS
 """Calls that get or give back memory; most of them wait for the device."""
 LAUNCHES = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)
 """Calls that launch kernels."""

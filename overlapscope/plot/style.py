@@ -66,6 +66,9 @@ GREYS: dict[Style, Look] = {
     Style.OVL012: Look("#000000"),
     Style.OVL013: Look("#646464", "++++++"),
     Style.OVL017: Look("#484848", _FALLING),
+    Style.OVL018: Look("#5A5A5A", "||||||"),
+    Style.OVL019: Look("#262626", "......"),
+    Style.OVL020: Look("#B8B8B8", "oooooo"),
 }
 PALETTES: dict[Palette, dict[Style, Look]] = {"colour": LOOKS, "grey": GREYS}
 SHADES: dict[Palette, str] = {"colour": "#FBE3D6", "grey": "#F3F3F3"}

@@ -50,6 +50,9 @@ class Style(StrEnum):
     OVL012 = "OVL012 blocking-launches"
     OVL013 = "OVL013 slow-link"
     OVL017 = "OVL017 another-device"
+    OVL018 = "OVL018 pinned-allocation"
+    OVL019 = "OVL019 head-of-line"
+    OVL020 = "OVL020 issue-bound"
 
 
 IDLE_STYLES = tuple(style for style in Style if style is Style.IDLE or style.name.startswith("OVL"))

@@ -42,5 +42,8 @@ COLOURS = {
     Style.OVL012: "#7A1F3D",
     Style.OVL013: "#4A34F0",
     Style.OVL017: "#16168E",
+    Style.OVL018: "#592B0D",
+    Style.OVL019: "#692BC4",
+    Style.OVL020: "#78A669",
 }
 """The colour of each style on a light ground."""

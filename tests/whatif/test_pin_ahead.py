@@ -40,7 +40,7 @@ def test_without_pinning_it_says_so(tmp_path: Path) -> None:
 
 def test_the_finding_of_a_loop_that_pins_offers_it(tmp_path: Path) -> None:
     found = diagnose(trace_of(tmp_path, LOOP))
-    finding = next(entry for entry in found.findings if entry.code == "OVL009")
+    finding = next(entry for entry in found.findings if entry.code == "OVL018")
     assert (finding.change, finding.waited_for) == ("pin-ahead", "pin_memory()")
     assert "is_pinned()" in finding.fix
     assert found.plan is not None

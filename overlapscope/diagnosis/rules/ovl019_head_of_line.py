@@ -1,0 +1,180 @@
+"""A small copy is stuck behind large ones.
+
+## What happens
+A copy engine runs the copies of one direction one after the other, and none is interrupted. A copy of some kilobytes
+that the next kernels or the host need, such as token ids, a mask or a result, starts when all copies in front of it are
+complete. Another stream does not help it: streams of one direction share the engine (head-of-line blocking).
+
+## How it shows in a trace
+The copy was issued and its stream was free, or had only earlier copies in it. Until it starts, other copies in the same
+direction run that nothing has asked for yet: no event after them is waited for by the work that is late. Its own
+transfer takes a small part of that wait. Traces that do not record which event a stream waits for do not show what was
+asked for; there it is OVL007.
+
+## Fix
+```python
+# before: the weights of later layers first, then the ids that this step begins with
+with torch.cuda.stream(bulk):
+    for layer in later_layers:
+        buffers[layer].copy_(weights[layer], non_blocking=True)
+with torch.cuda.stream(side):
+    ids.copy_(next_ids, non_blocking=True)
+# after: what is needed first is copied first; the rest in parts, each behind the step that leaves time for it
+with torch.cuda.stream(side):
+    ids.copy_(next_ids, non_blocking=True)
+with torch.cuda.stream(bulk):
+    for layer in later_layers[:per_step]:
+        buffers[layer].copy_(weights[layer], non_blocking=True)
+```
+
+Where the small data is not ready before the large copies must start, issue these in chunks, a few at a time, so that
+the queue in front of the small copy is short.
+
+## What the saving assumes
+No change is simulated: whether the host had the small data before it issued the large copies is not in the trace. The
+idle time is what the order costs at most.
+
+## When this misleads
+- If the work that is late reads the large copies too, and only its program order says so, they had to come first.
+- Where both are needed soon, the link is the limit (OVL011): copy less.
+
+## Sources
+CUDA C++ Programming Guide, "Concurrent Data Transfers". Measured on an H200 with three copy engines: copies of two
+streams in the same direction never overlapped.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.diagnosis.causes import COPY_WAIT_CAUSES, Cause
+from overlapscope.diagnosis.device_context import DeviceContext, unique
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, size, time
+from overlapscope.measure.spans import covered, union
+from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
+from overlapscope.model.enums import LINK, ApiKind
+
+
+def claims(context: DeviceContext) -> Bool:
+    """Idle because a small copy was queued behind others in its direction that nothing had asked for."""
+    result, idle = context.none.copy(), context.idle
+    if context.trace.health.has("syncs-not-recorded"):
+        return result
+    direction = np.append(context.trace.copies.direction, NO_ID)
+    behind = context.has_cause(*COPY_WAIT_CAUSES, Cause.SYNCHRONISATION) & (idle.awaited_copy != idle.copy)
+    behind &= np.isin(direction[idle.copy], LINK) & (direction[idle.awaited_copy] == direction[idle.copy])
+    rows = np.flatnonzero(behind)
+    rows = rows[_stuck(context, idle.awaited_copy[rows])]
+    result[rows] = ~_asked_for(context, rows) & _apart(context, rows)
+    return result
+
+
+def _issued(context: DeviceContext, copies: Int32 | Int64) -> Int64:
+    """When some copies were issued; their own start where that is not known."""
+    table = context.trace.copies
+    call = table.call[copies]
+    return np.where(call == NO_ID, table.start_ns[copies], np.append(context.trace.api_calls.start_ns, 0)[call])
+
+
+def _stuck(context: DeviceContext, copies: Int32 | Int64) -> Bool:
+    """Which copies waited much longer for others in their direction than they took."""
+    table, result = context.trace.copies, np.zeros(len(copies), np.bool_)
+    here = context.activity.key.rows(table)
+    for direction in np.unique(table.direction[copies]).tolist():
+        mine = table.direction[copies] == direction
+        others = here & (table.direction == direction)
+        spans = union(table.start_ns[others], table.end_ns[others])
+        waited = covered(_issued(context, copies[mine]), table.start_ns[copies[mine]], spans)
+        result[mine] = table.duration_ns[copies[mine]] < context.config.stuck_copy_share * waited
+    return result
+
+
+def _asked_for(context: DeviceContext, rows: Int64) -> Bool:
+    """Whether what is late, or the copy that it waits for, was made to wait for the copy in front by an event."""
+    idle, table = context.idle, context.trace.copies
+    front, stuck = idle.copy[rows].astype(np.int64), idle.awaited_copy[rows]
+    launched = np.append(context.trace.api_calls.start_ns, 0)[idle.launch_call[rows]]
+    until = np.where(table.stream[front] == table.stream[stuck], _issued(context, stuck), np.iinfo(np.int64).max)
+    result = np.zeros(len(rows), np.bool_)
+    for waiting in (_stream_of_launch(context, rows), table.stream[stuck]):
+        result |= _first_wait_ns(context, front, until, waiting) <= launched
+    return result
+
+
+def _apart(context: DeviceContext, rows: Int64) -> Bool:
+    """Whether the copy in front can be told from the one that is waited for.
+
+    It is on another stream, which the host does not synchronise with; or an event between the two is waited for later.
+    """
+    idle, table = context.idle, context.trace.copies
+    front, stuck = idle.copy[rows].astype(np.int64), idle.awaited_copy[rows]
+    kind = np.append(context.trace.api_calls.kind, ApiKind.OTHER)[idle.call[rows]]
+    synchronises = context.has_cause(Cause.SYNCHRONISATION)[rows]
+    other = (table.stream[front] != table.stream[stuck]) & ~(synchronises & (kind == ApiKind.DEVICE_SYNC))
+    later = _first_wait_ns(context, front, _issued(context, stuck)) < np.iinfo(np.int64).max
+    apart: Bool = other | (later & ~synchronises)
+    return apart
+
+
+def _stream_of_launch(context: DeviceContext, rows: Int64) -> Int64:
+    """The stream that each late launch is on."""
+    graph = context.graph
+    stream = np.full(len(graph.calls) + 1, NO_ID, np.int64)
+    known = graph.work.call != NO_ID
+    stream[graph.work.call[known]] = graph.work.stream[known]
+    stream[-1] = NO_ID
+    return stream[graph.call_of[context.idle.launch_call[rows]]]
+
+
+def _first_wait_ns(context: DeviceContext, copies: Int64, before_ns: Int64, waiting: Int64 | None = None) -> Int64:
+    """When a stream was first made to wait for an event after each copy; the largest number where none was.
+
+    The event is the next one on the copy's stream that is waited for, recorded before a time; ``waiting`` is the stream
+    that waits, any where it is None.
+    """
+    waits, table = context.trace.event_waits, context.trace.copies
+    result = np.full(len(copies), np.iinfo(np.int64).max)
+    here = waits.process == context.activity.key.process
+    issued = _issued(context, copies)
+    key = np.stack([table.stream[copies], np.full(len(copies), NO_ID) if waiting is None else waiting])
+    for source, target in np.unique(key, axis=1).T.tolist():
+        some = np.flatnonzero(here & (waits.source_stream == source) & ((waiting is None) | (waits.stream == target)))
+        some = some[np.lexsort((waits.time_ns[some], waits.recorded_ns[some]))]
+        mine = np.flatnonzero((key[0] == source) & (key[1] == target))
+        place = np.searchsorted(waits.recorded_ns[some], issued[mine], "right")
+        recorded = np.append(waits.recorded_ns[some], np.iinfo(np.int64).max)[place]
+        at = np.append(waits.time_ns[some], np.iinfo(np.int64).max)[place]
+        result[mine] = np.where(recorded < before_ns[mine], at, np.iinfo(np.int64).max)
+    return result
+
+
+def describe(context: DeviceContext, rows: Int64) -> Report:
+    """Which copies were stuck, behind how many others, and the GPU idle time because of it."""
+    table = context.trace.copies
+    stuck, front = unique(context.idle.awaited_copy[rows]), context.copies_of(rows)
+    what = f"{counted(len(stuck), 'small copy', 'small copies')} ({size(context.size_bytes(stuck))}) waited behind "
+    what += f"{counted(len(front), 'other', 'others')} ({size(context.size_bytes(front))}) that nothing had asked for"
+    message = f"{what}; the GPU was idle for {time(context.idle_ns(rows))} because of it."
+    evidence = {
+        "copies": len(stuck),
+        "size_bytes": context.size_bytes(stuck),
+        "copy_ns": int(table.duration_ns[stuck].sum()),
+        "copies_in_front": len(front),
+        "size_in_front_bytes": context.size_bytes(front),
+        "engine_wait_ns": context.idle_ns(rows),
+    }
+    return Report(message, evidence, copies=stuck)
+
+
+RULE = Rule(
+    code="OVL019",
+    name="head-of-line",
+    page=__doc__,
+    waited_for="small copies behind large ones",
+    about_copies=True,
+    fix="ids.copy_(next_ids, non_blocking=True)  # what is needed first is copied first\n"
+    "for part in weights.split(rows_per_step): ...  # large copies after it, in parts",
+    claims=claims,
+    describe=describe,
+)

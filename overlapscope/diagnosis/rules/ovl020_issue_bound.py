@@ -1,0 +1,149 @@
+"""A thread is bound by issuing copies.
+
+## What happens
+A pinned `cudaMemcpyAsync` waits for no copy, but the call itself takes 4 to 10 us. A thread that issues hundreds of
+copies launches nothing else meanwhile, even where the copies run on a stream of their own. And the queue of a stream is
+finite: when it is full, each call waits until a copy before it is complete, so that calls take as long as copies. The
+thread, which seemed to run ahead, is then as slow as the copy engine.
+
+## How it shows in a trace
+The GPU is idle while the launching thread makes one asynchronous copy call after the other, with no launch between; or
+it is in such a call which blocks, though the copy is from or to pinned memory and the call returns before its copy is
+complete, with many copies queued before it. The evidence has the duration of the calls with few and with many copies
+queued before. Copies that are small beside their calls, with room in the queue, are OVL010.
+
+## Fix
+```python
+# before: all blocks of the next steps are sent for before this step's kernels are launched
+with torch.cuda.stream(side):
+    for block in blocks:
+        buffers[block].copy_(pinned[block], non_blocking=True)
+output = model(batch)
+# after: neighbours as one copy, and no more of them ahead than the step needs
+output = model(batch)
+with torch.cuda.stream(side):
+    buffers[first:last].copy_(pinned[first:last], non_blocking=True)
+```
+
+Launch the kernels that do not need the copies first. Copies that are the same in each step can be captured in a CUDA
+graph, which issues all of them with one call; `cudaMemcpyBatchAsync` does that for copies that are not.
+
+## What the saving assumes
+Small copies to the GPU are packed into one. Copies that take longer than a call are not simulated: the engine takes as
+long as before, and what the thread gains by issuing fewer of them depends on how they are cut.
+
+## When this misleads
+If the late kernels read all of the copies, the engine is the limit and not the thread (OVL006, OVL011). Profilers
+lengthen every call.
+
+## Sources
+CUDA Runtime API, "API synchronization behavior" and `cudaMemcpyBatchAsync`. The time of a call: 4 to 10 us, measured on
+an H200 under the profiler.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.diagnosis.causes import HOST_CAUSES
+from overlapscope.diagnosis.device_context import DeviceContext, unique
+from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.formatting import counted, size, time
+from overlapscope.measure.queue_depth import copies_before
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.enums import ApiKind, MemoryKind
+
+
+def claims(context: DeviceContext) -> Bool:
+    """Idle while the launching thread issued a sequence of pinned copies, or because its queue was full."""
+    return _issuing(context) | _full_queue(context)
+
+
+def _issuing(context: DeviceContext) -> Bool:
+    """Idle within a sequence of asynchronous copy calls from or to pinned memory, which take most of its time.
+
+    Where the copies are small, only if the calls mostly waited for room in the queue.
+    """
+    sequences = context.copy_sequences
+    pinned = context.facts.host_kind[sequences.copies] == MemoryKind.PINNED
+    call_ns = context.trace.api_calls.duration_ns[context.trace.copies.call[sequences.copies]]
+    waited = _waited_for_room(context)[sequences.copies]
+    count = len(sequences.begin_ns)
+    in_calls, waiting = (np.bincount(sequences.sequence, call_ns * some, count) for some in (pinned, waited))
+    least = context.config.issue_call_share * (sequences.issued_ns - sequences.begin_ns)
+    issuing = sequences.take((waiting > least) | (~sequences.small & (in_calls > least)))
+    own = context.has_cause(*HOST_CAUSES) & np.isin(context.blocking_kind, (ApiKind.OTHER, ApiKind.COPY))
+    return own & context.within(issuing, issuing.issued_ns)
+
+
+def _full_queue(context: DeviceContext) -> Bool:
+    """Idle because of a pinned copy call that returned before its copy was complete, with many queued before it."""
+    full: Bool = (context.blocking_kind == ApiKind.COPY) & np.append(_waited_for_room(context), False)[context.copy]
+    return full
+
+
+def _waited_for_room(context: DeviceContext) -> Bool:
+    """For each copy, whether its call blocked though the memory is pinned and the copy was complete only later.
+
+    With many copies queued before it, the call waited for room in the queue.
+    """
+    trace, copies, facts = context.trace, context.trace.copies, context.facts
+    blocked = (facts.blocked_ns > 0) & (facts.host_kind == MemoryKind.PINNED)
+    blocked &= np.append(trace.api_calls.end_ns, 0)[copies.call] < copies.end_ns
+    full: Bool = blocked & (copies_before(trace) >= context.config.queued_min_copies)
+    return full
+
+
+def describe(context: DeviceContext, rows: Int64) -> Report:
+    """How many copies the thread issued, for how long, and how its calls got slower as more were queued."""
+    trace, sequences = context.trace, context.copy_sequences
+    touched = _touched(context, rows)
+    copies = unique(np.concatenate([sequences.copies[touched[sequences.sequence]], _of_calls(context, rows)]))
+    calls = unique(trace.copies.call[copies])
+    depth, call_ns = copies_before(trace)[copies], trace.api_calls.duration_ns[trace.copies.call[copies]]
+    few = 2 * depth < max(int(depth.max(initial=0)), 1)
+    shallow, deep = (int(np.median(call_ns[some])) if some.any() else None for some in (few, ~few))
+    total = int(trace.api_calls.duration_ns[calls].sum())
+    what = f"{counted(len(copies), 'asynchronous copy', 'asynchronous copies')} ({size(context.size_bytes(copies))})"
+    message = f"A thread issued {what} in {time(total)} of calls; the GPU was idle for {time(context.idle_ns(rows))} "
+    message += "because it launched nothing meanwhile"
+    if shallow is not None and deep is not None and deep > context.config.dependencies.host.tolerance * shallow:
+        message += f". With many queued, a call took {time(deep)} instead of {time(shallow)}"
+    evidence = {
+        "copies": len(copies),
+        "size_bytes": context.size_bytes(copies),
+        "call_ns": total,
+        "blocked_ns": context.blocked_ns(calls),
+        "most_queued": int(depth.max(initial=0)),
+        "few_queued_call_ns": shallow,
+        "many_queued_call_ns": deep,
+    }
+    return Report(message + ".", evidence, copies=copies, calls=calls)
+
+
+def _touched(context: DeviceContext, rows: Int64) -> Bool:
+    """Which sequences have some of the idle intervals in them."""
+    sequences, idle = context.copy_sequences, context.idle
+    ends = np.sort(idle.end_ns[rows])
+    begins = np.sort(idle.start_ns[rows])
+    meets: Bool = np.searchsorted(begins, sequences.issued_ns) > np.searchsorted(ends, sequences.begin_ns, "right")
+    return meets
+
+
+def _of_calls(context: DeviceContext, rows: Int64) -> Int64:
+    """The copies of the blocking calls of some idle intervals."""
+    return unique(context.copy[rows[context.blocking_kind[rows] == ApiKind.COPY]])
+
+
+RULE = Rule(
+    code="OVL020",
+    name="issue-bound",
+    page=__doc__,
+    waited_for="a thread that issues copies",
+    about_copies=True,
+    fix="buffers[first:last].copy_(pinned[first:last], non_blocking=True)  # fewer and larger copies\n"
+    "# launch kernels that do not need them first; a CUDA graph or cudaMemcpyBatchAsync issues many with one call",
+    change="batch-copies",
+    claims=claims,
+    describe=describe,
+)
