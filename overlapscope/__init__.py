@@ -116,6 +116,7 @@ if TYPE_CHECKING:
     from overlapscope.timeline.shown import Shown
     from overlapscope.whatif.change import Bounds, Change
     from overlapscope.whatif.changes.batch_copies import BatchCopies
+    from overlapscope.whatif.changes.copy_first import CopyFirst
     from overlapscope.whatif.changes.cuda_graph import CudaGraph
     from overlapscope.whatif.changes.faster_link import FasterLink
     from overlapscope.whatif.changes.no_scalar_sync import NoScalarSync
@@ -186,6 +187,7 @@ _MODULES = {
     "timeline.shown": "Shown",
     "whatif.change": "Bounds Change",
     "whatif.changes.batch_copies": "BatchCopies",
+    "whatif.changes.copy_first": "CopyFirst",
     "whatif.changes.cuda_graph": "CudaGraph",
     "whatif.changes.faster_link": "FasterLink",
     "whatif.changes.no_scalar_sync": "NoScalarSync",
@@ -227,6 +229,7 @@ __all__ = [
     "Confidence",
     "Copies",
     "CopyConsumers",
+    "CopyFirst",
     "CopyGroup",
     "CopyTable",
     "CopyTime",

@@ -13,6 +13,7 @@ from overlapscope.dependencies.graph import Graph
 from overlapscope.errors import ChangeNotUnderstood
 from overlapscope.whatif.change import Change, parsed
 from overlapscope.whatif.changes.batch_copies import BatchCopies
+from overlapscope.whatif.changes.copy_first import CopyFirst
 from overlapscope.whatif.changes.cuda_graph import CudaGraph
 from overlapscope.whatif.changes.faster_link import FasterLink
 from overlapscope.whatif.changes.no_scalar_sync import NoScalarSync
@@ -33,6 +34,7 @@ CHANGES: tuple[type[Change], ...] = (
     NonBlocking,
     Preallocate,
     FasterLink,
+    CopyFirst,
     SideStream,
     Prefetch,
     CudaGraph,

@@ -31,8 +31,8 @@ Where the small data is not ready before the large copies must start, issue thes
 the queue in front of the small copy is short.
 
 ## What the saving assumes
-No change is simulated: whether the host had the small data before it issued the large copies is not in the trace. The
-idle time is what the order costs at most.
+The small data was ready when the large copies were issued: the thread waited for nothing between the two. Large copies
+that were issued before its last synchronisation stay in front.
 
 ## When this misleads
 - If the work that is late reads the large copies too, and only its program order says so, they had to come first.
@@ -175,6 +175,7 @@ RULE = Rule(
     about_copies=True,
     fix="ids.copy_(next_ids, non_blocking=True)  # what is needed first is copied first\n"
     "for part in weights.split(rows_per_step): ...  # large copies after it, in parts",
+    change="copy-first",
     claims=claims,
     describe=describe,
 )

@@ -1,0 +1,49 @@
+"""A small copy goes before the long ones that its thread issued in front of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from overlapscope import diagnose, what_if
+from tests.notation import trace_of
+
+LOOP = """
+thread 1: launch 0-5 -> stream 7: 10-100 | copy 64MB pinned HtoD 20-25 -> stream 20: 30-1230 {between}
+          copy 64MB pinned HtoD 126-130 -> stream 20: 1231-2431
+          copy 64KB pinned HtoD 140-145 -> stream {own}: 2432-2436 | record B 146-147 -> stream {own}
+          wait B 150-151 -> stream 7 | launch 155-160 -> stream 7: 2437-6000 | sync 161-6002
+"""
+
+
+@pytest.mark.parametrize("own", [13, 20], ids=["another stream", "the same stream"])
+def test_the_kernel_starts_when_the_small_copy_is_there(own: int, tmp_path: Path) -> None:
+    """Issued at 20 us, it takes 4; then the kernel waits for its own launch, at 160, and for some latency."""
+    found = what_if(trace_of(tmp_path, LOOP.format(own=own, between="|")), "copy-first")
+    assert found.saving_ns == pytest.approx(2_437_000 - 160_000, rel=0.05)
+    assert any("is ready" in text for text in found.assumptions)
+
+
+def test_copies_from_before_the_last_synchronisation_stay_in_front(tmp_path: Path) -> None:
+    """The host synchronises with another stream between the two long ones: the first stays."""
+    text = LOOP.format(own=13, between="| stream-sync 26-125 -> stream 7 |")
+    assert what_if(trace_of(tmp_path, text), "copy-first").saving_ns == pytest.approx(1_200_000, abs=10_000)
+
+
+def test_nothing_is_first_where_nothing_is_in_front(tmp_path: Path) -> None:
+    text = "thread 1: copy 64KB pinned HtoD 0-5 -> stream 7: 10-15 | launch 20-25 -> stream 7: 30-100"
+    found = what_if(trace_of(tmp_path, text), "copy-first")
+    assert found.saving_ns == 0
+    assert any("no copy is queued" in text for text in found.assumptions)
+
+
+def test_the_finding_offers_it(tmp_path: Path) -> None:
+    (finding,) = (
+        entry
+        for entry in diagnose(trace_of(tmp_path, LOOP.format(own=13, between="|"))).findings
+        if entry.code == "OVL019"
+    )
+    assert finding.change == "copy-first"
+    assert finding.saving_ns is not None
+    assert finding.saving_ns > 0.9 * finding.idle_ns
