@@ -5,8 +5,8 @@ from __future__ import annotations
 from overlapscope.cli.messages import say
 
 NAMES = (
-    "pin", "pin-ahead", "batch-copies", "no-scalar-sync", "non-blocking", "preallocate", "faster-link", "copy-first",
-    "side-stream", "prefetch", "cuda-graph",
+    "pin", "pin-ahead", "batch-copies", "no-scalar-sync", "non-blocking", "preallocate", "faster-link",
+    "side-stream", "prefetch", "cuda-graph", "copy-first",
 )  # fmt: skip
 """Of all changes, as in their catalogue, which takes time to load."""
 CHANGES_HELP = (

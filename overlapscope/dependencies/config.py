@@ -21,6 +21,8 @@ class DependencyConfig:
     median is used instead.
     ``near_ns``: work that ended this shortly before other work started may have held it back; no launch on an idle
     GPU takes longer.
+    ``stuck_share``: a copy is stuck behind others when its own transfer takes less than this share of theirs; first in
+    the queue, it would hold them up for no longer.
     ``idle_ns``: a thread without a call or operator for this long is idle; Python between two calls takes 10 to 60 us
     under a profiler.
     ``significance``: the level of the test for thread hand-offs; 0.01 is usual.
@@ -33,6 +35,7 @@ class DependencyConfig:
     follow_ns: int = 2_000
     enough_gaps: int = 20
     near_ns: int = 20_000
+    stuck_share: float = 0.1
     idle_ns: int = 200_000
     significance: float = 0.01
     truncation: float = 0.25

@@ -26,8 +26,6 @@ class DiagnosisConfig:
     ``burst_min_copies``: fewest copies of a burst. Below it, batching saves little more than 100 us: issuing a copy
     takes 5 to 10 us.
     ``burst_copy_share``: the copies of a burst are small when their device time is less than this share of its time.
-    ``stuck_copy_share``: a copy is stuck behind others when its own transfer takes less than this share of the time for
-    which it waited for them; first in the queue, it would hold them up for no longer.
     ``issue_call_share``: a thread is bound by copy calls when they take more than this share of the time in which it
     issues one after the other; else its own work between them takes most of it.
     ``queued_min_copies``: a copy call that blocks although it waits for no copy of its own waits for room in its queue,
@@ -80,7 +78,6 @@ class DiagnosisConfig:
     read_max_bytes: int = 2**20
     burst_min_copies: int = 16
     burst_copy_share: float = 0.5
-    stuck_copy_share: float = 0.1
     issue_call_share: float = 0.5
     queued_min_copies: int = 64
     slow_factor: float = 2.25

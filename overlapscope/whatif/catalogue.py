@@ -34,12 +34,12 @@ CHANGES: tuple[type[Change], ...] = (
     NonBlocking,
     Preallocate,
     FasterLink,
-    CopyFirst,
     SideStream,
     Prefetch,
     CudaGraph,
+    CopyFirst,
 )
-"""In the order in which they are made: what copies are comes before where they go."""
+"""In the order in which they are made: what copies are comes before where they go, and that before which goes first."""
 NAMES = tuple(kind.name for kind in CHANGES)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from overlapscope import diagnose, what_if
+from overlapscope.dependencies.build import build_graph
+from overlapscope.dependencies.simulate import has_cycle
+from overlapscope.whatif.catalogue import NAMES, changed, understood
 from tests.notation import trace_of
 
 LOOP = """
@@ -47,3 +51,19 @@ def test_the_finding_offers_it(tmp_path: Path) -> None:
     assert finding.change == "copy-first"
     assert finding.saving_ns is not None
     assert finding.saving_ns > 0.9 * finding.idle_ns
+
+
+@pytest.mark.parametrize("other", [name for name in NAMES if name not in {"copy-first", "faster-link"}])
+@pytest.mark.parametrize("own", [13, 20], ids=["another stream", "the same stream"])
+def test_with_any_other_change_nothing_waits_for_itself(own: int, other: str, tmp_path: Path) -> None:
+    """Three rounds, whose copies other changes move too."""
+    rounds = [LOOP.format(own=own, between="|")] * 3
+    trace = trace_of(tmp_path, "\n".join(later(text, 7000 * number) for number, text in enumerate(rounds)))
+    assert not has_cycle(changed(build_graph(trace), understood(["copy-first", other])).graph)
+    together = what_if(trace, ["copy-first", other])
+    assert together.low_ns <= together.predicted_ns <= together.high_ns
+
+
+def later(text: str, us: int) -> str:
+    """The same some time later."""
+    return re.sub(r"(\d+)-(\d+)", lambda found: f"{int(found[1]) + us}-{int(found[2]) + us}", text)

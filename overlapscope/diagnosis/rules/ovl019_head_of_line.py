@@ -86,7 +86,7 @@ def _stuck(context: DeviceContext, copies: Int32 | Int64) -> Bool:
         others = here & (table.direction == direction)
         spans = union(table.start_ns[others], table.end_ns[others])
         waited = covered(_issued(context, copies[mine]), table.start_ns[copies[mine]], spans)
-        result[mine] = table.duration_ns[copies[mine]] < context.config.stuck_copy_share * waited
+        result[mine] = table.duration_ns[copies[mine]] < context.config.dependencies.stuck_share * waited
     return result
 
 

@@ -1,8 +1,8 @@
 """Small copies are issued before the longer copies that they are queued behind.
 
 ## What it changes
-A copy goes before the first of the longer copies in its direction that its thread issued since it last synchronised: it
-may start when that one is issued, and that one waits for it.
+A copy goes before the first of the copies in its direction that its thread issued since it last synchronised and that
+take ten times as long: it may start when that one is issued, and that one waits for it.
 
 ## What it assumes
 The data of the small copy is ready when the longer ones are issued, since its thread waited for nothing between.
@@ -20,12 +20,14 @@ import numpy as np
 
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.dependencies.simulate import has_cycle
 from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import SYNC_CALLS
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.editor import Editor, Where
 
+_MOVED = "the other changes put these copies in another order, which stays"
 _READY = "what the copies send is ready when the longer copies before them are issued"
 
 
@@ -41,7 +43,7 @@ class CopyFirst(Change):
         graph = editor.graph
         small = where.work(graph)
         small = small[(graph.work.engine[small] > 0) & (graph.work.call[small] != NO_ID)]
-        front = _first_in_front(graph, small)
+        front = _first_in_front(graph, small, editor.config.dependencies.stuck_share)
         small, front = small[front != NO_ID], front[front != NO_ID]
         if not len(small):
             editor.assume("no copy is queued behind longer ones that its thread issued since it last synchronised")
@@ -52,11 +54,18 @@ class CopyFirst(Change):
         copies, every = np.flatnonzero(graph.work.engine > 0), np.arange(len(graph.work))
         _requeue(editor, _Move(graph, graph.work.engine, copies, small, front), DependencyKind.COPY_ENGINE)
         _requeue(editor, _Move(graph, graph.work.stream, every, small, front), DependencyKind.STREAM_ORDER)
-        editor.assume(_READY)
+        if has_cycle(editor.graph):
+            editor.graph = graph
+            editor.assume(_MOVED)
+        else:
+            editor.assume(_READY)
 
 
-def _first_in_front(graph: Graph, small: Int64) -> Int64:
-    """Of the longer copies in front of each that its thread issued since it last synchronised the first, or `NO_ID`."""
+def _first_in_front(graph: Graph, small: Int64, share: float) -> Int64:
+    """Of the longer copies in front of each that its thread issued since it last synchronised the first, or `NO_ID`.
+
+    Each takes less than a share of these.
+    """
     calls, work = graph.calls, graph.work
     starts = np.isin(calls.kind, SYNC_CALLS)
     starts[calls.first] = True
@@ -70,7 +79,7 @@ def _first_in_front(graph: Graph, small: Int64) -> Int64:
     one, other = small[which], others[place]
     ahead = (work.engine[other] == work.engine[one]) & (work.device[other] == work.device[one])
     ahead &= (work.start_ns[other] < work.start_ns[one]) & (work.end_ns[other] > calls.start_ns[work.call[one]])
-    ahead &= work.end_ns[other] - work.start_ns[other] > work.end_ns[one] - work.start_ns[one]
+    ahead &= work.end_ns[one] - work.start_ns[one] < share * (work.end_ns[other] - work.start_ns[other])
     result = np.full(len(small), NO_ID, np.int64)
     result[which[ahead][::-1]] = other[ahead][::-1]  # the first one is written last
     return result
@@ -103,10 +112,13 @@ class _Move:
 
 
 def _requeue(editor: Editor, move: _Move, kind: DependencyKind) -> None:
-    """Let the ops that have another one before them in their queue wait for that one instead."""
-    graph, follow_ns = editor.graph, editor.config.dependencies.follow_ns
+    """Let the ops that have another one before them in their queue wait for that one."""
+    graph, edges, follow_ns = editor.graph, editor.dependencies, editor.config.dependencies.follow_ns
+    front = np.full(len(graph.work) + 1, len(graph.work))
+    front[move.small] = move.front
+    source, target = np.maximum(graph.work_of(edges.source), NO_ID), np.maximum(graph.work_of(edges.target), NO_ID)
+    passed = (source >= front[target]) & (target != source) & (np.append(graph.work.engine, 0)[source] > 0)
+    editor.remove(passed & edges.of_kind(kind))
     after = move.before(moved=True)
     other = np.flatnonzero(after != move.before(moved=False))
-    starts = graph.work_start(other)
-    editor.remove(editor.dependencies.of_kind(kind) & np.isin(editor.dependencies.target, starts))
-    editor.add(Dependencies.of(graph.work_end(after[other]), starts, follow_ns, kind))
+    editor.add(Dependencies.of(graph.work_end(after[other]), graph.work_start(other), follow_ns, kind))
