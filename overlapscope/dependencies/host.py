@@ -16,7 +16,7 @@ from overlapscope.dependencies.threads import hand_offs
 from overlapscope.measure.host import blocked_from_ns, plain_enqueue_ns
 from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Int64
-from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
+from overlapscope.model.enums import HOST_ALLOCATIONS, SYNC_CALLS, ApiKind, Direction, MemoryKind
 
 
 def host_dependencies(graph: Graph, config: DependencyConfig) -> Dependencies:
@@ -124,10 +124,13 @@ def _staging(graph: Graph) -> Dependencies:
 
 
 def _locks(graph: Graph, config: DependencyConfig) -> Dependencies:
-    """From the ends of copy calls that blocked to calls of other threads that began before and returned after them."""
+    """From the ends of calls that hold a lock of the driver to calls of other threads that began before and waited.
+
+    Copy calls that blocked hold it, and calls that page-lock host memory.
+    """
     calls = graph.calls
     blocked = blocked_from_ns(graph.trace, config.host)[calls.row] < calls.end_ns
-    blocking = np.flatnonzero((calls.kind == ApiKind.COPY) & blocked)
+    blocking = np.flatnonzero(np.isin(calls.kind, (ApiKind.COPY, *HOST_ALLOCATIONS)) & blocked)
     waiting = np.flatnonzero(~np.isin(calls.kind, (*SYNC_CALLS, ApiKind.COPY)) & blocked)
     parts = [Dependencies.none()]
     for process in np.unique(calls.process[blocking]).tolist():

@@ -75,7 +75,7 @@ FACTS: dict[DependencyKind, tuple[str, str]] = {
         f"{_GUIDE}, Implicit Synchronization",
     ),
     DependencyKind.DRIVER_LOCK: (
-        "while one thread is inside a blocking copy call, launches of other threads wait",
+        "while one thread is inside a blocking copy call, or page-locks host memory, launches of other threads wait",
         "measured on an H200, driver 580",
     ),
     DependencyKind.THREAD_HANDOFF: (

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overlapscope import what_if
+from overlapscope import diagnose, what_if
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.kinds import DependencyKind
 from tests import kineto_maker as make
@@ -87,6 +87,20 @@ def test_that_a_copy_blocks_another_thread_is_inferred(tmp_path: Path) -> None:
     assert graph.bound_by(launch).tolist() == [DependencyKind.DRIVER_LOCK]
     locks = graph.dependencies.take(graph.dependencies.of_kind(DependencyKind.DRIVER_LOCK))
     assert locks.inferred.tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("call", "holds"), [("cudaHostAlloc", True), ("cudaFreeHost", True), ("cudaMallocAsync", False)]
+)
+def test_page_locking_blocks_the_launches_of_other_threads(call: str, holds: bool, tmp_path: Path) -> None:
+    text = f"""
+    thread 1: launch 0-5 -> stream 7: 10-100 | launch 120-5_005 -> stream 7: 5_010-6_000
+    thread 2: {call} 110-5_000
+    """
+    trace = trace_of(tmp_path, text)
+    graph = build_graph(trace)
+    assert bool(graph.dependencies.of_kind(DependencyKind.DRIVER_LOCK).any()) is holds
+    assert ("OVL018" in {finding.code for finding in diagnose(trace).findings}) is holds
 
 
 def test_host_work_between_two_calls_is_not_handed_to_another_thread(tmp_path: Path) -> None:
