@@ -29,7 +29,9 @@ class DiagnosisConfig:
     ``issue_call_share``: a thread is bound by copy calls when they take more than this share of the time in which it
     issues one after the other; else its own work between them takes most of it.
     ``queued_min_copies``: a copy call that blocks although it waits for no copy of its own waits for room in its queue,
-    if at least so many copies were queued before it; with fewer it waits for something else (a lock, the profiler).
+    if at least so many copies were queued before it; with fewer it waits for something else (a lock, the profiler). The
+    shortest queue has room for 253 calls (H200, CUDA_SCALE_LAUNCH_QUEUES=0.25x), the usual one for 1021; this is a
+    quarter of the shortest, since launches and waits for events between the copies take room too.
     ``slow_factor``: a pinned copy is slow when it takes this many times the time expected for its link; data that the
     host has just written copies at half the bandwidth (27 of 55 GB/s on an H200), bidirectional copies lose less.
     ``slow_min_bytes``: smaller copies do not reach the bandwidth of their link (pinned copies of 1 MiB reach 48 of

@@ -2,8 +2,10 @@
 
 ## What happens
 A copy engine runs the copies of one direction one after the other, and none is interrupted. A copy of some kilobytes
-that the next kernels or the host need, such as token ids, a mask or a result, starts when all copies in front of it are
-complete. Another stream does not help it: streams of one direction share the engine (head-of-line blocking).
+that the next kernels or the host need, such as token ids, a mask or a result, starts when the copies in front of it are
+complete (head-of-line blocking). On the stream of the large copies it always waits for them. On another stream it often
+does too, since streams of one direction share the engine: even for copies that were issued after it, while the engine
+runs those of their stream.
 
 ## How it shows in a trace
 The copy was issued and its stream was free, or had only earlier copies in it. Until it starts, other copies in the same
@@ -28,7 +30,8 @@ with torch.cuda.stream(bulk):
 ```
 
 Where the small data is not ready before the large copies must start, issue these in chunks, a few at a time, so that
-the queue in front of the small copy is short.
+the queue in front of the small copy is short. Chunks that are all issued at once do not help it on their stream. Give
+it another stream in any case: very small copies overtake there.
 
 ## What the saving assumes
 The small data was ready when the large copies were issued: the thread waited for nothing between the two. Large copies
@@ -36,11 +39,15 @@ that were issued before its last synchronisation stay in front.
 
 ## When this misleads
 - If the work that is late reads the large copies too, and only its program order says so, they had to come first.
+  Kineto traces since CUDA 12.9 do not record which event is waited for; where events are used again, it may be missed.
 - Where both are needed soon, the link is the limit (OVL011): copy less.
 
 ## Sources
-CUDA C++ Programming Guide, "Concurrent Data Transfers". Measured on an H200 with three copy engines: copies of two
-streams in the same direction never overlapped.
+CUDA C++ Programming Guide, "Concurrent Data Transfers". Measured on an H200 with three copy engines: recorded copies
+of two streams in the same direction never overlapped. In `copy_order`, ids of 32 KiB on a stream of their own waited
+for up to 16 copies of 16 MiB, 4.6 ms, eight of which were issued after them; a pass takes 50 ms, with the ids first
+38 ms. A copy of 16 KiB behind 256 MiB, which take 4.8 ms, was complete after 4.8 ms on their stream, but after 22 us
+on another, whatever the priority of that stream, and whether the 256 MiB were 1, 4 or 64 copies.
 """
 
 from __future__ import annotations
