@@ -11,6 +11,7 @@ from overlapscope import diagnose
 from overlapscope.diagnosis.finding import Finding
 from overlapscope.measure.queue_depth import copies_before
 from overlapscope.model.trace import Trace
+from tests import kineto_maker as make
 from tests.notation import trace_of
 
 BEHIND = """
@@ -119,6 +120,18 @@ def test_calls_that_wait_for_room_are_told_from_small_copies(tmp_path: Path) -> 
     assert "instead of" in finding.message
     few = text.replace("pinned", "pageable")
     assert "OVL020" not in found(tmp_path, few)
+
+
+@pytest.mark.parametrize(("name", "full"), [("Command Buffer Full", True), ("Activity Buffer Request", False)])
+def test_the_profiler_records_a_wait_for_room(name: str, full: bool, tmp_path: Path) -> None:
+    """Other work fills the queue: few copies are in it when a call waits."""
+    text = """
+    thread 1: launch 0-5 -> stream 13: 10-4050 | copy 4KiB pinned HtoD 20-4000 -> stream 13: 4051-4053
+              op aten::mm 4010-6000 | launch 5990-5995 -> stream 7: 6000-9000
+    """
+    trace = trace_of(tmp_path, text, make.overhead(30, 3900, name))
+    codes = {finding.code for finding in diagnose(trace).findings}
+    assert ("OVL020" in codes) is full
 
 
 def test_copies_that_are_small_beside_their_calls_are_many_small_copies(tmp_path: Path) -> None:

@@ -128,7 +128,8 @@ class HostActivity:
         other, mine = other[order], mine[order]
         begin = np.maximum(self._blocked_ns[other], self._blocked_ns[mine])
         begin, until = one_after_the_other(begin, np.maximum(begin, calls.end_ns[other]))
-        return Segments.of(begin, until, Cause.COPY_CALL, calls.row[other])
+        cause = np.where(calls.kind[other] == ApiKind.COPY, Cause.COPY_CALL, Cause.ALLOCATION)
+        return Segments.of(begin, until, cause, calls.row[other])
 
 
 def _flat(spans: Spans, cause: Cause) -> Segments:

@@ -74,6 +74,9 @@ def plain_enqueue_ns(trace: Trace, config: HostConfig = DEFAULT) -> int:
 MODULE_LOADING = frozenset({"Driver Compiler", "Runtime Triggered Module Loading", "Lazy Function Loading"})
 """What Kineto records as overhead (CUPTI's CUpti_ActivityOverheadKind) though no profiler causes it."""
 
+QUEUE_FULL = "Command Buffer Full"
+"""The same for a call that waits for room in the queue of its stream."""
+
 
 def blocked_from_ns(trace: Trace, config: HostConfig = DEFAULT) -> Int64:
     """For each call, the time from which it blocks its thread; its end where it does not block."""

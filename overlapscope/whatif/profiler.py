@@ -13,14 +13,14 @@ import numpy as np
 
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
-from overlapscope.measure.host import MODULE_LOADING
+from overlapscope.measure.host import MODULE_LOADING, QUEUE_FULL
 from overlapscope.measure.spans import covered, each_of, union
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import MemoryKind
 from overlapscope.model.tables import Overheads
 from overlapscope.model.trace import Trace
 
-_PROGRAMS_OWN = MODULE_LOADING | {"Command Buffer Full"}
+_PROGRAMS_OWN = MODULE_LOADING | {QUEUE_FULL}
 """What Kineto records as overhead (CUPTI's CUpti_ActivityOverheadKind) and the program has without a profiler too."""
 
 _SOON_NS = 20_000

@@ -10,6 +10,7 @@ import pytest
 from overlapscope import diagnose, what_if
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.diagnosis.causes import Cause
 from tests import kineto_maker as make
 from tests.notation import trace_of
 
@@ -100,7 +101,9 @@ def test_page_locking_blocks_the_launches_of_other_threads(call: str, holds: boo
     trace = trace_of(tmp_path, text)
     graph = build_graph(trace)
     assert bool(graph.dependencies.of_kind(DependencyKind.DRIVER_LOCK).any()) is holds
-    assert ("OVL018" in {finding.code for finding in diagnose(trace).findings}) is holds
+    found = diagnose(trace)
+    assert ("OVL018" in {finding.code for finding in found.findings}) is holds
+    assert (Cause.ALLOCATION in found.devices[0].idle.cause) is holds
 
 
 def test_host_work_between_two_calls_is_not_handed_to_another_thread(tmp_path: Path) -> None:

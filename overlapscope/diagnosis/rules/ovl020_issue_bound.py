@@ -8,10 +8,11 @@ stream goes on, which may take until kernels before the copies are done; then ea
 complete. The thread, which seemed to run ahead, is then as slow as the copy engine.
 
 ## How it shows in a trace
-The GPU is idle while the launching thread makes one asynchronous copy call after the other, with no launch between; or
-it is in such a call which blocks, though the copy is from or to pinned memory and the call returns before its copy is
-complete, with many copies queued before it. The evidence has the duration of the calls with few and with many copies
-queued before. Copies that are small beside their calls, with room in the queue, are OVL010.
+The GPU is idle while the launching thread makes one asynchronous copy call after the other, with no launch between;
+or it is in such a call which blocks, though the copy is from or to pinned memory and the call returns before its copy
+is complete, with many copies queued before it. Kineto traces record such a wait as `Command Buffer Full`. The
+evidence has the duration of the calls with few and with many copies queued before. Copies that are small beside their
+calls, with room in the queue, are OVL010.
 
 ## Fix
 ```python
@@ -56,7 +57,9 @@ from overlapscope.diagnosis.causes import HOST_CAUSES
 from overlapscope.diagnosis.device_context import DeviceContext, unique
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, size, time
+from overlapscope.measure.host import QUEUE_FULL
 from overlapscope.measure.queue_depth import copies_before
+from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
 
@@ -92,12 +95,15 @@ def _full_queue(context: DeviceContext) -> Bool:
 def _waited_for_room(context: DeviceContext) -> Bool:
     """For each copy, whether its call blocked though the memory is pinned and the copy was complete only later.
 
-    With many copies queued before it, the call waited for room in the queue.
+    The call waited for room in the queue if the trace says so, or if many copies were queued before it.
     """
     trace, copies, facts = context.trace, context.trace.copies, context.facts
     blocked = (facts.blocked_ns > 0) & (facts.host_kind == MemoryKind.PINNED)
-    blocked &= np.append(trace.api_calls.end_ns, 0)[copies.call] < copies.end_ns
-    full: Bool = blocked & (copies_before(trace) >= context.config.queued_min_copies)
+    begin, end = (np.append(times, 0)[copies.call] for times in (trace.api_calls.start_ns, trace.api_calls.end_ns))
+    recorded = np.isin(trace.overheads.name_id, trace.names.find(QUEUE_FULL))
+    spans = union(trace.overheads.start_ns[recorded], trace.overheads.end_ns[recorded])
+    told = 2 * covered(begin, end, spans) > end - begin
+    full: Bool = blocked & (end < copies.end_ns) & (told | (copies_before(trace) >= context.config.queued_min_copies))
     return full
 
 
