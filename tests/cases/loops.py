@@ -5,7 +5,9 @@
     python tests/cases/loops.py --list
 
 A case is a function that makes what the loop needs and returns one pass over it. Its docstring says what is to
-be found. The traces are scrubbed; ``blocking_launches`` runs with CUDA_LAUNCH_BLOCKING=1.
+be found. The traces are scrubbed; ``blocking_launches`` runs with CUDA_LAUNCH_BLOCKING=1, ``full_queue`` and
+``blocks_together`` with CUDA_SCALE_LAUNCH_QUEUES=0.25x, so that some hundred copies fill a queue. Of the traces without
+an Nsight Systems export, but for ``pin_in_loop``, only frames of this file are kept.
 """
 
 from __future__ import annotations
@@ -321,6 +323,103 @@ def pin_in_loop() -> Pass:
     return one_pass
 
 
+def results(*, kept: bool) -> Pass:
+    side, weight = torch.cuda.Stream(), device_matrix()
+    places = [torch.empty(4096, 4096, pin_memory=True) for _ in range(2)]
+    arrived = [torch.cuda.Event() for _ in range(2)]
+    every = []  # so that no cached block is free
+
+    def one_pass() -> None:
+        for index in range(4):
+            product = torch.mm(weight, weight)
+            side.wait_stream(torch.cuda.current_stream())
+            if kept:
+                every.append(torch.empty(4096, 4096, pin_memory=True))
+            arrived[index % 2].synchronize()
+            with torch.cuda.stream(side):
+                (every[-1] if kept else places[index % 2]).copy_(product, non_blocking=True)
+                product.record_stream(side)
+                arrived[index % 2].record(side)
+        for _ in range(2):
+            torch.mm(weight, weight)
+        torch.cuda.synchronize()
+
+    return one_pass
+
+
+def results_kept() -> Pass:
+    """Each result goes to pinned memory of its own, made then and kept: page-locked in every round."""
+    return results(kept=True)
+
+
+def results_reused() -> Pass:
+    """The same to two pinned buffers in turn, each when its last copy is complete: healthy."""
+    return results(kept=False)
+
+
+def small_copy_overtakes() -> Pass:
+    """16 KiB on a stream of their own overtake large copies issued before; the host reads a value in each round."""
+    bulk, side = torch.cuda.Stream(), torch.cuda.Stream()
+    weights, ids = [host(64, pin=True) for _ in range(2)], torch.ones(4096, pin_memory=True)
+    places, ids_there = [torch.empty(64 * MIB, device="cuda") for _ in weights], torch.empty(4096, device="cuda")
+    matrix, read = device_matrix(), torch.zeros(1, pin_memory=True)
+
+    def one_pass() -> None:
+        for _ in range(4):
+            with torch.cuda.stream(bulk):
+                for place, weight in zip(places, weights, strict=True):
+                    place.copy_(weight, non_blocking=True)
+            with torch.cuda.stream(side):
+                ids_there.copy_(ids, non_blocking=True)
+            torch.cuda.current_stream().wait_stream(side)
+            for _ in range(3):
+                torch.mm(matrix, matrix)
+            read.copy_(ids_there[:1], non_blocking=True)
+            torch.cuda.current_stream().synchronize()
+            ids.fill_(read.item() + 1)
+        torch.cuda.synchronize()
+
+    return one_pass
+
+
+def blocks(*, together: bool) -> Pass:
+    if os.environ.get("CUDA_SCALE_LAUNCH_QUEUES") != "0.25x":
+        sys.exit("run this case with CUDA_SCALE_LAUNCH_QUEUES=0.25x")
+    count, size, to_device = 380, 2**14, 1
+    side, matrix, copy = torch.cuda.Stream(), device_matrix(), runtime().cudaMemcpyAsync
+    source, place = torch.ones(count * size // 4, pin_memory=True), torch.empty(count * size // 4, device="cuda")
+    stream = ctypes.c_void_p(side.cuda_stream)
+
+    def send(first: int, blocks: int) -> None:
+        target, begin = (ctypes.c_void_p(tensor.data_ptr() + first * size) for tensor in (place, source))
+        copy(target, begin, ctypes.c_size_t(blocks * size), to_device, stream)
+
+    def one_pass() -> None:
+        for _ in range(2):
+            torch.mm(matrix, matrix)
+        side.wait_stream(torch.cuda.current_stream())
+        if together:
+            send(0, count)
+        else:
+            for number in range(count):
+                send(number, 1)
+        for _ in range(2):
+            torch.mm(matrix, matrix)
+        torch.cuda.synchronize()
+
+    return one_pass
+
+
+def full_queue() -> Pass:
+    """Copies that wait for kernels, more than their queue has room for: the next kernels are launched late."""
+    return blocks(together=False)
+
+
+def blocks_together() -> Pass:
+    """The same bytes as one copy: healthy."""
+    return blocks(together=True)
+
+
 def small_copies_hidden() -> Pass:
     """Many small pinned copies on a side stream, all of them under long kernels: healthy."""
     side = torch.cuda.Stream()
@@ -571,6 +670,11 @@ CASES: dict[str, Callable[[], Pass]] = {
         device_allocation,
         host_allocation,
         pin_in_loop,
+        results_kept,
+        results_reused,
+        small_copy_overtakes,
+        full_queue,
+        blocks_together,
         small_copies_hidden,
         read_after_synchronise,
         many_small_copies,
