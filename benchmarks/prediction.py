@@ -101,6 +101,7 @@ PAIRS = tuple(
         ("scalar_reads", "item", "item-deferred", (READ,)),
         ("scalar_reads", "cpu", "cpu-deferred", (READ,)),
         ("scalar_reads", "nonzero", "nonzero-deferred", (READ,)),
+        ("page_locking", "each-step", "once", ("preallocate",)),
     )
 )
 

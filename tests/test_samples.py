@@ -1,4 +1,4 @@
-"""The sample traces: nine programs, all variants, two profilers, and what really happened without a profiler."""
+"""The sample traces: all programs and variants, two profilers, and what really happened without a profiler."""
 
 from __future__ import annotations
 
@@ -319,6 +319,17 @@ def test_a_wait_inside_leaves_sums_wrong() -> None:
     assert outside["sums_wrong"] == 0
     assert device("self_wait-read-unordered").activity.hidden_fraction > 0.8
     assert device("self_wait-read-ordered").activity.hidden_fraction < 0.01
+
+
+def test_page_locking_in_the_loop_costs_more_than_the_copies() -> None:
+    def locking(variant: str) -> int:
+        names = sample(f"page_locking-{variant}").api_calls
+        table = sample(f"page_locking-{variant}").names
+        return sum(table[number] in {"cudaHostRegister", "cudaHostUnregister"} for number in names.name_id)
+
+    assert (locking("each-step"), locking("once")) == (12, 0)
+    assert copied("page_locking-each-step") == copied("page_locking-once") == {("HtoD", "pinned"): (6, 6 * 64 * 2**20)}
+    assert wall("page_locking-each-step") > wall("page_locking-once")
 
 
 # The files

@@ -16,6 +16,7 @@ NAMES = (
     "prefetcher",
     "offload",
     "scalar_reads",
+    "page_locking",
     "self_wait",
     "zero_copy",
 )

@@ -60,6 +60,32 @@ def keep_for(tensor: torch.Tensor, stream: torch.cuda.Stream | None) -> None:
         tensor.record_stream(stream)
 
 
+class Mark:
+    """An event that is made once and recorded in every step; without a GPU, whatever it marks is complete."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self._event = torch.cuda.Event() if device != "cpu" else None  # type: ignore[no-untyped-call]
+
+    def set(self) -> None:
+        """Mark the work that was issued so far to the current stream."""
+        if self._event is not None:
+            self._event.record()
+
+    def hold(self) -> None:
+        """Let the current stream wait for the marked work."""
+        import torch
+
+        if self._event is not None:
+            torch.cuda.current_stream().wait_event(self._event)
+
+    def wait(self) -> None:
+        """Let the host wait for it."""
+        if self._event is not None:
+            self._event.synchronize()
+
+
 class Stopwatch:
     """Measures time between begin and end with CUDA events; with the host's clock where there is no GPU."""
 
