@@ -235,7 +235,14 @@ OF_OPERATORS = frozenset({"pin-ahead"})
 """Changes that need operators, which Nsight Systems does not record."""
 
 
-ONLY_KINETO = frozenset({"moe_sparse-as-asked", "pinning_guide-pinned-blocking", "dataloader_train-article-loop"})
+ONLY_KINETO = frozenset(
+    {
+        "moe_sparse-as-asked",
+        "page_locking-each-step",
+        "pinning_guide-pinned-blocking",
+        "dataloader_train-article-loop",
+    }
+)
 """Samples that were recorded by torch's profiler alone."""
 
 
