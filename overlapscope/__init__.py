@@ -38,6 +38,18 @@ if TYPE_CHECKING:
     )
     from overlapscope.capture.annotate import annotate
     from overlapscope.capture.recorder import record
+    from overlapscope.comparison.compare import compare
+    from overlapscope.comparison.config import CompareConfig
+    from overlapscope.comparison.figures import Figure, Spread
+    from overlapscope.comparison.findings import FindingChange, FindingChanges, SideFinding
+    from overlapscope.comparison.ranges import RangeChange, RangeTimes
+    from overlapscope.comparison.reached import Reached
+    from overlapscope.comparison.remarks import Remark
+    from overlapscope.comparison.result import Comparison
+    from overlapscope.comparison.side import Run, Side
+    from overlapscope.comparison.swaps import Part
+    from overlapscope.comparison.why import Reason, Why
+    from overlapscope.comparison.work import OnlyOne, Work
     from overlapscope.dependencies.config import DependencyConfig
     from overlapscope.dependencies.critical_path import CriticalPath
     from overlapscope.dependencies.graph import Dependencies, Graph
@@ -144,6 +156,18 @@ _MODULES = {
     "PackTime PcieLink PostStaging TimedSteps",
     "capture.annotate": "annotate",
     "capture.recorder": "record",
+    "comparison.compare": "compare",
+    "comparison.config": "CompareConfig",
+    "comparison.figures": "Figure Spread",
+    "comparison.findings": "FindingChange FindingChanges SideFinding",
+    "comparison.ranges": "RangeChange RangeTimes",
+    "comparison.reached": "Reached",
+    "comparison.remarks": "Remark",
+    "comparison.result": "Comparison",
+    "comparison.side": "Run Side",
+    "comparison.swaps": "Part",
+    "comparison.why": "Reason Why",
+    "comparison.work": "OnlyOne Work",
     "dependencies.config": "DependencyConfig",
     "dependencies.critical_path": "CriticalPath",
     "dependencies.graph": "Dependencies Graph",
@@ -226,6 +250,8 @@ __all__ = [
     "ChangeNotUnderstood",
     "CheckResult",
     "Column",
+    "CompareConfig",
+    "Comparison",
     "Confidence",
     "Copies",
     "CopyConsumers",
@@ -254,7 +280,10 @@ __all__ = [
     "EventRecords",
     "EventWaits",
     "FasterLink",
+    "Figure",
     "Finding",
+    "FindingChange",
+    "FindingChanges",
     "FindingTable",
     "Frames",
     "GapTable",
@@ -284,12 +313,14 @@ __all__ = [
     "NoScalarSync",
     "NonBlocking",
     "Occurrence",
+    "OnlyOne",
     "Outcome",
     "OutputError",
     "Overheads",
     "OverlapscopeError",
     "PackTime",
     "Packing",
+    "Part",
     "PcieLink",
     "Pin",
     "PinAhead",
@@ -300,17 +331,26 @@ __all__ = [
     "Prediction",
     "Prefetch",
     "ProfilerConfig",
+    "RangeChange",
     "RangeFigures",
     "RangeNotFound",
     "RangeTable",
+    "RangeTimes",
     "Ranges",
+    "Reached",
+    "Reason",
+    "Remark",
+    "Run",
     "Severity",
     "Share",
     "Shown",
+    "Side",
+    "SideFinding",
     "SideStream",
     "Simulation",
     "SimulationConfig",
     "Spans",
+    "Spread",
     "Staging",
     "StagingConfig",
     "Status",
@@ -332,8 +372,10 @@ __all__ = [
     "Unprofiled",
     "UnusableTrace",
     "Where",
+    "Why",
     "Window",
     "WindowEmpty",
+    "Work",
     "annotate",
     "audit",
     "baseline_of",
@@ -341,6 +383,7 @@ __all__ = [
     "before_after_png",
     "caption",
     "check",
+    "compare",
     "copy_table",
     "diagnose",
     "draw_timeline",

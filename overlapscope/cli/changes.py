@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from overlapscope.cli.messages import say
 
 NAMES = (
@@ -12,6 +14,16 @@ NAMES = (
 CHANGES_HELP = (
     f"{', '.join(NAMES)}; =N for prefetch and faster-link (GB/s); :within=NAME,stream=N,source=TEXT limits it."
 )
+_BETWEEN = re.compile(r",(?!\s*(?:within|range|stream|source)\s*=)")  # a comma that does not go on with a place
+
+
+def split_changes(text: str) -> list[str]:
+    """Several changes in one text.
+
+    >>> split_changes("pin:within=copy,stream=7,prefetch=2")
+    ['pin:within=copy,stream=7', 'prefetch=2']
+    """
+    return _BETWEEN.split(text)
 
 
 def complete_change(begun: str) -> list[str]:

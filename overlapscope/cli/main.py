@@ -10,6 +10,7 @@ from overlapscope import __version__
 from overlapscope.cli import record
 from overlapscope.cli.audit import audit_command
 from overlapscope.cli.check import check_command
+from overlapscope.cli.compare import compare_command
 from overlapscope.cli.copies import copies_command
 from overlapscope.cli.demo import demo_command
 from overlapscope.cli.explain import explain_command
@@ -35,6 +36,7 @@ app.command("check")(check_command)
 app.command("record", context_settings=record.SETTINGS)(record.record_command)
 app.command("scrub")(scrub_command)
 app.command("what-if")(what_if_command)
+app.command("compare")(compare_command)
 app.command("report")(report_command)
 app.command("findings")(findings_command)
 app.command("copies")(copies_command)

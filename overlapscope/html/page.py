@@ -5,19 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any
 
 from overlapscope import __version__
 from overlapscope.atomic_files import writing
+from overlapscope.diagnosis.finding import DeviceDiagnosis
 from overlapscope.html import sections
 from overlapscope.html.bars import packed
 from overlapscope.html.colours import colour_rules
 from overlapscope.html.time_bar import time_bars
 from overlapscope.markup import Html, tag
 from overlapscope.report.data import Audit
-from overlapscope.timeline.comparison import of_plan
+from overlapscope.timeline.comparison import View, of_plan
 
 _SCRIPTS = (("bars.js", "picture.js"), ("timeline.js",))
 """What the page's scripts consist of: the painting of bars, and what one does with them."""
@@ -37,18 +39,24 @@ def save_report(audit: Audit, path: str | Path) -> None:
 def report_html(audit: Audit) -> str:
     """The report of an audit: headline, GPU time, plan, timeline before and after, findings, tables, in one page."""
     views = of_plan(audit.diagnosis)
-    bars = packed(views, audit.diagnosis.devices)
+    zero_ns = views[0].zero_ns
+    before = (sections.heading(audit), time_bars(audit), sections.plan(audit.diagnosis))
+    after = (sections.findings(audit, zero_ns), sections.figures(audit, zero_ns), sections.warnings(audit))
+    return page(PurePath(audit.trace.metadata.path).name, before, views, audit.diagnosis.devices, after)
+
+
+def page(
+    title: str, before: Sequence[Html], views: Sequence[View], idle: Sequence[DeviceDiagnosis], after: Sequence[Html]
+) -> str:
+    """A page with an interactive timeline of some views between two parts of text; ``idle`` is of the first view."""
+    bars = packed(views, idle)
     scripts, styles = ["".join(map(_asset, names)) for names in _SCRIPTS], [_asset("page.css"), colour_rules()]
     stored = {"timeline-about": _json(bars.about), "timeline-names": bars.names}
     stored |= {f"timeline-bars-{number}": data for number, data in enumerate(bars.data)}
     body = (
-        sections.heading(audit),
-        time_bars(audit),
-        sections.plan(audit.diagnosis),
+        *before,
         sections.timeline([view.label for view in views], bars.styles),
-        sections.findings(audit, views[0].zero_ns),
-        sections.figures(audit, views[0].zero_ns),
-        sections.warnings(audit),
+        *after,
         tag("footer", f"Made by overlapscope {__version__}."),
         *(tag("script", Html(value), type="application/json", id=name) for name, value in stored.items()),
         *(tag("script", Html(script)) for script in scripts),
@@ -57,7 +65,7 @@ def report_html(audit: Audit) -> str:
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=_policy(scripts, styles)),
         tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", f"{PurePath(audit.trace.metadata.path).name}: overlapscope"),
+        tag("title", f"{title}: overlapscope"),
         *(tag("style", Html(style)) for style in styles),
     )
     return f"<!doctype html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"

@@ -1,4 +1,4 @@
-"""A window as it was, above the same window as it is predicted to be, on one scale of time."""
+"""A window before a change above the same window after it, measured or predicted, on one scale of time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from overlapscope.comparison.result import Comparison
 from overlapscope.formatting import safe
 from overlapscope.plot.files import check_suffix, png_of, save_figure
 from overlapscope.plot.legend import add_legend, entries_of, is_shaded
@@ -24,7 +25,7 @@ _TITLE_IN = 0.2
 
 
 def save_before_after(
-    prediction: Prediction, path: str | Path, *, shown: Shown = Shown(), look: Appearance = Appearance()
+    shown_of: Prediction | Comparison, path: str | Path, *, shown: Shown = Shown(), look: Appearance = Appearance()
 ) -> None:
     """Write the two timelines to ``path``; ``.png``, ``.svg`` or ``.pdf`` by its suffix.
 
@@ -34,19 +35,21 @@ def save_before_after(
     path = Path(path)
     check_suffix(path)
     with mpl.rc_context(rc(look.font)):
-        save_figure(before_after(prediction, shown=shown, look=look), path)
+        save_figure(before_after(shown_of, shown=shown, look=look), path)
 
 
 def before_after_png(
-    prediction: Prediction, *, shown: Shown = Shown(), look: Appearance = Appearance(width="page")
+    shown_of: Prediction | Comparison, *, shown: Shown = Shown(), look: Appearance = Appearance(width="page")
 ) -> bytes:
     """The two timelines as a PNG for the screen, such as a notebook shows."""
-    return png_of(before_after(prediction, shown=shown, look=look))
+    return png_of(before_after(shown_of, shown=shown, look=look))
 
 
-def before_after(prediction: Prediction, *, shown: Shown = Shown(), look: Appearance = Appearance()) -> Figure:
-    """The two timelines as one figure."""
-    views = of_prediction(prediction)
+def before_after(
+    shown_of: Prediction | Comparison, *, shown: Shown = Shown(), look: Appearance = Appearance()
+) -> Figure:
+    """The two timelines of a prediction, or of the typical traces of a comparison, as one figure."""
+    views = shown_of.views if isinstance(shown_of, Comparison) else of_prediction(shown_of)
     found = [lanes(view.trace, view.window, shown) for view in views]
     most = max(deepest(entry, *view.window) for entry, view in zip(found, views, strict=True))
     sizes = [size_in(entry, view.window, look) for entry, view in zip(found, views, strict=True)]

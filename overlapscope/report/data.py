@@ -180,7 +180,7 @@ class Audit:
         diagnosis = self.diagnosis.to_dict()
         steps = {key: diagnosis.pop(key) for key in ("simulation", "plan", "findings")}
         return {
-            "source": _source(self.trace),
+            "source": source(self.trace),
             **self.trace.health.to_dict(),
             "window": _window(self.window, self.occurrences),
             "devices": [device.to_dict() for device in self.devices],
@@ -200,7 +200,8 @@ class Audit:
         return frame({key: value for key, value in row.items() if not isinstance(value, dict | list)} for row in rows)
 
 
-def _source(trace: Trace) -> dict[str, Any]:
+def source(trace: Trace) -> dict[str, Any]:
+    """Where a trace comes from, as JSON-ready data."""
     used = {key.device for key in device_keys(trace)}
     gpus = [device.name for device in trace.metadata.devices if device.number in used]
     return {

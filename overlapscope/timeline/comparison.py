@@ -1,4 +1,4 @@
-"""A window as it was and as it is predicted to be, on one scale of time."""
+"""Two windows on one scale of time: before and after a change, as measured or as predicted."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ def of_prediction(found: Prediction) -> list[View]:
     measured = f"measured: {time(found.measured_ns)}"
     predicted = f"{' + '.join(map(str, found.changes))}: {time(found.predicted_ns)} predicted"
     return _on_one_scale([(measured, found.trace), (predicted, found.after)], found.window.name)
+
+
+def of_traces(before: tuple[str, Trace], after: tuple[str, Trace], name: str | None) -> list[View]:
+    """The range of this name in two traces, all device work without a name, each under its label."""
+    return _on_one_scale((before, after), name)
 
 
 def of_plan(found: Diagnosis) -> list[View]:

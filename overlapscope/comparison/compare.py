@@ -1,0 +1,97 @@
+"""`compare`: two sides of traces, before and after a change of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from overlapscope.comparison.config import DEFAULT, CompareConfig
+from overlapscope.comparison.figures import figures
+from overlapscope.comparison.findings import finding_changes
+from overlapscope.comparison.matching import Matching, match
+from overlapscope.comparison.ranges import STEPS, range_changes
+from overlapscope.comparison.reached import Reached, reached
+from overlapscope.comparison.remarks import OTHER_WORK, remarks
+from overlapscope.comparison.result import Comparison
+from overlapscope.comparison.side import Run, Side, sides_of
+from overlapscope.comparison.why import Program, Why, why
+from overlapscope.comparison.work import common_work
+from overlapscope.measure.places import steps
+from overlapscope.model.trace import Trace
+from overlapscope.whatif.change import Change
+
+Traces = Trace | Sequence[Trace]
+
+
+def compare(
+    before: Traces,
+    after: Traces,
+    within: str | None = None,
+    predicted: Sequence[Change | str] | Change | str | None = None,
+    config: CompareConfig = DEFAULT,
+    on_phase: Callable[[str], None] = lambda _: None,
+) -> Comparison:
+    """Compare the traces of a program before and after a change: figures, findings, and why the time differs.
+
+    Args:
+        before: a trace, or several of the same program; medians count then, and a change within their spread is none.
+        after: likewise.
+        within: only the host ranges of this name (``*`` and ``?`` match). Where it occurs more often on one side,
+            figures are for one occurrence. Without it the whole traces are compared, or their steps of torch's profiler
+            where these differ in number.
+        predicted: changes, as `overlapscope.what_if` takes them, to predict the time after from the trace before;
+            ``"plan"`` for the whole plan of its audit.
+        config: thresholds, with their reasons.
+        on_phase: called with the name of each part of the work when it begins.
+
+    Raises:
+        RangeNotFound: a trace has no such range.
+        ChangeNotUnderstood: a change of ``predicted`` is none that we know.
+    """
+    sides = [(side,) if isinstance(side, Trace) else tuple(side) for side in (before, after)]
+    name = _steps_where_they_differ((*sides[0], *sides[1])) if within is None else within
+    on_phase("measuring")
+    runs = [[Run.of(trace, name, config.audit) for trace in side] for side in sides]
+    one, two = sides_of(*runs)
+    on_phase("comparing")
+    ends, windows = (one.typical, two.typical), (one.typical.window, two.typical.window)
+    matching = match(ends[0].graph, ends[1].graph, windows)
+    work = common_work(ends[0].graph, ends[1].graph, matching, windows, config.listed)
+    aligned = range_changes(*ends, config.listed)
+    said = remarks(one, two, work, aligned, config)
+    comparable = all(remark.code != OTHER_WORK for remark in said)
+    on_phase("simulating")
+    return Comparison(
+        before=one,
+        after=two,
+        figures=figures(one, two, config),
+        findings=finding_changes(one, two, config),
+        ranges=aligned,
+        work=work,
+        why=_why(one, two, matching, config) if comparable else None,
+        reached=None if predicted is None else _reached(one, two, predicted),
+        remarks=said,
+        config=config,
+    )
+
+
+def _steps_where_they_differ(traces: Sequence[Trace]) -> str | None:
+    """All steps of torch's profiler, where every trace has some and not all have as many."""
+    counts = {len(steps(trace)) for trace in traces}
+    return STEPS if len(counts) > 1 and 0 not in counts else None
+
+
+def _why(before: Side, after: Side, matching: Matching, config: CompareConfig) -> Why | None:
+    """Why the typical traces differ; None where one is too large to simulate."""
+    ends: tuple[Run, Run] = (before.typical, after.typical)
+    count = min(run.occurrences for run in ends)
+    bases = [run.base for run in ends]
+    if bases[0] is None or bases[1] is None:
+        return None
+    programs = Program(bases[0], count), Program(bases[1], count)
+    each = count if before.per_occurrence else 1
+    return why(*programs, matching, config, recorded=not before.unprofiled, each=each)
+
+
+def _reached(before: Side, after: Side, predicted: Sequence[Change | str] | Change | str) -> Reached:
+    changes = [predicted] if isinstance(predicted, Change | str) else predicted
+    return reached(before, changes, after.wall_ns(after.typical))

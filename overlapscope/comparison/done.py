@@ -1,0 +1,155 @@
+"""What was done to a program, in words: what a part of the difference between two graphs consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from overlapscope.comparison.inside import KERNEL, inside
+from overlapscope.comparison.matching import Matching
+from overlapscope.comparison.operators import operator_behind
+from overlapscope.comparison.parts import Parts, calls_alone, reads_alone
+from overlapscope.comparison.swaps import Part
+from overlapscope.dependencies.graph import Graph
+from overlapscope.formatting import counted
+from overlapscope.measure.copies import host_kind
+from overlapscope.measure.windows import Window
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind, MemoryKind
+
+_OTHER_SHARE = 0.01  # kernels that take less than this share of the time are not what was changed
+_FACTS = 2  # more than that is no sentence
+
+Words = tuple[str, bool] | None
+"""What to call a part, and whether something was done to it; None where nothing is known of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """Two graphs, what they have in common, and the window of each."""
+
+    before: Graph
+    after: Graph
+    matching: Matching
+    windows: tuple[Window, Window]
+
+    def words(self, saved: dict[Part, float]) -> dict[Part, tuple[str, bool] | None]:
+        """What to call each part; None for what is not known."""
+        said: dict[Part, Callable[[], Words]] = {
+            Part.MEMORY: self._memory,
+            Part.COPY_TIMES: lambda: ("copy times", False),
+            Part.WAITS: self._waits,
+            Part.STREAMS: self._streams,
+            Part.ALLOCATIONS: self._allocations,
+            Part.KERNEL_TIMES: lambda: ("kernel times", False),
+            Part.HOST: lambda: self._host(saved[Part.HOST]),
+            Part.ORDER: self._order,
+            Part.PROFILER: lambda: ("the profiler's own cost", False),
+        }
+        return {part: said[part]() for part in saved}
+
+    def _memory(self) -> Words:
+        work = self.matching.work.after[Parts(self.before, self.after, self.matching).other_memory]
+        kinds = host_kind(self.after.trace.copies)[self.after.work.row[work]]
+        copies = counted(len(kinds), "copy", "copies")
+        if (kinds == MemoryKind.PINNED).all():
+            return f"pinning {copies}", True
+        return f"{'pageable' if (kinds == MemoryKind.PAGEABLE).all() else 'other'} memory for {copies}", True
+
+    def _waits(self) -> Words:
+        gone, new = ([self._inside(side, calls) for calls in self._waiting(side)] for side in range(len(self.windows)))
+        if any(new) and any(gone):
+            fewer = sum(gone) - sum(new)
+            what = f"dropping {fewer:,}" if fewer > 0 else f"adding {-fewer:,}" if fewer else "other"
+            return f"{what} synchronisations ({sum(gone):,} gone, {sum(new):,} new)", True
+        syncs, reads = gone if any(gone) else new
+        parts = [counted(syncs, "synchronisation")] if syncs else []
+        parts += [counted(reads, "read of a single value", "reads of single values")] if reads else []
+        return f"{'dropping' if any(gone) else 'adding'} {' and '.join(parts)}", True
+
+    def _waiting(self, side: int) -> tuple[Int64, Int64]:
+        """Synchronisations and reads that only one side has."""
+        graph, matching = (self.before, self.matching) if side == 0 else (self.after, self.matching.flipped)
+        return calls_alone(graph, matching.calls.before, SYNC_CALLS), reads_alone(graph, matching)
+
+    def _inside(self, side: int, calls: Int64) -> int:
+        graph = (self.before, self.after)[side]
+        times = graph.calls.process[calls], graph.calls.start_ns[calls], graph.calls.end_ns[calls]
+        return int(self.windows[side].touches(*times).sum())
+
+    def _streams(self) -> Words:
+        beside = [self._with_kernels(graph, rows) for graph, rows in self._copies]
+        off, onto = int((beside[0] & ~beside[1]).sum()), int((~beside[0] & beside[1]).sum())
+        if not off and not onto:
+            return "waits between streams", False
+        where = "off" if off >= onto else "to"
+        return f"moving {counted(max(off, onto), 'copy', 'copies')} {where} the kernels' stream", True
+
+    @cached_property
+    def _copies(self) -> tuple[tuple[Graph, Int64], tuple[Graph, Int64]]:
+        """The copies over a link that both graphs have."""
+        work = self.matching.work
+        some = self.before.work.engine[work.before] > 0
+        return (self.before, work.before[some]), (self.after, work.after[some])
+
+    @staticmethod
+    def _with_kernels(graph: Graph, rows: Int64) -> Bool:
+        """Which work is on a stream that kernels are on."""
+        places = np.stack([graph.work.process, graph.work.device, graph.work.stream])
+        _, number = np.unique(places, axis=1, return_inverse=True)
+        number = number.reshape(-1)
+        return np.isin(number[rows], number[graph.work.table == KERNEL])
+
+    def _allocations(self) -> Words:
+        counts = [
+            self._inside(side, np.flatnonzero(np.isin(graph.calls.kind, ALLOCATIONS)))
+            for side, graph in enumerate((self.before, self.after))
+        ]
+        return _fewer("allocations", *counts) or ("times of allocations", False)
+
+    def _host(self, saved_ns: float) -> Words:
+        operator = operator_behind(self.before.trace, self.after.trace, self.windows, saved_ns)
+        return "host time between calls" + (f", mostly in {operator}" if operator else ""), False
+
+    def _order(self) -> Words:
+        facts = [fact[0] for fact in self._facts() if fact is not None][:_FACTS]
+        return (" and ".join(facts), True) if facts else None
+
+    def _facts(self) -> Iterator[Words]:
+        """What else differs: the number of copies, kernels, CUDA graphs, the order of issue."""
+        sides = inside((self.before, self.after), self.matching, self.windows)
+        if any((side.alone & side.over_link).any() for side in sides):
+            yield _fewer("copies", *(int((side.there & side.over_link).sum()) for side in sides))
+        graphs = [
+            self._inside(number, np.flatnonzero(side.graph.calls.kind == ApiKind.GRAPH_LAUNCH))
+            for number, side in enumerate(sides)
+        ]
+        if bool(graphs[0]) != bool(graphs[1]):
+            yield ("a CUDA graph" if graphs[1] else "no CUDA graph"), True
+        if any(side.kernel_ns[side.alone].sum() > _OTHER_SHARE * side.kernel_ns[side.there].sum() for side in sides):
+            yield "other kernels", True
+        yield self._issued()
+
+    def _issued(self) -> Words:
+        """Whether copies are issued before or after other kernels."""
+        kernels = self.before.work.table[self.matching.work.before] == KERNEL
+        common = self.matching.work.before[kernels], self.matching.work.after[kernels]
+        ranks = []
+        for (graph, copies), others in zip(self._copies, common, strict=True):
+            moments = graph.work.issued_ns(graph.calls)
+            ranks.append(np.searchsorted(np.sort(moments[others]), moments[copies]))
+        earlier, later = int((ranks[1] < ranks[0]).sum()), int((ranks[1] > ranks[0]).sum())
+        if not earlier and not later:
+            return None
+        when = "earlier" if earlier >= later else "later"
+        return f"issuing {counted(max(earlier, later), 'copy', 'copies')} {when}", True
+
+
+def _fewer(what: str, before: int, after: int) -> Words:
+    """That there are fewer of something, or more; None where there are as many."""
+    if before == after:
+        return None
+    return f"{'fewer' if after < before else 'more'} {what} ({before:,} -> {after:,})", True

@@ -1,0 +1,153 @@
+"""Which kernels, copies, memsets and calls of two traces are the same: by name and sequence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.comparison.common import previous_common_call
+from overlapscope.dependencies.graph import Graph
+from overlapscope.measure.windows import Window
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import ApiKind
+from overlapscope.model.trace import DEVICE_WORK, Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of indices, one of each side."""
+
+    before: Int64
+    after: Int64
+
+    @property
+    def flipped(self) -> Pairs:
+        """The same with the sides exchanged."""
+        return Pairs(self.after, self.before)
+
+
+@dataclass(frozen=True, eq=False)
+class Matching:
+    """What two graphs have in common: pairs of work and pairs of calls, as indices of each graph."""
+
+    work: Pairs
+    calls: Pairs
+
+    @property
+    def flipped(self) -> Matching:
+        """The same with the sides exchanged."""
+        return Matching(self.work.flipped, self.calls.flipped)
+
+    def nodes(self, before: Graph, after: Graph) -> Int64:
+        """For each node of ``after`` the one of ``before``; `NO_ID` where there is none."""
+        found = np.full(len(after.time_ns), NO_ID, np.int64)
+        for node in ("call_start", "call_end"):
+            found[getattr(after, node)(self.calls.after)] = getattr(before, node)(self.calls.before)
+        for node in ("work_start", "work_end"):
+            found[getattr(after, node)(self.work.after)] = getattr(before, node)(self.work.before)
+        return found
+
+
+def match(before: Graph, after: Graph, windows: tuple[Window, Window]) -> Matching:
+    """Match work by GPU, occurrence of the window, name or size, and number; calls by what they issue and follow.
+
+    The n-th kernel of a name in an occurrence is the n-th of that name in the same one of the other trace, in the order
+    of issue; copies likewise by direction and size, whatever memory they are from. Occurrences that only one trace has
+    have no counterpart.
+    """
+    sides, codes = (before, after), _codes(before.trace, after.trace)
+    count = min(len(window.start_ns) for window in windows)
+    keys = [_work_keys(graph, window, count, code) for graph, window, code in zip(sides, windows, codes, strict=True)]
+    work = _paired(*keys)
+    issuing = _issuing(before, after, work)
+    others = _paired(
+        *(
+            _call_keys(graph, mine, code)
+            for graph, mine, code in zip(sides, (issuing.before, issuing.after), codes, strict=True)
+        )
+    )
+    calls = (np.append(getattr(issuing, side), getattr(others, side)) for side in ("before", "after"))
+    return Matching(work, Pairs(*calls))
+
+
+def _codes(*traces: Trace) -> list[Int64]:
+    """For each trace a number of each of its names, the same for the same name; `NO_ID` appended."""
+    number: dict[str, int] = {}
+    return [
+        np.array([*(number.setdefault(name, len(number)) for name in trace.names.values), NO_ID], np.int64)
+        for trace in traces
+    ]
+
+
+def _work_keys(graph: Graph, window: Window, count: int, codes: Int64) -> Int64:
+    """What says which work is the same, one column each; negative in the last row: without a counterpart."""
+    work, trace = graph.work, graph.trace
+    what, size = np.empty(len(work), np.int64), np.zeros(len(work), np.int64)
+    for number, name in enumerate(DEVICE_WORK):
+        mine, table = work.table == number, getattr(trace, name)
+        rows = work.row[mine]
+        what[mine] = trace.copies.direction[rows] if name == "copies" else codes[table.name_id[rows]]
+        size[mine] = table.size_bytes[rows] if name != "kernels" else 0
+    moment = np.where(work.call == NO_ID, work.start_ns, work.issued_ns(graph.calls))
+    place = np.stack([_ranks(work.process), _ranks(work.device), _occurrence(window, work.process, moment)])
+    keys = np.concatenate([place, np.stack([work.table, what, size])])
+    return _numbered(keys, np.lexsort((work.start_ns, moment)), place[-1] < count)
+
+
+def _occurrence(window: Window, process: Int64, moment_ns: Int64) -> Int64:
+    """The number of the occurrence in which something was issued, by their order; `NO_ID` outside of them."""
+    if window.name is None:
+        return np.zeros(len(process), np.int64)
+    order = np.argsort(window.start_ns, kind="stable")
+    found = np.full(len(process), NO_ID, np.int64)
+    for number, row in enumerate(order.tolist()):
+        inside = (moment_ns >= window.start_ns[row]) & (moment_ns < window.end_ns[row])
+        found[inside & (process == window.process[row]) & (found == NO_ID)] = number
+    return found
+
+
+def _ranks(values: Int64) -> Int64:
+    """Each value's place among the different ones."""
+    ranks: Int64 = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return ranks
+
+
+def _numbered(keys: Int64, order: Int64, usable: Bool) -> Int64:
+    """The keys with a further row: how many of the same key come before each, in this order; `NO_ID` if not usable."""
+    member = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
+    by_key = order[np.argsort(member[order], kind="stable")]
+    first = np.flatnonzero(np.append(True, np.diff(member[by_key]) != 0))[: len(member)]
+    number = np.empty(len(member), np.int64)
+    number[by_key] = np.arange(len(member)) - np.repeat(first, np.diff(np.append(first, len(member))))
+    return np.concatenate([keys, np.where(usable, number, NO_ID)[None]])
+
+
+def _paired(before: Int64, after: Int64) -> Pairs:
+    """Which columns of two sets of keys are equal, of those that are usable."""
+    usable = [np.flatnonzero(keys[-1] != NO_ID) for keys in (before, after)]
+    both = np.concatenate([keys[:, rows] for keys, rows in zip((before, after), usable, strict=True)], axis=1)
+    member = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
+    mine, other = member[: len(usable[0])], member[len(usable[0]) :]
+    _, first, second = np.intersect1d(mine, other, assume_unique=True, return_indices=True)
+    return Pairs(usable[0][first], usable[1][second])
+
+
+def _issuing(before: Graph, after: Graph, work: Pairs) -> Pairs:
+    """Calls that issued the same work, each once: what a graph launch issues was issued by many calls before."""
+    calls = np.stack([before.work.call[work.before], after.work.call[work.after]])
+    calls = calls[:, (calls != NO_ID).all(axis=0)]
+    first = [np.isin(np.arange(calls.shape[1]), np.unique(side, return_index=True)[1]) for side in calls]
+    return Pairs(*calls[:, first[0] & first[1]])
+
+
+def _call_keys(graph: Graph, matched: Int64, codes: Int64) -> Int64:
+    """What says which calls are the same that issue no common work: what they follow on their thread, and kind."""
+    calls, index = graph.calls, np.arange(len(graph.calls))
+    pair = np.full(len(calls), NO_ID, np.int64)
+    pair[matched] = np.arange(len(matched))
+    anchor = np.append(pair, NO_ID)[previous_common_call(graph, matched)]
+    name = np.where(calls.kind == ApiKind.OTHER, codes[graph.trace.api_calls.name_id[calls.row]], NO_ID)
+    issues = np.isin(index, graph.work.call)
+    keys = np.stack([anchor, calls.kind.astype(np.int64), name])
+    return _numbered(keys, index, (pair == NO_ID) & ~issues)

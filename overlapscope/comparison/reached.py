@@ -1,0 +1,67 @@
+"""What was predicted for some changes of the program before, against what the one after takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from overlapscope.comparison.side import Side
+from overlapscope.errors import ChangeNotUnderstood
+from overlapscope.formatting import share, time
+from overlapscope.model.frames import Row
+from overlapscope.whatif.catalogue import understood
+from overlapscope.whatif.change import Change
+
+PLAN = "plan"
+"""Stands for all changes of the plan of the side before."""
+
+
+@dataclass(frozen=True)
+class Reached(Row):
+    """The predicted time with its bounds, and the one that was reached, in ns, both on the comparison's baseline."""
+
+    changes: tuple[str, ...]
+    predicted_ns: float
+    low_ns: float
+    high_ns: float
+    reached_ns: float
+
+    @property
+    def sentence(self) -> str:
+        """Both in one sentence."""
+        low, high = time(self.low_ns), time(self.high_ns)
+        bounds = "" if low == high else f" ({low} to {high})"
+        off = abs(self.reached_ns - self.predicted_ns)
+        more = "more" if self.reached_ns > self.predicted_ns else "less"
+        than = f"{share(off, self.predicted_ns)} {more} than predicted"
+        changes = " + ".join(self.changes)
+        return f"Predicted for {changes}: {time(self.predicted_ns)}{bounds}; reached: {time(self.reached_ns)}, {than}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-ready data: ``predicted`` of a comparison."""
+        times = ("predicted_ns", "low_ns", "high_ns", "reached_ns")
+        return {"changes": list(self.changes)} | {name: round(getattr(self, name)) for name in times}
+
+
+def reached(before: Side, predicted: Sequence[Change | str], reached_ns: float) -> Reached:
+    """Predict the time of the side before with some changes.
+
+    Raises:
+        ChangeNotUnderstood: a change is none that we know, contradicts another, or there is no plan.
+    """
+    run = before.typical
+    changes = understood(_planned(before) if list(predicted) == [PLAN] else predicted)
+    if run.base is None:
+        raise ChangeNotUnderstood("the trace before is too large to predict here: overlapscope what-if predicts for it")
+    found = run.base.predict(changes)
+    times, divisor = found.stated if before.unprofiled else found, before.divisor(run)
+    predicted_ns, low, high = (value / divisor for value in (times.predicted_ns, times.low_ns, times.high_ns))
+    return Reached(tuple(map(str, changes)), predicted_ns, low, high, reached_ns)
+
+
+def _planned(before: Side) -> tuple[str, ...]:
+    plan = before.typical.audit.diagnosis.plan
+    if plan is None or not plan.steps:
+        raise ChangeNotUnderstood("the trace before has no plan: name the changes, such as pin,non-blocking")
+    return plan.steps[-1].changes

@@ -1,0 +1,140 @@
+"""What is to be known before two sides are compared: other work, other GPUs, other profilers."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from overlapscope.comparison.config import CompareConfig
+from overlapscope.comparison.ranges import RangeChange
+from overlapscope.comparison.side import Run, Side
+from overlapscope.comparison.work import Work
+from overlapscope.formatting import safe, share
+from overlapscope.measure.devices import device_keys
+from overlapscope.model.frames import Row
+
+_TOOLS = {"kineto": "torch.profiler", "nsys": "Nsight Systems"}
+
+
+@dataclass(frozen=True)
+class Remark(Row):
+    """A warning about a comparison; its ``code`` stays the same between versions."""
+
+    code: str
+    message: str
+
+
+OTHER_WORK = "other-work"
+"""The code of the warning that the two sides do different things, so that the change of the time says nothing."""
+
+
+PARTLY_OTHER_WORK = "partly-other-work"
+"""The code of the warning that some of the work is on one side only."""
+
+
+def remarks(
+    before: Side, after: Side, work: Work, ranges: Sequence[RangeChange], config: CompareConfig
+) -> tuple[Remark, ...]:
+    """All that there are, what makes a comparison worthless first."""
+    return (*_work(work, ranges, config), *_places(before, after), *_amounts(before, after), *_lost(before, after))
+
+
+def _work(work: Work, ranges: Sequence[RangeChange], config: CompareConfig) -> Iterator[Remark]:
+    least = min(work.before_share, work.after_share)
+    if least < config.same_share:
+        comparable = least >= config.comparable_share
+        yield Remark(
+            PARTLY_OTHER_WORK if comparable else OTHER_WORK,
+            f"{'Partly other work' if comparable else 'Not the same work'}: {share(work.before_share, 1)} of what the "
+            f"GPU computes before, and {share(work.after_share, 1)} of it after, has a counterpart on the other side."
+            + ("" if comparable else " The change of the time is no effect of a fix.")
+            + _hint(ranges),
+        )
+    elif work.other_grids > config.other_grid_share:
+        yield Remark(
+            "other-sizes",
+            f"Other sizes of data? Kernels of {share(work.other_grids, 1)} of the kernel time have the same name and "
+            "another grid.",
+        )
+
+
+def _hint(ranges: Sequence[RangeChange]) -> str:
+    """A range that both sides have, one of them more often."""
+    both = [(entry, entry.before, entry.after) for entry in ranges if entry.before and entry.after]
+    other = [(entry.name, one, two) for entry, one, two in both if one.occurrences != two.occurrences]
+    if not other:
+        return ""
+    name, one, two = other[0]
+    counts = f"{one.occurrences} times before, {two.occurrences} times after"
+    return f" {safe(name)} occurs {counts}: --within {shlex.quote(safe(name))} compares one with one."
+
+
+def _places(before: Side, after: Side) -> Iterator[Remark]:
+    """Other GPUs, profilers or ranks."""
+    gpus = _each(before, _gpus), _each(after, _gpus)
+    if gpus[0] != gpus[1]:
+        yield Remark(
+            "other-gpu",
+            f"Other GPUs: {gpus[0]} before, {gpus[1]} after. Kernel and copy times differ with the GPU, so that the "
+            "effect of a change of the program cannot be told from theirs.",
+        )
+    tools = _each(before, _tool), _each(after, _tool)
+    if tools[0] != tools[1]:
+        wall = "the time is compared without them" if before.unprofiled else "and in the time"
+        yield Remark(
+            "other-profiler",
+            f"Other profilers: {tools[0]} before, {tools[1]} after. Their own cost is in the host's times, blocked "
+            f"time and idle time; {wall}.",
+        )
+    elif not before.unprofiled and _calibrated(before) != _calibrated(after):
+        known = "before" if _calibrated(before) else "after"
+        yield Remark(
+            "one-calibration",
+            f"Only the traces {known} say what the profiler costs, so that times are compared as recorded.",
+        )
+    ranks = _each(before, _rank), _each(after, _rank)
+    if ranks[0] != ranks[1]:
+        yield Remark("other-rank", f"Other ranks: {ranks[0]} before, {ranks[1]} after.")
+
+
+def _amounts(before: Side, after: Side) -> Iterator[Remark]:
+    """Other numbers of occurrences."""
+    counts = _each(before, lambda run: str(run.occurrences)), _each(after, lambda run: str(run.occurrences))
+    if before.per_occurrence:
+        yield Remark(
+            "other-count",
+            f"{safe(before.typical.window.name or '')} occurs {counts[0]} times before, {counts[1]} times after: "
+            "figures are for one occurrence, and kernels and copies are matched in the first ones that both have.",
+        )
+
+
+def _lost(before: Side, after: Side) -> Iterator[Remark]:
+    for run in (*before.runs, *after.runs):
+        if run.trace.health.damaged:
+            name = safe(PurePath(run.trace.metadata.path).name)
+            yield Remark("damaged", f"{name} has lost data; overlapscope audit says what.")
+
+
+def _each(side: Side, what: Callable[[Run], str]) -> str:
+    """What the traces of a side have, each once."""
+    return ", ".join(sorted({what(run) for run in side.runs}))
+
+
+def _gpus(run: Run) -> str:
+    names = [run.trace.metadata.device_name(key.device) or "unknown GPU" for key in device_keys(run.trace)]
+    return " + ".join(f"{names.count(name)} x {safe(name)}" for name in dict.fromkeys(names)) or "none"
+
+
+def _tool(run: Run) -> str:
+    return _TOOLS[run.trace.metadata.format]
+
+
+def _rank(run: Run) -> str:
+    rank = run.trace.metadata.rank
+    return "unknown" if rank is None else str(rank)
+
+
+def _calibrated(side: Side) -> bool:
+    return all(run.base is not None and run.base.unprofiled_ns is not None for run in side.runs)

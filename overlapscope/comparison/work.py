@@ -1,0 +1,130 @@
+"""What both sides do: kernels and copies that only one has, and whether it is the same work at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from overlapscope.comparison.inside import COPY, KERNEL, Inside, inside
+from overlapscope.comparison.matching import Matching
+from overlapscope.dependencies.graph import Graph
+from overlapscope.formatting import size
+from overlapscope.measure.windows import Window
+from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.enums import Direction
+from overlapscope.model.frames import Row
+from overlapscope.model.trace import Trace
+
+_KINDS = ("kernel", "copy", "memset")
+
+
+@dataclass(frozen=True)
+class OnlyOne(Row):
+    """Kernels, copies or memsets of one name that have no counterpart: how many on each side, and for how long."""
+
+    kind: str
+    name: str
+    before: int
+    after: int
+    before_ns: int
+    after_ns: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the traces have in common.
+
+    ``matched`` is the number of kernels, copies and memsets that both have, ``only`` what has no counterpart.
+    ``before_share`` and ``after_share`` are shares of the kernel time in kernels that both have; of the copied bytes
+    that both copy where a side has no kernels. ``other_grids`` is the share of that time in kernels of other grids.
+    """
+
+    matched: int
+    only: tuple[OnlyOne, ...]
+    before_share: float
+    after_share: float
+    other_grids: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-ready data: ``work`` of a comparison."""
+        return {
+            "matched": self.matched,
+            "before_share": self.before_share,
+            "after_share": self.after_share,
+            "other_grids": self.other_grids,
+            "only": [entry.to_dict() for entry in self.only],
+        }
+
+
+def common_work(before: Graph, after: Graph, matching: Matching, windows: tuple[Window, Window], listed: int) -> Work:
+    """Compare the work of two traces within their windows; at most so many names are listed, the longest first."""
+    sides = inside((before, after), matching, windows)
+    one, two = (_alone(side) for side in sides)
+    only = [_only(kind, name, one, two) for kind, name in dict.fromkeys((*one, *two))]
+    shares = [_share(side, other) for side, other in (sides, sides[::-1])]
+    return Work(
+        matched=int(sides[0].common.sum()),
+        only=tuple(sorted(only, key=lambda entry: (-max(entry.before_ns, entry.after_ns), entry.name))[:listed]),
+        before_share=shares[0],
+        after_share=shares[1],
+        other_grids=_other_grids(before, after, matching),
+    )
+
+
+def _share(side: Inside, other: Inside) -> float:
+    """The share of a side's kernel time in kernels that the other has; of its bytes where one has no kernels."""
+    if not all(each.kernel_ns[each.there].any() for each in (side, other)):
+        mine, theirs = _bytes(side), _bytes(other)
+        return float(np.minimum(mine, theirs).sum() / mine.sum()) if mine.any() else 1.0
+    return float(side.kernel_ns[side.common].sum() / side.kernel_ns[side.there].sum())
+
+
+def _bytes(side: Inside) -> Int64:
+    """Bytes copied in each direction."""
+    trace, work = side.graph.trace, side.graph.work
+    copies = trace.copies.take(work.row[side.there & (work.table == COPY)])
+    total = np.zeros(max(Direction) + 1, np.int64)
+    np.add.at(total, copies.direction, np.maximum(copies.size_bytes, 0))
+    return total
+
+
+Counts = dict[tuple[str, str], tuple[int, int]]
+"""How often work of a kind and name occurs, and for how long."""
+
+
+def _only(kind: str, name: str, before: Counts, after: Counts) -> OnlyOne:
+    (one, one_ns), (two, two_ns) = (side.get((kind, name), (0, 0)) for side in (before, after))
+    return OnlyOne(kind, name, one, two, one_ns, two_ns)
+
+
+def _alone(side: Inside) -> Counts:
+    """What only one side has."""
+    found: Counts = {}
+    work, trace = side.graph.work, side.graph.trace
+    for index in np.flatnonzero(side.alone).tolist():
+        number, row = int(work.table[index]), int(work.row[index])
+        names = trace.names[int(trace.device_work[number].name_id[row])]
+        key = _KINDS[number], _copy_name(trace, row) if number == COPY else names
+        count, took = found.get(key, (0, 0))
+        found[key] = count + 1, took + int(work.end_ns[index] - work.start_ns[index])
+    return found
+
+
+def _copy_name(trace: Trace, row: int) -> str:
+    """Direction and size of a copy, by which it is matched."""
+    direction, copied = Direction(int(trace.copies.direction[row])), int(trace.copies.size_bytes[row])
+    return direction.label if copied == NO_ID else f"{direction.label} {size(copied)}"
+
+
+def _other_grids(before: Graph, after: Graph, matching: Matching) -> float:
+    """The share of the time of common kernels in which their grid is another one."""
+    some = before.work.table[matching.work.before] == KERNEL
+    rows = matching.work.before[some], matching.work.after[some]
+    blocks = [
+        graph.trace.kernels.blocks[graph.work.row[mine]] for graph, mine in zip((before, after), rows, strict=True)
+    ]
+    other = (blocks[0] != blocks[1]) & (blocks[0] != NO_ID) & (blocks[1] != NO_ID)
+    took = before.work.end_ns[rows[0]] - before.work.start_ns[rows[0]]
+    return float(took[other].sum() / max(took.sum(), 1))
