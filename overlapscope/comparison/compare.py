@@ -15,6 +15,7 @@ from overlapscope.comparison.result import Comparison
 from overlapscope.comparison.side import Run, Side, sides_of
 from overlapscope.comparison.why import Program, Why, why
 from overlapscope.comparison.work import common_work
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.measure.places import steps
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.change import Change
@@ -87,7 +88,8 @@ def _why(before: Side, after: Side, matching: Matching, config: CompareConfig) -
     bases = [run.base for run in ends]
     if bases[0] is None or bases[1] is None:
         return None
-    programs = Program(bases[0], count), Program(bases[1], count)
+    idle = [{cause: run.idle_ns(cause) for cause in Cause} for run in ends]
+    programs = Program(bases[0], count, idle[0]), Program(bases[1], count, idle[1])
     each = count if before.per_occurrence else 1
     return why(*programs, matching, config, recorded=not before.unprofiled, each=each)
 

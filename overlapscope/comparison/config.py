@@ -19,8 +19,7 @@ class CompareConfig:
     ``same_share``: where less than this share of a side's kernel time is in kernels that both have, that is said first;
     what most fixes add or replace, such as kernels that pack or convert, is smaller. ``comparable_share``: below this
     share the two do other work, and the change of the time is none of the program; twice as many steps or layers on one
-    side leave half of its time without a counterpart. ``other_grid_share``: of the time of common kernels, this share
-    may be in other grids, by another choice of the library.
+    side leave half of its time without a counterpart.
     ``most_simulated``: simulated nodes up to which every order of the parts is tried; one takes about 2 us. Above it
     two orders are, one the reverse of the other.
     ``listed``: kernels, copies and ranges that are listed, those with the longest time; a screen holds fewer.
@@ -31,7 +30,6 @@ class CompareConfig:
     mentioned_share: float = 0.02
     same_share: float = 0.95
     comparable_share: float = 0.6
-    other_grid_share: float = 0.2
     most_simulated: int = 4_000_000
     listed: int = 50
     audit: AuditConfig = AuditConfig()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,7 @@ from overlapscope.comparison.operators import operator_behind
 from overlapscope.comparison.parts import Parts, calls_alone, reads_alone
 from overlapscope.comparison.swaps import Part
 from overlapscope.dependencies.graph import Graph
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.formatting import counted
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.windows import Window
@@ -21,6 +22,8 @@ from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind, MemoryKind
 
 _OTHER_SHARE = 0.01  # kernels that take less than this share of the time are not what was changed
+_OF_HOST = (Cause.DATA_LOADING, Cause.FIRST_USE)
+_MOST = 0.5  # of what the host saves: less than half of it is not what it is about
 _FACTS = 2  # more than that is no sentence
 
 Words = tuple[str, bool] | None
@@ -29,12 +32,13 @@ Words = tuple[str, bool] | None
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """Two graphs, what they have in common, and the window of each."""
+    """Two graphs, what they have in common, the window of each, and by how much less the GPU was idle by cause."""
 
     before: Graph
     after: Graph
     matching: Matching
     windows: tuple[Window, Window]
+    idle_saved_ns: Mapping[Cause, float]
 
     def words(self, saved: dict[Part, float]) -> dict[Part, tuple[str, bool] | None]:
         """What to call each part; None for what is not known."""
@@ -108,9 +112,12 @@ class Done:
             self._inside(side, np.flatnonzero(np.isin(graph.calls.kind, ALLOCATIONS)))
             for side, graph in enumerate((self.before, self.after))
         ]
-        return _fewer("allocations", *counts) or ("times of allocations", False)
+        return _fewer("allocations", *counts) or ("allocation times", False)
 
     def _host(self, saved_ns: float) -> Words:
+        causes = [cause for cause in _OF_HOST if self.idle_saved_ns[cause] / (saved_ns or 1) >= _MOST]
+        if causes:
+            return f"host time between calls, mostly {causes[0].label}", False
         operator = operator_behind(self.before.trace, self.after.trace, self.windows, saved_ns)
         return "host time between calls" + (f", mostly in {operator}" if operator else ""), False
 

@@ -95,10 +95,7 @@ def _of_run(side: Side, run: Run) -> dict[str, Value]:
         "hidden_ns": _sum(found.devices, lambda device: device.activity.overlap.total_ns),
         "blocked_ns": sum(row.blocked_ns for row in found.host_blocking),
         **_copies(found.devices),
-        **{
-            f"idle.{cause.name.lower()}_ns": sum(device.idle.sum_ns(cause) for device in found.devices)
-            for cause in Cause
-        },
+        **{f"idle.{cause.name.lower()}_ns": run.idle_ns(cause) for cause in Cause},
     }
     return {key: None if value is None else value / divisor for key, value in total.items()}
 

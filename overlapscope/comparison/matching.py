@@ -12,6 +12,7 @@ from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind
 from overlapscope.model.trace import DEVICE_WORK, Trace
+from overlapscope.timeline.kernel_names import short_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +73,15 @@ def match(before: Graph, after: Graph, windows: tuple[Window, Window]) -> Matchi
 
 
 def _codes(*traces: Trace) -> list[Int64]:
-    """For each trace a number of each of its names, the same for the same name; `NO_ID` appended."""
+    """For each trace a number of each of its names, the same for the same name; `NO_ID` appended.
+
+    Profilers write templates and parameters in different ways: between two of them the function's name alone counts.
+    """
     number: dict[str, int] = {}
+    same_format = len({trace.metadata.format for trace in traces}) == 1
+    key = str if same_format else short_name
     return [
-        np.array([*(number.setdefault(name, len(number)) for name in trace.names.values), NO_ID], np.int64)
+        np.array([*(number.setdefault(key(name), len(number)) for name in trace.names.values), NO_ID], np.int64)
         for trace in traces
     ]
 

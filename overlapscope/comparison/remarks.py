@@ -52,12 +52,6 @@ def _work(work: Work, ranges: Sequence[RangeChange], config: CompareConfig) -> I
             + ("" if comparable else " The change of the time is no effect of a fix.")
             + _hint(ranges),
         )
-    elif work.other_grids > config.other_grid_share:
-        yield Remark(
-            "other-sizes",
-            f"Other sizes of data? Kernels of {share(work.other_grids, 1)} of the kernel time have the same name and "
-            "another grid.",
-        )
 
 
 def _hint(ranges: Sequence[RangeChange]) -> str:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Graph, nodes_of
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
@@ -54,6 +55,10 @@ class Run:
     def graph(self) -> Graph:
         """Calls and work; with what they waited for where the trace is not too large."""
         return nodes_of(self.trace) if self.base is None else self.base.graph
+
+    def idle_ns(self, cause: Cause) -> int:
+        """How long the GPUs were idle for a cause."""
+        return sum(device.idle.sum_ns(cause) for device in self.audit.devices)
 
     def wall_ns(self, *, unprofiled: bool) -> int:
         """The length of the window, without the profiler where all of its cost is known and asked for."""

@@ -7,7 +7,7 @@ difference, and nothing depends on an order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb
@@ -21,6 +21,7 @@ from overlapscope.comparison.matching import Matching
 from overlapscope.comparison.parts import Parts
 from overlapscope.comparison.swaps import Part, Swap, swapped
 from overlapscope.dependencies.graph import Graph
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.measure.spans import union
 from overlapscope.measure.windows import of_range
 from overlapscope.model.frames import Row
@@ -74,10 +75,14 @@ class Why:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """One side in the simulation; ``count`` is how many occurrences of the window count, the first ones."""
+    """One side in the simulation; ``count`` is how many occurrences of the window count, the first ones.
+
+    ``idle_ns`` is the idle time of its GPUs by cause, in all occurrences.
+    """
 
     base: Baseline
     count: int
+    idle_ns: Mapping[Cause, int]
 
     @property
     def graph(self) -> Graph:
@@ -122,7 +127,9 @@ def why(
         saved[Part.PROFILER] = costs[0] - costs[1]
         times = [time + cost for time, cost in zip(times, costs, strict=True)]
     saved, times = {part: time / each for part, time in saved.items()}, [round(time / each) for time in times]
-    words = Done(before.graph, after.graph, matching, (before.base.window, after.base.window)).words(saved)
+    idle_saved = {cause: (before.idle_ns[cause] - after.idle_ns[cause]) / each for cause in Cause}
+    done = Done(before.graph, after.graph, matching, (before.base.window, after.base.window), idle_saved)
+    words = done.words(saved)
     reasons = [Reason(part, said[0], round(saved[part]), said[1]) for part, said in words.items() if said is not None]
     explained = sum(reason.saved_ns for reason in reasons)
     return Why(

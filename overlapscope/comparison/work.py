@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from overlapscope.comparison.inside import COPY, KERNEL, Inside, inside
-from overlapscope.comparison.matching import Matching
+from overlapscope.comparison.matching import Matching, Pairs
 from overlapscope.dependencies.graph import Graph
 from overlapscope.formatting import size
 from overlapscope.measure.windows import Window
@@ -38,14 +38,13 @@ class Work:
 
     ``matched`` is the number of kernels, copies and memsets that both have, ``only`` what has no counterpart.
     ``before_share`` and ``after_share`` are shares of the kernel time in kernels that both have; of the copied bytes
-    that both copy where a side has no kernels. ``other_grids`` is the share of that time in kernels of other grids.
+    that both copy where a side has no kernels. A kernel of a larger grid than its counterpart counts in proportion.
     """
 
     matched: int
     only: tuple[OnlyOne, ...]
     before_share: float
     after_share: float
-    other_grids: float
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data: ``work`` of a comparison."""
@@ -53,7 +52,6 @@ class Work:
             "matched": self.matched,
             "before_share": self.before_share,
             "after_share": self.after_share,
-            "other_grids": self.other_grids,
             "only": [entry.to_dict() for entry in self.only],
         }
 
@@ -63,22 +61,35 @@ def common_work(before: Graph, after: Graph, matching: Matching, windows: tuple[
     sides = inside((before, after), matching, windows)
     one, two = (_alone(side) for side in sides)
     only = [_only(kind, name, one, two) for kind, name in dict.fromkeys((*one, *two))]
-    shares = [_share(side, other) for side, other in (sides, sides[::-1])]
+    shares = [
+        _share(side, other, pairs)
+        for side, other, pairs in ((*sides, matching.work), (*sides[::-1], matching.work.flipped))
+    ]
     return Work(
         matched=int(sides[0].common.sum()),
         only=tuple(sorted(only, key=lambda entry: (-max(entry.before_ns, entry.after_ns), entry.name))[:listed]),
         before_share=shares[0],
         after_share=shares[1],
-        other_grids=_other_grids(before, after, matching),
     )
 
 
-def _share(side: Inside, other: Inside) -> float:
+def _share(side: Inside, other: Inside, pairs: Pairs) -> float:
     """The share of a side's kernel time in kernels that the other has; of its bytes where one has no kernels."""
     if not all(each.kernel_ns[each.there].any() for each in (side, other)):
         mine, theirs = _bytes(side), _bytes(other)
         return float(np.minimum(mine, theirs).sum() / mine.sum()) if mine.any() else 1.0
-    return float(side.kernel_ns[side.common].sum() / side.kernel_ns[side.there].sum())
+    blocks = [_blocks(each.graph)[rows] for each, rows in ((side, pairs.before), (other, pairs.after))]
+    known = (blocks[0] > 0) & (blocks[1] > 0)
+    part = np.where(known, np.minimum(blocks[1] / np.maximum(blocks[0], 1), 1), 1)
+    took = np.where(side.there, side.kernel_ns, 0)
+    return float((took[pairs.before] * part).sum() / took.sum())
+
+
+def _blocks(graph: Graph) -> Int64:
+    """The grid of each kernel; `NO_ID` for other work."""
+    rows = np.where(graph.work.table == KERNEL, graph.work.row, NO_ID)
+    blocks: Int64 = np.append(graph.trace.kernels.blocks, NO_ID)[rows]
+    return blocks
 
 
 def _bytes(side: Inside) -> Int64:
@@ -116,15 +127,3 @@ def _copy_name(trace: Trace, row: int) -> str:
     """Direction and size of a copy, by which it is matched."""
     direction, copied = Direction(int(trace.copies.direction[row])), int(trace.copies.size_bytes[row])
     return direction.label if copied == NO_ID else f"{direction.label} {size(copied)}"
-
-
-def _other_grids(before: Graph, after: Graph, matching: Matching) -> float:
-    """The share of the time of common kernels in which their grid is another one."""
-    some = before.work.table[matching.work.before] == KERNEL
-    rows = matching.work.before[some], matching.work.after[some]
-    blocks = [
-        graph.trace.kernels.blocks[graph.work.row[mine]] for graph, mine in zip((before, after), rows, strict=True)
-    ]
-    other = (blocks[0] != blocks[1]) & (blocks[0] != NO_ID) & (blocks[1] != NO_ID)
-    took = before.work.end_ns[rows[0]] - before.work.start_ns[rows[0]]
-    return float(took[other].sum() / max(took.sum(), 1))
