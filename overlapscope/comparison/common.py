@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.dependencies.graph import Graph
+from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.model.columns import NO_ID, Int64
 
 
@@ -28,6 +29,13 @@ def last_common_work(graph: Graph, common: Int64) -> Int64:
     before = np.empty(len(order), np.int64)
     before[order] = np.where(marked != NO_ID, marked, _nearest(owner, marked))
     return before
+
+
+def host_gaps_ns(graph: Graph) -> Int64:
+    """What threads do between calls, summed up to each call; the difference of two calls of a thread is theirs."""
+    gap = graph.into(graph.call_start(np.arange(len(graph.calls))), DependencyKind.PROGRAM_ORDER)
+    took: Int64 = np.cumsum(np.where(gap == NO_ID, 0, np.append(graph.dependencies.weight_ns, 0)[gap]))
+    return took
 
 
 def _marked(count: int, common: Int64) -> Int64:

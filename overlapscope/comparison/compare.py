@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from overlapscope.comparison.config import DEFAULT, CompareConfig
 from overlapscope.comparison.figures import figures
 from overlapscope.comparison.findings import finding_changes
+from overlapscope.comparison.hybrids import Program
 from overlapscope.comparison.matching import Matching, match
 from overlapscope.comparison.ranges import STEPS, range_changes
 from overlapscope.comparison.reached import Reached, reached
 from overlapscope.comparison.remarks import OTHER_WORK, remarks
 from overlapscope.comparison.result import Comparison
 from overlapscope.comparison.side import Run, Side, sides_of
-from overlapscope.comparison.why import Program, Why, why
+from overlapscope.comparison.why import Why, why
 from overlapscope.comparison.work import common_work
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.measure.places import steps
@@ -89,7 +90,7 @@ def _why(before: Side, after: Side, matching: Matching, config: CompareConfig) -
     if bases[0] is None or bases[1] is None:
         return None
     idle = [{cause: run.idle_ns(cause) for cause in Cause} for run in ends]
-    programs = Program(bases[0], count, idle[0]), Program(bases[1], count, idle[1])
+    programs = Program.of(bases[0], count, idle[0]), Program.of(bases[1], count, idle[1])
     each = count if before.per_occurrence else 1
     return why(*programs, matching, config, recorded=not before.unprofiled, each=each)
 

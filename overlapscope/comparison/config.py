@@ -20,7 +20,7 @@ class CompareConfig:
     what most fixes add or replace, such as kernels that pack or convert, is smaller. ``comparable_share``: below this
     share the two do other work, and the change of the time is none of the program; twice as many steps or layers on one
     side leave half of its time without a counterpart.
-    ``most_simulated``: simulated nodes up to which every order of the parts is tried; one takes about 2 us. Above it
+    ``most_simulated``: simulated nodes up to which every order of the parts is tried; one takes about 5 us. Above it
     two orders are, one the reverse of the other.
     ``listed``: kernels, copies and ranges that are listed, those with the longest time; a screen holds fewer.
     """
@@ -29,8 +29,8 @@ class CompareConfig:
     least_share: float = 0.01
     mentioned_share: float = 0.02
     same_share: float = 0.95
-    comparable_share: float = 0.6
-    most_simulated: int = 4_000_000
+    comparable_share: float = 0.55
+    most_simulated: int = 2_000_000
     listed: int = 50
     audit: AuditConfig = AuditConfig()
 

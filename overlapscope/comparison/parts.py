@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from overlapscope.comparison.common import last_common_work, next_common_call
+from overlapscope.comparison.common import host_gaps_ns, last_common_work, next_common_call
 from overlapscope.comparison.inside import COPY
 from overlapscope.comparison.matching import Matching
 from overlapscope.comparison.stretches import Stretches
@@ -100,9 +100,14 @@ class Parts:
         waits = edges.take(into & edges.of_kind(DependencyKind.SYNCHRONISATION, DependencyKind.STAGING))
         work = other.work_of(waits.source)
         source = other.work_end(last_common_work(other, self.matching.work.after)[work])
-        target = other.call_start(next_common_call(other, self.matching.calls.after)[waits.target // 2])
-        known = (work >= 0) & (source != NO_ID) & (target != NO_ID)
-        return replace(waits, source=source, target=target, weight_ns=np.zeros_like(waits.weight_ns)).take(known)
+        call = waits.target // 2
+        following = next_common_call(other, self.matching.calls.after)[call]
+        known = (work >= 0) & (source != NO_ID) & (following != NO_ID)
+        gaps = host_gaps_ns(other)
+        moved = replace(
+            waits, source=source, target=other.call_start(following), weight_ns=gaps[following] - gaps[call]
+        )
+        return moved.take(known)
 
     def _streams(self) -> Swap:
         """For which other work work waits, where the two graphs differ in that; nothing if work changes places."""

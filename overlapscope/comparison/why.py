@@ -7,26 +7,19 @@ difference, and nothing depends on an order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb
 from typing import Any
 
-import numpy as np
-
 from overlapscope.comparison.config import CompareConfig
 from overlapscope.comparison.done import Done
+from overlapscope.comparison.hybrids import Hybrids, Program
 from overlapscope.comparison.matching import Matching
-from overlapscope.comparison.parts import Parts
-from overlapscope.comparison.swaps import Part, Swap, swapped
-from overlapscope.dependencies.graph import Graph
+from overlapscope.comparison.swaps import Part
 from overlapscope.diagnosis.causes import Cause
-from overlapscope.measure.spans import union
-from overlapscope.measure.windows import of_range
 from overlapscope.model.frames import Row
-from overlapscope.whatif.retimed import retimed
-from overlapscope.whatif.what_if import Baseline
 
 
 @dataclass(frozen=True)
@@ -73,37 +66,6 @@ class Why:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class Program:
-    """One side in the simulation; ``count`` is how many occurrences of the window count, the first ones.
-
-    ``idle_ns`` is the idle time of its GPUs by cause, in all occurrences.
-    """
-
-    base: Baseline
-    count: int
-    idle_ns: Mapping[Cause, int]
-
-    @property
-    def graph(self) -> Graph:
-        """Without what is known of the profiler."""
-        return self.base.graph if self.base.bare is None else self.base.bare
-
-    @property
-    def profiler_ns(self) -> int:
-        """What is known of the profiler, in each occurrence that counts."""
-        return self.length_ns(self.base.graph) - self.length_ns(self.graph)
-
-    def length_ns(self, graph: Graph) -> int:
-        """How long the occurrences take in a changed graph."""
-        trace, window = retimed(self.base.link.simulate(graph)), self.base.window
-        if window.name is None:
-            return trace.end_ns - trace.start_ns
-        found = of_range(trace, window.name)
-        first = np.argsort(found.start_ns, kind="stable")[: self.count]
-        return union(found.start_ns[first], found.end_ns[first]).total_ns
-
-
 def why(
     before: Program, after: Program, matching: Matching, config: CompareConfig, *, recorded: bool, each: int = 1
 ) -> Why:
@@ -139,32 +101,6 @@ def why(
         unexplained_ns=times[0] - times[1] - explained,
         every_order=every,
     )
-
-
-class Hybrids:
-    """Programs that are partly as before and partly as after; each is simulated once."""
-
-    def __init__(self, before: Program, after: Program, swaps: tuple[dict[Part, Swap], dict[Part, Swap]]) -> None:
-        self._sides, self._swaps = (before, after), swaps
-        self._known: dict[frozenset[Part], int] = {}
-        alone = [part for part in swaps[0] if not (swaps[0][part].is_empty and swaps[1][part].is_empty)]
-        self.parts = (*alone, Part.ORDER)
-
-    @classmethod
-    def of(cls, before: Program, after: Program, matching: Matching) -> Hybrids:
-        """All that two programs have."""
-        there, back = Parts(before.graph, after.graph, matching), Parts(after.graph, before.graph, matching.flipped)
-        return cls(before, after, (there.swaps, back.swaps))
-
-    def length_ns(self, swapped_parts: frozenset[Part]) -> int:
-        """How long it takes with some parts as after: work and calls are those of the side that their order is from."""
-        if swapped_parts not in self._known:
-            side = int(Part.ORDER in swapped_parts)
-            program, swaps = self._sides[side], self._swaps[side]
-            wanted = [part for part in self.parts[:-1] if (part in swapped_parts) != bool(side)]
-            graph = swapped(program.graph, [swaps[part] for part in wanted])
-            self._known[swapped_parts] = program.length_ns(graph)
-        return self._known[swapped_parts]
 
 
 Length = Callable[[frozenset[Part]], int]

@@ -1,0 +1,98 @@
+"""Programs that are partly as before and partly as after, in the simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from overlapscope.comparison.matching import Matching
+from overlapscope.comparison.parts import Parts
+from overlapscope.comparison.swaps import Part, Swap, swapped
+from overlapscope.comparison.usual import with_usual
+from overlapscope.dependencies.graph import Graph
+from overlapscope.dependencies.simulate import Simulation
+from overlapscope.diagnosis.causes import Cause
+from overlapscope.measure.spans import union
+from overlapscope.measure.windows import of_range
+from overlapscope.whatif.retimed import retimed
+from overlapscope.whatif.what_if import Baseline
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """One side in the simulation.
+
+    Its ``graph`` is without what is known of the profiler. ``count`` is how many occurrences of the window count, the
+    first ones. ``idle_ns`` is the idle time of its GPUs by cause, in all occurrences.
+    """
+
+    base: Baseline
+    graph: Graph
+    count: int
+    idle_ns: Mapping[Cause, int]
+
+    @classmethod
+    def of(cls, base: Baseline, count: int, idle_ns: Mapping[Cause, int]) -> Program:
+        """The program of a trace."""
+        return cls(base, base.graph if base.bare is None else base.bare, count, idle_ns)
+
+    def beside(self, other: Program, matching: Matching) -> Program:
+        """The same, with waits that bind nothing at most as long as in another program."""
+        bound_by = self.base.link.simulate(self.graph).bound_by
+        return replace(self, graph=with_usual(self.graph, bound_by, other.graph, matching))
+
+    @property
+    def profiler_ns(self) -> int:
+        """What is known of the profiler, in the occurrences that count."""
+        return self.length_ns(self.base.graph) - self.length_ns(self.graph)
+
+    def length_ns(self, graph: Graph) -> int:
+        """How long the occurrences take in a changed graph; a whole trace, as long as its calls and work."""
+        simulated, window = self.base.link.simulate(graph), self.base.window
+        if window.name is None:
+            return _extent_ns(simulated) + self._around_ns
+        found = of_range(retimed(simulated), window.name)
+        first = np.argsort(found.start_ns, kind="stable")[: self.count]
+        return union(found.start_ns[first], found.end_ns[first]).total_ns
+
+    @cached_property
+    def _around_ns(self) -> int:
+        """What a whole trace has before its first call and after its last work."""
+        simulated = self.base.link.simulate(self.base.graph if self.base.bare is None else self.base.bare)
+        return self.base.own_ns - _extent_ns(simulated)
+
+
+def _extent_ns(simulated: Simulation) -> int:
+    """From the first begin of calls and work to their last end."""
+    times = simulated.time_ns
+    return int(times.max() - times.min()) if len(times) else 0
+
+
+class Hybrids:
+    """Programs that are partly as before and partly as after; each is simulated once."""
+
+    def __init__(self, before: Program, after: Program, swaps: tuple[dict[Part, Swap], dict[Part, Swap]]) -> None:
+        self._sides, self._swaps = (before, after), swaps
+        self._known: dict[frozenset[Part], int] = {}
+        alone = [part for part in swaps[0] if not (swaps[0][part].is_empty and swaps[1][part].is_empty)]
+        self.parts = (*alone, Part.ORDER)
+
+    @classmethod
+    def of(cls, before: Program, after: Program, matching: Matching) -> Hybrids:
+        """Those of two programs."""
+        before, after = before.beside(after, matching), after.beside(before, matching.flipped)
+        there, back = Parts(before.graph, after.graph, matching), Parts(after.graph, before.graph, matching.flipped)
+        return cls(before, after, (there.swaps, back.swaps))
+
+    def length_ns(self, swapped_parts: frozenset[Part]) -> int:
+        """How long it takes with some parts as after: work and calls are those of the side that their order is from."""
+        if swapped_parts not in self._known:
+            side = int(Part.ORDER in swapped_parts)
+            program, swaps = self._sides[side], self._swaps[side]
+            wanted = [part for part in self.parts[:-1] if (part in swapped_parts) != bool(side)]
+            graph = swapped(program.graph, [swaps[part] for part in wanted])
+            self._known[swapped_parts] = program.length_ns(graph)
+        return self._known[swapped_parts]

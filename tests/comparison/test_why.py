@@ -1,0 +1,145 @@
+"""Why the time differs: made loops in which one thing was changed, and programs that were really fixed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.prediction import PAIRS
+from overlapscope import compare, open_trace
+from overlapscope.comparison.config import DEFAULT
+from overlapscope.comparison.swaps import Part
+from overlapscope.comparison.why import Why, shapley, two_orders
+from tests.comparison.loop import Loop
+from tests.conftest import SAMPLES
+
+PAGEABLE = Loop(memory="pageable", copy_us=400)
+
+
+def why(tmp_path: Path, before: Loop, after: Loop) -> Why:
+    found = compare(before.trace(tmp_path / "before"), after.trace(tmp_path / "after")).why
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "part", "words"),
+    [
+        (PAGEABLE, Loop(), Part.MEMORY, "pinning 4 copies"),
+        (Loop(), PAGEABLE, Part.MEMORY, "pageable memory for 4 copies"),
+        (Loop(copy_us=400), Loop(), Part.COPY_TIMES, "copy times"),
+        (Loop(sync=True, gap_us=250), Loop(gap_us=250), Part.WAITS, "dropping 4 synchronisations"),
+        (Loop(gap_us=250), Loop(sync=True, gap_us=250), Part.WAITS, "adding 4 synchronisations"),
+        (Loop(reads=True, gap_us=250), Loop(gap_us=250), Part.WAITS, "dropping 4 reads of single values"),
+        (Loop(), Loop(stream=13), Part.STREAMS, "moving 4 copies off the kernels' stream"),
+        (Loop(stream=13), Loop(), Part.STREAMS, "moving 4 copies to the kernels' stream"),
+        (Loop(kernel_us=900), Loop(kernel_us=600), Part.KERNEL_TIMES, "kernel times"),
+        (Loop(gap_us=2_000), Loop(gap_us=1_000), Part.HOST, "host time between calls"),
+        (Loop(allocation_us=900), Loop(), Part.ALLOCATIONS, "fewer allocations (4 -> 0)"),
+        (Loop(), Loop(allocation_us=900), Part.ALLOCATIONS, "more allocations (0 -> 4)"),
+        (Loop(memory="pageable", pieces=4), Loop(memory="pageable"), Part.ORDER, "fewer copies (16 -> 4)"),
+    ],
+)
+def test_one_change_is_what_the_difference_is_attributed_to(
+    before: Loop, after: Loop, part: Part, words: str, tmp_path: Path
+) -> None:
+    found = why(tmp_path, before, after)
+    first = found.reasons[0]
+    assert (first.part, first.words) == (part, words)
+    assert first.saved_ns == pytest.approx(found.saved_ns, rel=0.05)
+    assert abs(found.unexplained_ns) <= 0.05 * abs(found.saved_ns)
+
+
+def test_parts_and_what_is_unexplained_add_up(tmp_path: Path) -> None:
+    before, after = replace(PAGEABLE, sync=True, gap_us=90, kernel_us=350), Loop(stream=13)
+    found = why(tmp_path, before, after)
+    assert found.saved_ns == found.before_ns - found.after_ns
+    assert {reason.part for reason in found.reasons} >= {Part.MEMORY, Part.STREAMS, Part.HOST, Part.KERNEL_TIMES}
+    assert abs(found.unexplained_ns) < 0.05 * found.saved_ns
+
+
+def test_the_other_way_round_the_same_parts_cost_what_they_saved(tmp_path: Path) -> None:
+    there, back = why(tmp_path, PAGEABLE, Loop(stream=13)), why(tmp_path, Loop(stream=13), PAGEABLE)
+    saved = {reason.part: reason.saved_ns for reason in there.reasons}
+    assert {reason.part: -reason.saved_ns for reason in back.reasons} == pytest.approx(saved, abs=2)
+
+
+def test_nothing_is_attributed_to_what_did_not_change(tmp_path: Path) -> None:
+    found = why(tmp_path, Loop(), Loop())
+    assert found.saved_ns == found.unexplained_ns == 0
+    assert not [reason for reason in found.reasons if reason.saved_ns or reason.done]
+
+
+def test_shares_are_averages_over_all_orders_and_add_up() -> None:
+    """Two parts that each hide the other share what they save together; the third one is by itself."""
+
+    def length(done: frozenset[Part]) -> int:
+        return 100 - (60 if done & {Part.MEMORY, Part.WAITS} else 0) - (10 if Part.HOST in done else 0)
+
+    parts = (Part.MEMORY, Part.WAITS, Part.HOST)
+    expected = {Part.MEMORY: 30, Part.WAITS: 30, Part.HOST: 10}
+    assert shapley(parts, length) == pytest.approx(expected)
+    assert two_orders(parts, length) == pytest.approx(expected)
+    by_hand = dict.fromkeys(parts, 0.0)
+    for order in permutations(parts):
+        for place, part in enumerate(order):
+            by_hand[part] += (length(frozenset(order[:place])) - length(frozenset(order[: place + 1]))) / 6
+    assert by_hand == pytest.approx(expected)
+
+
+def test_a_large_trace_is_attributed_by_two_orders(tmp_path: Path) -> None:
+    before, after = PAGEABLE.trace(tmp_path / "before"), Loop(stream=13).trace(tmp_path / "after")
+    exact, quick = (compare(before, after, config=replace(DEFAULT, most_simulated=most)).why for most in (10**9, 0))
+    assert exact is not None
+    assert quick is not None
+    assert (exact.every_order, quick.every_order) == (True, False)
+    assert quick.saved_ns == exact.saved_ns
+    assert quick.reasons[0].part == exact.reasons[0].part
+
+
+SAID = {
+    "pin": ("pinning",),
+    "non-blocking": ("synchronisation",),
+    "side-stream": ("off the kernels' stream",),
+    "prefetch": ("off the kernels' stream", "earlier", "fewer copies"),
+    "no-scalar-sync": ("single value", "synchronisation"),
+    "pin-ahead": ("pin_memory", "host time"),
+    "batch-copies": ("fewer copies",),
+}
+"""By which words a sentence names each change; where the GPU decides what to fetch, there are fewer copies."""
+WITHOUT_A_CALL = {"offload": "non-blocking"}
+"""What a workload's pinned variant does in no call of its own: its copies have no synchronisation to drop."""
+FEW = ("gemm_copy-pageable-copy-first-blocking-same", "offload-pageable-same", "pinning_guide-list-to", "scalar_reads")
+FEW += ("prefetcher-non-blocking", "dataloader_train-pinned")
+"""Begins of those that are compared each time."""
+
+
+def sample_pairs() -> list[Any]:
+    """Every pair of samples in every kind of recording: faulty, fixed, and what was done."""
+    found = []
+    for suffix in ("json.gz", "sqlite.gz"):
+        for pair in PAIRS:
+            paths = [SAMPLES / f"{name}.{suffix}" for name in (pair.faulty, pair.fixed)]
+            slow = suffix == "sqlite.gz" or not pair.faulty.startswith(FEW)
+            marks = [pytest.mark.predictions] if slow else []
+            if all(path.exists() for path in paths):
+                found.append(pytest.param(*paths, pair.changes, marks=marks, id=f"{pair.faulty}-{pair.fixed}-{suffix}"))
+    return found
+
+
+@pytest.mark.parametrize(("faulty", "fixed", "changes"), sample_pairs())
+def test_what_was_done_is_named(faulty: Path, fixed: Path, changes: tuple[str, ...]) -> None:
+    found = compare(open_trace(faulty), open_trace(fixed))
+    assert found.why is not None
+    words = " ".join(reason.words for reason in found.why.reasons)
+    for name in (change.partition("=")[0] for change in changes):
+        if WITHOUT_A_CALL.get(faulty.name.partition("-")[0]) != name:
+            assert any(said in words for said in SAID[name]), (name, words)
+    largest = max((reason for reason in found.why.reasons if reason.done), key=lambda each: each.saved_ns, default=None)
+    if found.wall.changed:
+        assert largest is None or largest.words in found.sentence
+        assert abs(found.why.unexplained_ns) <= 0.4 * abs(found.why.saved_ns)
