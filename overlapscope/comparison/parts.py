@@ -13,6 +13,7 @@ from overlapscope.comparison.inside import COPY
 from overlapscope.comparison.matching import Matching
 from overlapscope.comparison.stretches import Stretches
 from overlapscope.comparison.swaps import Part, Swap
+from overlapscope.comparison.usual import same_in
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
 from overlapscope.measure.copies import host_kind
@@ -139,14 +140,26 @@ class Parts:
         return Swap.of(graph, delta)
 
     def _host(self) -> Swap:
-        """What threads do between the same two calls, and what calls take that copy and allocate nothing."""
+        """What threads do between the same two calls, for whom they wait, and what other calls than copies take."""
         graph, other, calls = self.graph, self.other, self.matching.calls
         copying = np.isin(calls.before, graph.work.call[graph.work.table == COPY])
         plain = ~copying & ~np.isin(graph.calls.kind[calls.before], ALLOCATIONS)
         delta = self._longer(graph.call_end(calls.before[plain]), other.call_end(calls.after[plain]), *OWN_DURATION)
         mine, theirs = Stretches.of(graph, calls.before), Stretches.of(other, calls.after)
+        handed_ns, alike = self._handed()
         same = (mine.previous == theirs.previous) & (mine.previous != NO_ID) & ~mine.issues & ~theirs.issues
-        return Swap.of(graph, delta + mine.made(theirs.total_ns, same))
+        same &= ~(mine.handed | theirs.handed) | alike
+        return Swap.of(graph, delta + mine.made(theirs.total_ns, same) + handed_ns)
+
+    def _handed(self) -> tuple[Int64, Bool]:
+        """By how much longer threads wait for the same others, and which pairs of calls wait for the same."""
+        own = self.graph.dependencies
+        theirs = self.other.dependencies
+        theirs = self._mapped(theirs.take(theirs.of_kind(DependencyKind.THREAD_HANDOFF)))
+        row = same_in(own, theirs, len(self.graph.time_ns))
+        into = self.graph.into(self.graph.call_start(self.matching.calls.before), DependencyKind.THREAD_HANDOFF)
+        longer = np.where(row == NO_ID, 0, np.append(theirs.weight_ns, 0)[row] - own.weight_ns)
+        return longer, (into != NO_ID) & (np.append(row, NO_ID)[into] != NO_ID)
 
     def _longer(self, mine: Int64, theirs: Int64, *kinds: DependencyKind) -> Int64:
         """By how much the dependencies of some kinds into nodes weigh more in the other graph, where both have one."""

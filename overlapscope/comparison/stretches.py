@@ -19,7 +19,7 @@ class Stretches:
 
     ``row`` are the dependencies that their time is in, each of a ``stretch``: gaps, and calls between that issue
     nothing and wait for nothing. ``last`` is the gap right before each call. ``previous`` is which of the calls comes
-    before, and ``issues`` whether one in between issues work.
+    before, ``issues`` whether one in between issues work, and ``handed`` whether it waits for another thread.
     """
 
     row: Int64
@@ -28,6 +28,7 @@ class Stretches:
     last: Int64
     previous: Int64
     issues: Bool
+    handed: Bool
     dependencies: int
 
     @classmethod
@@ -46,6 +47,8 @@ class Stretches:
         known = (row != NO_ID) & (of != NO_ID)
         issues = np.zeros(len(common), np.bool_)
         issues[stretch[between & issuing & (stretch != NO_ID)]] = True
+        handed = np.zeros(len(common) + 1, np.bool_)
+        handed[stretch[graph.into(graph.call_start(index), DependencyKind.THREAD_HANDOFF) != NO_ID]] = True
         return cls(
             row=row[known],
             stretch=of[known],
@@ -53,6 +56,7 @@ class Stretches:
             last=gap[common],
             previous=number[previous_common_call(graph, common)[common]],
             issues=issues,
+            handed=handed[:-1],
             dependencies=len(graph.dependencies),
         )
 

@@ -30,14 +30,20 @@ def with_usual(graph: Graph, bound_by: Int64, other: Graph, matching: Matching) 
     theirs = theirs.take((theirs.source != NO_ID) & (theirs.target != NO_ID))
     free = np.ones(len(own), np.bool_)
     free[bound_by[bound_by != NO_ID]] = False
-    if not len(theirs):
-        return graph
-    keys, mine = (_keys(edges, len(graph.time_ns)) for edges in (theirs, own))
-    order = np.argsort(keys, kind="stable")
-    row = order[np.minimum(np.searchsorted(keys[order], mine), len(order) - 1)]
-    known = free & (keys[row] == mine)
-    weight = np.where(known, np.minimum(own.weight_ns, theirs.weight_ns[row]), own.weight_ns)
+    row = same_in(own, theirs, len(graph.time_ns))
+    known = free & (row != NO_ID)
+    weight = np.where(known, np.minimum(own.weight_ns, np.append(theirs.weight_ns, 0)[row]), own.weight_ns)
     return replace(graph, dependencies=replace(own, weight_ns=weight))
+
+
+def same_in(edges: Dependencies, others: Dependencies, nodes: int) -> Int64:
+    """For each of some dependencies the row of the other ones of its kind between the same nodes; else `NO_ID`."""
+    if not len(others):
+        return np.full(len(edges), NO_ID, np.int64)
+    mine, theirs = (_keys(each, nodes) for each in (edges, others))
+    order = np.argsort(theirs, kind="stable")
+    row = order[np.minimum(np.searchsorted(theirs[order], mine), len(order) - 1)]
+    return np.where(theirs[row] == mine, row, NO_ID)
 
 
 def _keys(edges: Dependencies, nodes: int) -> Int64:
