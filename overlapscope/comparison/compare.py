@@ -8,7 +8,7 @@ from overlapscope.comparison.config import DEFAULT, CompareConfig
 from overlapscope.comparison.figures import figures
 from overlapscope.comparison.findings import finding_changes
 from overlapscope.comparison.hybrids import Program
-from overlapscope.comparison.matching import Matching, match
+from overlapscope.comparison.matching import Matching, first, match
 from overlapscope.comparison.ranges import STEPS, range_changes
 from overlapscope.comparison.reached import Reached, reached
 from overlapscope.comparison.remarks import OTHER_WORK, remarks
@@ -18,6 +18,7 @@ from overlapscope.comparison.why import Why, why
 from overlapscope.comparison.work import common_work
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.measure.places import steps
+from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.change import Change
 
@@ -55,7 +56,9 @@ def compare(
     runs = [[Run.of(trace, name, config.audit) for trace in side] for side in sides]
     one, two = sides_of(*runs)
     on_phase("comparing")
-    ends, windows = (one.typical, two.typical), (one.typical.window, two.typical.window)
+    ends = one.typical, two.typical
+    count = min(run.occurrences for run in ends)
+    windows = first(ends[0].window, count), first(ends[1].window, count)
     matching = match(ends[0].graph, ends[1].graph, windows)
     work = common_work(ends[0].graph, ends[1].graph, matching, windows, config.listed)
     aligned = range_changes(*ends, config.listed)
@@ -69,7 +72,7 @@ def compare(
         findings=finding_changes(one, two, config),
         ranges=aligned,
         work=work,
-        why=_why(one, two, matching, config) if comparable else None,
+        why=_why(one, two, matching, windows, config) if comparable else None,
         reached=None if predicted is None else _reached(one, two, predicted),
         remarks=said,
         config=config,
@@ -82,17 +85,21 @@ def _steps_where_they_differ(traces: Sequence[Trace]) -> str | None:
     return STEPS if len(counts) > 1 and 0 not in counts else None
 
 
-def _why(before: Side, after: Side, matching: Matching, config: CompareConfig) -> Why | None:
+def _why(
+    before: Side, after: Side, matching: Matching, windows: tuple[Window, Window], config: CompareConfig
+) -> Why | None:
     """Why the typical traces differ; None where one is too large to simulate."""
-    ends: tuple[Run, Run] = (before.typical, after.typical)
-    count = min(run.occurrences for run in ends)
-    bases = [run.base for run in ends]
-    if bases[0] is None or bases[1] is None:
+    programs = [_program(side, window) for side, window in zip((before, after), windows, strict=True)]
+    if programs[0] is None or programs[1] is None:
         return None
-    idle = [{cause: run.idle_ns(cause) for cause in Cause} for run in ends]
-    programs = Program.of(bases[0], count, idle[0]), Program.of(bases[1], count, idle[1])
-    each = count if before.per_occurrence else 1
-    return why(*programs, matching, config, recorded=not before.unprofiled, each=each)
+    each = len(windows[0].start_ns) if before.per_occurrence else 1
+    return why(programs[0], programs[1], matching, config, recorded=not before.unprofiled, each=each)
+
+
+def _program(side: Side, window: Window) -> Program | None:
+    run = side.typical
+    idle = {cause: run.idle_ns(cause) / side.divisor(run) for cause in Cause}
+    return None if run.base is None else Program.of(run.base, window, idle)
 
 
 def _reached(before: Side, after: Side, predicted: Sequence[Change | str] | Change | str) -> Reached:

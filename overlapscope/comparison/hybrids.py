@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
-from overlapscope.comparison.matching import Matching
+from overlapscope.comparison.matching import Matching, first
 from overlapscope.comparison.parts import Parts
 from overlapscope.comparison.swaps import Part, Swap, swapped
 from overlapscope.comparison.usual import with_usual
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.simulate import Simulation
 from overlapscope.diagnosis.causes import Cause
-from overlapscope.measure.spans import union
-from overlapscope.measure.windows import of_range
+from overlapscope.measure.windows import Window, of_range
 from overlapscope.whatif.retimed import retimed
 from overlapscope.whatif.what_if import Baseline
 
@@ -25,19 +22,19 @@ from overlapscope.whatif.what_if import Baseline
 class Program:
     """One side in the simulation.
 
-    Its ``graph`` is without what is known of the profiler. ``count`` is how many occurrences of the window count, the
-    first ones. ``idle_ns`` is the idle time of its GPUs by cause, in all occurrences.
+    Its ``graph`` is without what is known of the profiler. ``window`` are the occurrences that count, the first ones.
+    ``idle_ns`` is the idle time of its GPUs by cause, in one occurrence where those differ in number.
     """
 
     base: Baseline
     graph: Graph
-    count: int
-    idle_ns: Mapping[Cause, int]
+    window: Window
+    idle_ns: Mapping[Cause, float]
 
     @classmethod
-    def of(cls, base: Baseline, count: int, idle_ns: Mapping[Cause, int]) -> Program:
+    def of(cls, base: Baseline, window: Window, idle_ns: Mapping[Cause, float]) -> Program:
         """The program of a trace."""
-        return cls(base, base.graph if base.bare is None else base.bare, count, idle_ns)
+        return cls(base, base.graph if base.bare is None else base.bare, window, idle_ns)
 
     def beside(self, other: Program, matching: Matching) -> Program:
         """The same, with waits that bind nothing at most as long as in another program."""
@@ -51,12 +48,10 @@ class Program:
 
     def length_ns(self, graph: Graph) -> int:
         """How long the occurrences take in a changed graph; a whole trace, as long as its calls and work."""
-        simulated, window = self.base.link.simulate(graph), self.base.window
-        if window.name is None:
+        simulated = self.base.link.simulate(graph)
+        if self.window.name is None:
             return _extent_ns(simulated) + self._around_ns
-        found = of_range(retimed(simulated), window.name)
-        first = np.argsort(found.start_ns, kind="stable")[: self.count]
-        return union(found.start_ns[first], found.end_ns[first]).total_ns
+        return first(of_range(retimed(simulated), self.window.name), len(self.window.start_ns)).wall_ns
 
     @cached_property
     def _around_ns(self) -> int:

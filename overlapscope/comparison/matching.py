@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,16 +50,21 @@ class Matching:
         return found
 
 
+def first(window: Window, count: int) -> Window:
+    """The first occurrences of a window."""
+    rows = np.argsort(window.start_ns, kind="stable")[:count]
+    start, end, process = window.start_ns[rows], window.end_ns[rows], window.process[rows]
+    return replace(window, start_ns=start, end_ns=end, process=process)
+
+
 def match(before: Graph, after: Graph, windows: tuple[Window, Window]) -> Matching:
-    """Match work by GPU, occurrence of the window, name or size, and number; calls by what they issue and follow.
+    """Match work by GPU, occurrence of the windows, name or size, and number; calls by what they issue and follow.
 
     The n-th kernel of a name in an occurrence is the n-th of that name in the same one of the other trace, in the order
-    of issue; copies likewise by direction and size, whatever memory they are from. Occurrences that only one trace has
-    have no counterpart.
+    of issue; copies likewise by direction and size, whatever memory they are from.
     """
     sides, codes = (before, after), _codes(before.trace, after.trace)
-    count = min(len(window.start_ns) for window in windows)
-    keys = [_work_keys(graph, window, count, code) for graph, window, code in zip(sides, windows, codes, strict=True)]
+    keys = [_work_keys(graph, window, code) for graph, window, code in zip(sides, windows, codes, strict=True)]
     work = _paired(*keys)
     issuing = _issuing(before, after, work)
     others = _paired(
@@ -86,8 +91,8 @@ def _codes(*traces: Trace) -> list[Int64]:
     ]
 
 
-def _work_keys(graph: Graph, window: Window, count: int, codes: Int64) -> Int64:
-    """What says which work is the same, one column each; negative in the last row: without a counterpart."""
+def _work_keys(graph: Graph, window: Window, codes: Int64) -> Int64:
+    """What says which work is the same, one column each."""
     work, trace = graph.work, graph.trace
     what, size = np.empty(len(work), np.int64), np.zeros(len(work), np.int64)
     for number, name in enumerate(DEVICE_WORK):
@@ -98,18 +103,18 @@ def _work_keys(graph: Graph, window: Window, count: int, codes: Int64) -> Int64:
     moment = np.where(work.call == NO_ID, work.start_ns, work.issued_ns(graph.calls))
     place = np.stack([_ranks(work.process), _ranks(work.device), _occurrence(window, work.process, moment)])
     keys = np.concatenate([place, np.stack([work.table, what, size])])
-    return _numbered(keys, np.lexsort((work.start_ns, moment)), place[-1] < count)
+    return _numbered(keys, np.lexsort((work.start_ns, moment)), np.ones(len(work), np.bool_))
 
 
 def _occurrence(window: Window, process: Int64, moment_ns: Int64) -> Int64:
-    """The number of the occurrence in which something was issued, by their order; `NO_ID` outside of them."""
+    """The number of the occurrence in which something was issued, the last one to begin; `NO_ID` outside of them."""
     if window.name is None:
         return np.zeros(len(process), np.int64)
     order = np.argsort(window.start_ns, kind="stable")
     found = np.full(len(process), NO_ID, np.int64)
     for number, row in enumerate(order.tolist()):
         inside = (moment_ns >= window.start_ns[row]) & (moment_ns < window.end_ns[row])
-        found[inside & (process == window.process[row]) & (found == NO_ID)] = number
+        found[inside & (process == window.process[row])] = number
     return found
 
 

@@ -89,8 +89,8 @@ def why(
         saved[Part.PROFILER] = costs[0] - costs[1]
         times = [time + cost for time, cost in zip(times, costs, strict=True)]
     saved, times = {part: time / each for part, time in saved.items()}, [round(time / each) for time in times]
-    idle_saved = {cause: (before.idle_ns[cause] - after.idle_ns[cause]) / each for cause in Cause}
-    done = Done(before.graph, after.graph, matching, (before.base.window, after.base.window), idle_saved)
+    idle_saved = {cause: before.idle_ns[cause] - after.idle_ns[cause] for cause in Cause}
+    done = Done(before.graph, after.graph, matching, (before.window, after.window), idle_saved)
     words = done.words(saved)
     reasons = [Reason(part, said[0], round(saved[part]), said[1]) for part, said in words.items() if said is not None]
     explained = sum(reason.saved_ns for reason in reasons)

@@ -1,0 +1,261 @@
+"""What a comparison says of two sides: changes and their spread, findings, ranges, other work, and where it goes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from overlapscope import ChangeNotUnderstood, RangeNotFound, Trace, compare, open_trace
+from overlapscope.cli.main import app
+from overlapscope.comparison.result import Comparison
+from overlapscope.html.comparison_page import comparison_html
+from overlapscope.plot.before_after import before_after
+from tests import kineto_maker as make
+from tests.comparison.loop import Loop
+from tests.conftest import SAMPLES
+
+BLOCKING, NON_BLOCKING = (SAMPLES / f"prefetcher-{name}.json.gz" for name in ("blocking", "non-blocking"))
+PAGEABLE = Loop(memory="pageable", copy_us=400)
+SCATTERED = Loop(memory="pageable", copy_us=400, scatter=0.1)
+
+
+def traces(folder: Path, loop: Loop, count: int = 5, first: int = 0) -> list[Trace]:
+    return [replace(loop, seed=first + number).trace(folder / f"{first + number}") for number in range(count)]
+
+
+def compared(folder: Path, before: Loop, after: Loop, within: str | None = None) -> Comparison:
+    return compare(before.trace(folder / "before"), after.trace(folder / "after"), within)
+
+
+def codes(found: Comparison) -> list[str]:
+    return [remark.code for remark in found.remarks]
+
+
+def test_equal_traces_have_not_changed(tmp_path: Path) -> None:
+    found = compared(tmp_path, PAGEABLE, PAGEABLE)
+    assert found.verdict == "no-change"
+    assert found.sentence.startswith("No change: ")
+    assert not any(figure.changed for figure in found.figures)
+    assert not found.findings.gone + found.findings.new + found.findings.changed
+    assert not found.work.only
+    assert not found.remarks
+
+
+def test_five_scattered_recordings_a_side_are_no_change(tmp_path: Path) -> None:
+    found = compare(traces(tmp_path, SCATTERED), traces(tmp_path, SCATTERED, first=5))
+    assert found.verdict == "no-change"
+    assert found.wall.before is not None
+    assert found.wall.before.width > 0
+    assert "the runs take" in found.sentence
+
+
+def test_a_change_beyond_the_spread_is_one_and_within_it_is_none(tmp_path: Path) -> None:
+    fixed = replace(SCATTERED, memory="pinned", copy_us=200)
+    found = compare(traces(tmp_path, SCATTERED), traces(tmp_path, fixed, first=5))
+    assert found.verdict == "faster"
+    little = replace(SCATTERED, kernel_us=297)
+    assert compare(traces(tmp_path, SCATTERED), traces(tmp_path, little, first=10)).verdict == "no-change"
+
+
+def test_figures_are_medians_with_their_spread(tmp_path: Path) -> None:
+    side = traces(tmp_path, SCATTERED, 3)
+    walls = sorted(trace.end_ns - trace.start_ns for trace in side)
+    recorded = next(figure for figure in compare(side, side).figures if figure.key == "recorded_ns")
+    assert recorded.before is not None
+    assert (recorded.before.low, recorded.before.median, recorded.before.high) == tuple(walls)
+
+
+def test_copies_are_counted_by_direction_and_memory(tmp_path: Path) -> None:
+    figures = {figure.key: figure for figure in compared(tmp_path, PAGEABLE, Loop(reads=True)).figures}
+    gone, new = figures["copies.HtoD.pageable.count"], figures["copies.DtoH.pageable.count"]
+    assert (gone.before and gone.before.median, gone.after and gone.after.median) == (4, 0)
+    assert (new.before and new.before.median, new.after and new.after.median) == (0, 4)
+    assert figures["copies.HtoD.pageable.total_ns"].change == -4 * 400_000
+    assert figures["kernels"].change == 0
+
+
+def test_findings_are_gone_new_or_changed(tmp_path: Path) -> None:
+    there, back = (compare(*map(open_trace, pair)) for pair in ((BLOCKING, NON_BLOCKING), (NON_BLOCKING, BLOCKING)))
+    assert [entry.code for entry in there.findings.gone] == [entry.code for entry in back.findings.new]
+    assert "OVL001" in {entry.code for entry in there.findings.gone}
+    longer = compared(tmp_path, PAGEABLE, replace(PAGEABLE, copy_us=800))
+    assert [entry.code for entry in longer.findings.changed] == ["OVL001"]
+    (changed,) = longer.findings.changed
+    assert changed.before is not None
+    assert changed.after is not None
+    assert changed.after.idle_ns > changed.before.idle_ns
+
+
+def test_steps_are_compared_one_with_one_where_their_numbers_differ(tmp_path: Path) -> None:
+    found = compared(tmp_path, replace(PAGEABLE, steps=6), replace(Loop(), steps=4), "step")
+    assert codes(found) == ["other-count"]
+    assert found.verdict == "faster"
+    assert found.wall.before is not None
+    figures = {figure.key: figure for figure in found.figures}
+    assert figures["kernels"].before == figures["kernels"].after, "one in each step"
+    (steps,) = (entry for entry in found.ranges if entry.name == "step")
+    assert (steps.before and steps.before.occurrences, steps.after and steps.after.occurrences) == (6, 4)
+    assert len(steps.steps) == 6
+    assert steps.steps[-1][1] is None
+    assert found.why is not None
+    assert found.why.reasons[0].words == "pinning 4 copies"
+
+
+def test_steps_of_the_profiler_are_found_without_being_named(tmp_path: Path) -> None:
+    sides = []
+    for name, loop in (("before", replace(PAGEABLE, steps=6)), ("after", replace(PAGEABLE, steps=4))):
+        (tmp_path / name).mkdir()
+        events = make.write(tmp_path / name / "t.json", *_numbered(loop), **make.H200)
+        sides.append(open_trace(events))
+    found = compare(*sides)
+    assert codes(found) == ["other-count"]
+    assert found.before.typical.window.name == "ProfilerStep#*"
+    assert found.verdict == "no-change"
+
+
+def _numbered(loop: Loop) -> list[make.Event]:
+    """The events of a loop with its steps named as torch's profiler names them."""
+    from tests.notation import events
+
+    found, number = [], 0
+    for event in events(loop.text()):
+        if event["name"] == "step":
+            event["name"], number = f"ProfilerStep#{number}", number + 1
+        found.append(event)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("after", "share"),
+    [(Loop(kernel="conv"), 0.0), (Loop(blocks=4), 4 / 64), (replace(Loop(), steps=2), 0.5)],
+    ids=["other kernels", "other grids", "fewer steps"],
+)
+def test_other_work_is_said_first_and_not_explained(after: Loop, share: float, tmp_path: Path) -> None:
+    found = compared(tmp_path, Loop(), after)
+    assert codes(found)[0] == "other-work"
+    assert found.work.before_share == pytest.approx(share)
+    assert found.verdict == "other-work"
+    assert found.why is None
+    assert "faster" not in found.sentence
+
+
+def test_a_range_that_makes_other_numbers_of_steps_comparable_is_named(tmp_path: Path) -> None:
+    (remark,) = compared(tmp_path, Loop(), replace(Loop(), steps=2)).remarks
+    assert "--within step" in remark.message
+
+
+def test_other_gpus_profilers_and_ranks_are_said(tmp_path: Path) -> None:
+    h100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}]}
+    other = Loop().trace(tmp_path / "h100", **h100)
+    assert codes(compare(Loop().trace(tmp_path / "h200"), other)) == ["other-gpu"]
+    ranks = [Loop().trace(tmp_path / f"{rank}", distributedInfo={"rank": rank, "world_size": 2}) for rank in (0, 1)]
+    assert codes(compare(*ranks)) == ["other-rank"]
+
+
+def test_kernels_of_two_profilers_are_matched(tmp_path: Path) -> None:
+    """The two write the same kernel in different ways."""
+    found = compare(open_trace(BLOCKING), open_trace(SAMPLES / "prefetcher-non-blocking.sqlite.gz"))
+    assert codes(found) == ["other-profiler"]
+    assert found.work.before_share > 0.95
+    assert "pinning 16 copies" in found.sentence
+
+
+def test_what_one_side_has_more_of_is_listed(tmp_path: Path) -> None:
+    only = compared(tmp_path, Loop(reads=True), Loop()).work.only
+    assert [(entry.kind, entry.name, entry.before, entry.after) for entry in only] == [("copy", "DtoH 4 B", 4, 0)]
+
+
+def test_what_was_predicted_is_compared_with_what_was_reached() -> None:
+    before, after = open_trace(BLOCKING), open_trace(NON_BLOCKING)
+    named, planned = compare(before, after, predicted=["pin", "non-blocking"]), compare(before, after, predicted="plan")
+    assert named.reached is not None
+    assert planned.reached is not None
+    assert named.wall.after is not None
+    assert named.reached.reached_ns == planned.reached.reached_ns == named.wall.after.median
+    assert named.reached.predicted_ns == pytest.approx(named.reached.reached_ns, rel=0.1)
+    assert len(planned.reached.changes) > 1
+    assert planned.reached.predicted_ns < named.reached.predicted_ns, "the plan has more than was done"
+    assert "Predicted for pin + non-blocking: " in named.sentence
+
+
+def test_what_cannot_be_compared_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RangeNotFound):
+        compared(tmp_path, Loop(), Loop(), "no such range")
+    trace = Loop().trace(tmp_path / "trace")
+    with pytest.raises(ChangeNotUnderstood):
+        compare(trace, trace, predicted=["no-such-change"])
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)], env={"COLUMNS": "80"})
+
+
+def test_the_command_prints_one_screen_with_the_sentence_first() -> None:
+    result = run(BLOCKING, NON_BLOCKING, "-q")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("118 ms faster: ")
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 45
+    assert any(line.startswith("gone     OVL001") for line in lines)
+
+
+def test_the_command_writes_json_csv_pages_and_figures(tmp_path: Path) -> None:
+    page, figure = tmp_path / "page.html", tmp_path / "both.svg"
+    result = run(BLOCKING, NON_BLOCKING, "--format", "json", "--html", page, "--figure", figure, "-q")
+    found = json.loads(result.stdout)
+    assert found["schema"] == "overlapscope.compare/1"
+    assert {entry["code"] for entry in found["findings"]["gone"]} >= {"OVL001"}
+    assert found["change"]["figures"]["wall_ns"] == pytest.approx(
+        found["after"]["figures"]["wall_ns"] - found["before"]["figures"]["wall_ns"], abs=1
+    )
+    assert "pinning 16 copies" in page.read_text()
+    assert figure.read_text().startswith("<?xml")
+    table = run(BLOCKING, NON_BLOCKING, "--format", "csv", "-q").stdout.splitlines()
+    assert table[0] == "figure,before,after,change,changed"
+    assert len(table) == len(found["change"]["figures"]) + 1
+
+
+def test_folders_and_patterns_name_several_traces(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    traces(tmp_path / "a", SCATTERED, 3)
+    folder = tmp_path / "flat"
+    folder.mkdir()
+    for number, path in enumerate(sorted((tmp_path / "a").rglob("*.json"))):
+        path.rename(folder / f"{number}.json")
+    for side in (folder, f"{folder}/*.json"):
+        found = json.loads(run(side, side, "--format", "json", "-q").stdout)
+        assert len(found["before"]["traces"]) == 3
+        assert found["change"]["verdict"] == "no-change"
+    assert run(tmp_path / "a" / "0", folder).exit_code == 2
+    assert run(f"{folder}/*.sqlite", folder).exit_code == 2
+
+
+def test_the_exit_status_says_whether_there_is_a_result(tmp_path: Path) -> None:
+    assert run(tmp_path / "none.json", BLOCKING).exit_code == 2
+    assert run(BLOCKING, BLOCKING, "--within", "nothing").exit_code == 2
+    assert run(BLOCKING, SAMPLES / "scalar_reads-item.json.gz", "-q").exit_code == 1
+    copy = tmp_path / BLOCKING.name
+    copy.write_bytes(BLOCKING.read_bytes())
+    assert run(copy, NON_BLOCKING, "-o", copy).exit_code == 2
+    assert copy.read_bytes() == BLOCKING.read_bytes()
+
+
+def test_text_from_traces_is_escaped_on_the_page(tmp_path: Path) -> None:
+    found = compared(tmp_path, Loop(kernel="<script>alert(1)</script>"), Loop(kernel="<b>"))
+    page = comparison_html(found)
+    assert "<script>alert" not in page
+    assert "&lt;b&gt;" in page
+
+
+def test_both_timelines_are_on_one_axis(tmp_path: Path) -> None:
+    axes = before_after(compared(tmp_path, PAGEABLE, Loop())).axes
+    assert len(axes) == 2
+    assert np.diff(axes[0].get_xlim()) == pytest.approx(np.diff(axes[1].get_xlim()))
+    assert [axis.get_title(loc="left").partition(":")[0] for axis in axes] == ["before", "after"]
