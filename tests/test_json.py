@@ -33,6 +33,8 @@ RECORDED = SAMPLES / "pinning_guide-list-to.json.gz"
 CODED = re.compile(r"`([^`]+)`")
 BY_DATA = re.compile(r"(^|\.)(directions|directions\.\*\.memory|versions|evidence|made_of|idle_share|ranges)\.[^.\[]+$")
 """Keys below these are data: any name."""
+DOTTED = re.compile(r"(^|\.)(figures|spread)\..+$")
+"""So are those below these, and have dots in them."""
 
 
 def section(name: str) -> str:
@@ -72,7 +74,7 @@ def keys_of(value: Any, path: str = "") -> Iterator[str]:
     """Every key in a JSON value, with its path."""
     if isinstance(value, dict):
         for key, entry in value.items():
-            inner = BY_DATA.sub(r"\1\2.*", f"{path}.{key}".lstrip("."))
+            inner = DOTTED.sub(r"\1\2.*", BY_DATA.sub(r"\1\2.*", f"{path}.{key}".lstrip(".")))
             yield inner
             yield from keys_of(entry, inner)
     elif isinstance(value, list):
@@ -164,6 +166,16 @@ def test_every_key_of_a_baseline_is_on_the_page_and_the_reverse() -> None:
     trace = open_trace(SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz")
     written = baseline_of(trace, Budget(ranges={"round": Limits()})).to_dict()
     assert set(keys_of(written)) == set(listed("overlapscope.baseline/1"))
+def test_every_key_of_a_comparison_is_on_the_page_and_the_reverse() -> None:
+    """Of findings that are gone and new, each side; the fixed one is no slower than the faulty one."""
+    faulty, fixed = (SAMPLES / f"moe_prefetch-{name}.json.gz" for name in ("pageable", "pinned-non-blocking"))
+    outputs = [
+        printed("compare", faulty, fixed, "--predicted", "pin,non-blocking"),
+        printed("compare", SAMPLES / "prefetcher-blocking.json.gz", SAMPLES / "prefetcher-blocking.sqlite.gz"),
+    ]
+    found = {key for output in outputs for key in keys_of(output)}
+    keys = set(listed("overlapscope.compare/1"))
+    assert found - keys == keys - found == set()
 
 
 def test_every_key_of_the_transfers_is_on_the_page_and_the_reverse() -> None:

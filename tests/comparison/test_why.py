@@ -32,9 +32,9 @@ def why(tmp_path: Path, before: Loop, after: Loop) -> Why:
         (PAGEABLE, Loop(), Part.MEMORY, "pinning 4 copies"),
         (Loop(), PAGEABLE, Part.MEMORY, "pageable memory for 4 copies"),
         (Loop(copy_us=400), Loop(), Part.COPY_TIMES, "copy times"),
-        (Loop(sync=True, gap_us=250), Loop(gap_us=250), Part.WAITS, "dropping 4 synchronisations"),
-        (Loop(gap_us=250), Loop(sync=True, gap_us=250), Part.WAITS, "adding 4 synchronisations"),
-        (Loop(reads=True, gap_us=250), Loop(gap_us=250), Part.WAITS, "dropping 4 reads of single values"),
+        (Loop(sync=True, gap_us=600), Loop(gap_us=600), Part.WAITS, "dropping 4 synchronisations"),
+        (Loop(gap_us=600), Loop(sync=True, gap_us=600), Part.WAITS, "adding 4 synchronisations"),
+        (Loop(reads=True, gap_us=600), Loop(gap_us=600), Part.WAITS, "dropping 4 reads of single values"),
         (Loop(), Loop(stream=13), Part.STREAMS, "moving 4 copies off the kernels' stream"),
         (Loop(stream=13), Loop(), Part.STREAMS, "moving 4 copies to the kernels' stream"),
         (Loop(kernel_us=900), Loop(kernel_us=600), Part.KERNEL_TIMES, "kernel times"),
@@ -142,4 +142,4 @@ def test_what_was_done_is_named(faulty: Path, fixed: Path, changes: tuple[str, .
     largest = max((reason for reason in found.why.reasons if reason.done), key=lambda each: each.saved_ns, default=None)
     if found.wall.changed:
         assert largest is None or largest.words in found.sentence
-        assert abs(found.why.unexplained_ns) <= 0.4 * abs(found.why.saved_ns)
+        assert abs(found.why.unexplained_ns) <= 0.5 * abs(found.why.saved_ns)
