@@ -185,7 +185,7 @@ def completed(words: str) -> list[str]:
 
 
 def test_completion_knows_commands_rules_changes_and_severities() -> None:
-    assert completed("overlapscope co") == ["copies"]
+    assert completed("overlapscope co") == ["compare", "copies"]
     assert completed("overlapscope explain OVL01")[:2] == ["OVL010", "OVL011"]
     assert completed("overlapscope explain pageable") == ["pageable-copy"]
     assert completed("overlapscope what-if t.json --change p") == [

@@ -16,10 +16,8 @@ from overlapscope.comparison.sentences import change_sentence, why_sentence
 from overlapscope.comparison.side import Side
 from overlapscope.comparison.why import Why
 from overlapscope.comparison.work import Work
-from overlapscope.formatting import time
 from overlapscope.model.frames import frame
 from overlapscope.report.data import source
-from overlapscope.timeline.comparison import View, of_traces
 
 if TYPE_CHECKING:
     import pandas
@@ -74,15 +72,6 @@ class Comparison:
         if self.reached is not None:
             said.append(self.reached.sentence)
         return " ".join(text for text in said if text)
-
-    @property
-    def views(self) -> list[View]:
-        """The windows of the typical traces, to be drawn on one scale of time."""
-        labelled = [
-            (f"{label}: {time(side.typical.window.wall_ns)}, as recorded", side.typical.trace)
-            for label, side in {"before": self.before, "after": self.after}.items()
-        ]
-        return of_traces(labelled[0], labelled[1], self.before.typical.window.name)
 
     def __repr__(self) -> str:
         return f"<Comparison: {self.sentence}>"

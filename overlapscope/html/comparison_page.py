@@ -11,6 +11,7 @@ from overlapscope.comparison.result import Comparison
 from overlapscope.comparison.rows import figure_rows
 from overlapscope.comparison.side import Side
 from overlapscope.comparison.text import idle
+from overlapscope.comparison.views import views_of
 from overlapscope.formatting import counted, numbers, share, time, time_unit
 from overlapscope.html.page import page
 from overlapscope.html.sections import table
@@ -38,7 +39,9 @@ def comparison_html(found: Comparison) -> str:
     devices = found.before.typical.audit.diagnosis.devices
     rows = [row | {"name": row["name"].replace("  ", _INDENT)} for row in figure_rows(found)]
     before = (_heading(found, names), _reasons(found), together(tag("h2", "Figures"), table("", rows)))
-    return page(" against ".join(names), before, found.views, devices, (_findings(found), _ranges(found), _work(found)))
+    return page(
+        " against ".join(names), before, views_of(found), devices, (_findings(found), _ranges(found), _work(found))
+    )
 
 
 def _heading(found: Comparison, names: Sequence[str]) -> Html:

@@ -9,6 +9,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from overlapscope.comparison.result import Comparison
+from overlapscope.comparison.views import views_of
 from overlapscope.formatting import safe
 from overlapscope.plot.files import check_suffix, png_of, save_figure
 from overlapscope.plot.legend import add_legend, entries_of, is_shaded
@@ -49,7 +50,7 @@ def before_after(
     shown_of: Prediction | Comparison, *, shown: Shown = Shown(), look: Appearance = Appearance()
 ) -> Figure:
     """The two timelines of a prediction, or of the typical traces of a comparison, as one figure."""
-    views = shown_of.views if isinstance(shown_of, Comparison) else of_prediction(shown_of)
+    views = views_of(shown_of) if isinstance(shown_of, Comparison) else of_prediction(shown_of)
     found = [lanes(view.trace, view.window, shown) for view in views]
     most = max(deepest(entry, *view.window) for entry, view in zip(found, views, strict=True))
     sizes = [size_in(entry, view.window, look) for entry, view in zip(found, views, strict=True)]
