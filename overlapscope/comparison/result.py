@@ -68,7 +68,11 @@ class Comparison:
         """What came of the change, and why, in a few sentences."""
         said = [change_sentence(self.wall, self.verdict, self.before, self.after, self.config)]
         if self.why is not None:
-            said.append(why_sentence(self.why, self.config, changed=self.wall.changed))
+            said.append(
+                why_sentence(
+                    self.why, self.config, changed=self.wall.changed, per_occurrence=self.before.per_occurrence
+                )
+            )
         if self.reached is not None:
             said.append(self.reached.sentence)
         return " ".join(text for text in said if text)

@@ -40,8 +40,11 @@ def percent(part: float | None) -> str:
     return "new" if part is None else f"{100 * part:+.0f} %" if abs(part) >= 0.1 else f"{100 * part:+.1f} %"  # noqa: PLR2004
 
 
-def why_sentence(why: Why, config: CompareConfig, *, changed: bool) -> str:
-    """What the change consists of; where the time did not change, what was done all the same."""
+def why_sentence(why: Why, config: CompareConfig, *, changed: bool, per_occurrence: bool = False) -> str:
+    """What the change consists of; where the time did not change, what was done all the same.
+
+    Where occurrences differ in number, those count that both sides have.
+    """
     if not changed:
         done = [reason for reason in why.reasons if reason.done]
         return f"What differs: {'; '.join(_noted(done))}." if done else ""
@@ -53,7 +56,8 @@ def why_sentence(why: Why, config: CompareConfig, *, changed: bool) -> str:
     rest = [f"{amount(small)} by smaller parts"] if _is_some(small, amount) else []
     unexplained = f"{amount(why.unexplained_ns if won else -why.unexplained_ns)} unexplained"
     parts = [f"{amount(abs(reason.saved_ns))} by {safe(reason.words)}" for reason in with_it]
-    head = f"Of {time(abs(why.saved_ns))} {'won' if won else 'lost'}: {', '.join([*parts, *rest, unexplained])}"
+    where = " in the first ones that both have" if per_occurrence else ""
+    head = f"Of {time(abs(why.saved_ns))} {'won' if won else 'lost'}{where}: {', '.join([*parts, *rest, unexplained])}"
     if against:
         other = ", ".join(f"{amount(abs(reason.saved_ns))} by {safe(reason.words)}" for reason in against)
         head += f"; {'lost' if won else 'won'} again: {other}"
