@@ -234,9 +234,9 @@ def test_annotations_have_no_file_where_the_trace_knows_none() -> None:
 
 def test_annotations_name_file_and_line_from_the_repository_on(tmp_path: Path) -> None:
     frame = make.Event(ph="X", cat="python_function", pid=1, tid=1, ts=0, dur=1000, args={"Python id": 1})
-    for name, file in (("/work/repo/src/train.py(12): load", "src/train.py"), ("train.py(12): load", "train.py")):
+    for name, file in (("/home/me/repo/src/train.py(12): load", "src/train.py"), ("train.py(12): load", "train.py")):
         trace = trace_of(tmp_path, PAGEABLE, frame | {"name": name})
-        (line,) = annotations_of(check(trace, budget_from({"pageable_bytes": 0})), "/work/repo")
+        (line,) = annotations_of(check(trace, budget_from({"pageable_bytes": 0})), "/home/me/repo")
         match = COMMAND.fullmatch(line)
         assert match is not None
         assert (match["file"], match["line"]) == (file, "12")

@@ -1,4 +1,4 @@
-"""Does the diagnosis name the cause that is known? Programs with one fault each, their mended twins, damaged copies."""
+"""Does the diagnosis name the cause that is known? Programs with one fault each, their fixed twins, damaged copies."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ SAMPLE_CODES: dict[str, set[str | None]] = {
         "OVL006",
         "OVL008",
     },  # as the read is gone, the first fetch and the launches are left
-    "moe_prefetch-ahead": {"OVL006", "OVL008"},  # it is mended: fetching still earlier would win nothing
+    "moe_prefetch-ahead": {"OVL006", "OVL008"},  # it is fixed: fetching still earlier would win nothing
     "moe_sparse-as-asked": {"OVL001"},
     "pinning_guide-to*": {"OVL001"},
     "pinning_guide-pin*": {"OVL011"},

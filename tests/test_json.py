@@ -166,6 +166,8 @@ def test_every_key_of_a_baseline_is_on_the_page_and_the_reverse() -> None:
     trace = open_trace(SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz")
     written = baseline_of(trace, Budget(ranges={"round": Limits()})).to_dict()
     assert set(keys_of(written)) == set(listed("overlapscope.baseline/1"))
+
+
 def test_every_key_of_a_comparison_is_on_the_page_and_the_reverse() -> None:
     """Of findings that are gone and new, each side; the fixed one is no slower than the faulty one."""
     faulty, fixed = (SAMPLES / f"moe_prefetch-{name}.json.gz" for name in ("pageable", "pinned-non-blocking"))

@@ -61,7 +61,7 @@ def program_of(workload: Workload[Any, Any], name: str | None = None) -> Program
 
 
 @EVERY_VARIANT
-def test_every_variant_runs_and_computes_what_its_mended_twin_does(
+def test_every_variant_runs_and_computes_what_its_fixed_twin_does(
     workload: Workload[Any, Any], variant: Variant[Any]
 ) -> None:
     result = program_of(workload, variant.name).result()

@@ -1,1 +1,1 @@
-"""Programs that were mended, and their traces."""
+"""Programs that were fixed, and their traces."""

@@ -1,6 +1,6 @@
-"""More programs before and after they were mended, written and recorded before their predictions were looked at.
+"""More programs before and after they were fixed, written and recorded before their predictions were looked at.
 
-Each makes what its step needs and returns one step, faulty or mended; ``recording`` says how they are run. Their
+Each makes what its step needs and returns one step, faulty or fixed; ``recording`` says how they are run. Their
 Nsight Systems traces were made with ``--bare``.
 """
 
@@ -18,14 +18,14 @@ from benchmarks.pairs.parts import captured, weight
 from benchmarks.pairs.recording import Step, main
 
 
-def image_validation(*, mended: bool) -> Step:
+def image_validation(*, fixed: bool) -> Step:
     """A validation loop: numpy images from pageable memory, the right answers of each batch read with .item().
 
     Mended: pinned ahead of time, copied asynchronously, the counts read once.
     """
     generator = np.random.default_rng(0)
     images = [torch.from_numpy(generator.integers(0, 256, (192, 3, 224, 224), dtype=np.uint8)) for _ in range(6)]
-    if mended:
+    if fixed:
         images = [each.pin_memory() for each in images]
     labels = [torch.randint(0, 1000, (192,), device="cuda") for _ in images]
     model = nn.Sequential(
@@ -45,37 +45,37 @@ def image_validation(*, mended: bool) -> Step:
     def step() -> None:
         right: float = 0
         for index, (batch, label) in enumerate(zip(images, labels, strict=True)):
-            logits = model(batch.to("cuda", non_blocking=mended).float().div_(255))
+            logits = model(batch.to("cuda", non_blocking=fixed).float().div_(255))
             torch.sum(logits.argmax(1) == label, dim=0, out=counts[index])
-            if not mended:
+            if not fixed:
                 right += counts[index].item()
-        if mended:
+        if fixed:
             right = sum(counts.tolist())
         torch.cuda.synchronize()
 
     return step
 
 
-def embedding_rows(*, mended: bool) -> Step:
-    """Rows of a table in host memory, gathered on the host into pageable memory and copied; mended: pinned, async."""
+def embedding_rows(*, fixed: bool) -> Step:
+    """Rows of a table in host memory, gathered on the host into pageable memory and copied; fixed: pinned, async."""
     rows, width = 65536, 128
     table = torch.rand(1_000_000, width)
     wanted = [torch.randint(0, len(table), (rows,)) for _ in range(6)]
-    gathered = [torch.zeros(rows, width, pin_memory=mended) for _ in wanted]
+    gathered = [torch.zeros(rows, width, pin_memory=fixed) for _ in wanted]
     first, second = weight(1024, 2048), weight(2048, 1024)
     scores = torch.zeros(len(wanted), device="cuda")
 
     def step() -> None:
         for index, (ids, buffer) in enumerate(zip(wanted, gathered, strict=True)):
             torch.index_select(table, 0, ids, out=buffer)
-            features = buffer.to("cuda", non_blocking=mended).view(-1, 1024)
+            features = buffer.to("cuda", non_blocking=fixed).view(-1, 1024)
             torch.sum(torch.relu(features @ first) @ second, dim=(0, 1), out=scores[index])
         torch.cuda.synchronize()
 
     return step
 
 
-def kv_round_trip(*, mended: bool) -> Step:
+def kv_round_trip(*, fixed: bool) -> Step:
     """Each layer's KV cache comes from pinned memory, is used and extended, and goes back, all on one stream.
 
     Mended: a stream for each direction, with events.
@@ -94,9 +94,9 @@ def kv_round_trip(*, mended: bool) -> Step:
     def step() -> None:
         hidden = tokens
         for host, cache in zip(stored, caches, strict=True):
-            with torch.cuda.stream(up if mended else main):
+            with torch.cuda.stream(up if fixed else main):
                 cache.copy_(host, non_blocking=True)
-            if mended:
+            if fixed:
                 main.wait_stream(up)
             query, key, value = (hidden @ project).view(requests, chunk, 3, heads, depth).permute(2, 0, 3, 1, 4)
             cache[0, :, :, -chunk:] = key
@@ -104,23 +104,23 @@ def kv_round_trip(*, mended: bool) -> Step:
             seen = functional.scaled_dot_product_attention(query, cache[0], cache[1])
             hidden = hidden + seen.transpose(1, 2).reshape(requests * chunk, width) @ merge
             hidden = hidden + functional.gelu(hidden @ widen) @ narrow
-            if mended:
+            if fixed:
                 down.wait_stream(main)
-            with torch.cuda.stream(down if mended else main):
+            with torch.cuda.stream(down if fixed else main):
                 host.copy_(cache, non_blocking=True)
         torch.cuda.synchronize()
 
     return step
 
 
-def kv_offload(*, mended: bool) -> Step:
+def kv_offload(*, fixed: bool) -> Step:
     """A prefill writes each layer's keys and values to pageable host memory and waits.
 
     Mended: pinned, asynchronous, on a stream of its own.
     """
     layers, tokens, width, half = 6, 8192, 2048, torch.bfloat16
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
-    stored = [torch.zeros(tokens, width, dtype=half, pin_memory=mended) for _ in range(layers)]
+    stored = [torch.zeros(tokens, width, dtype=half, pin_memory=fixed) for _ in range(layers)]
     caches = [torch.zeros(tokens, width, dtype=half, device="cuda") for _ in range(layers)]
     project, widen, narrow = (
         weight(*shape, dtype=half) for shape in ((width, width), (width, 4 * width), (4 * width, width))
@@ -131,22 +131,22 @@ def kv_offload(*, mended: bool) -> Step:
         hidden = prompt
         for host, cache in zip(stored, caches, strict=True):
             torch.mm(hidden, project, out=cache)
-            if mended:
+            if fixed:
                 side.wait_stream(main)
-            with torch.cuda.stream(side if mended else main):
-                host.copy_(cache, non_blocking=mended)
+            with torch.cuda.stream(side if fixed else main):
+                host.copy_(cache, non_blocking=fixed)
             hidden = hidden + functional.gelu(cache @ widen) @ narrow
         torch.cuda.synchronize()
 
     return step
 
 
-def weights_streamed(*, mended: bool) -> Step:
-    """Weights from pinned memory, layer by layer, each copy issued right before what reads it; mended: two ahead.
+def weights_streamed(*, fixed: bool) -> Step:
+    """Weights from pinned memory, layer by layer, each copy issued right before what reads it; fixed: two ahead.
 
     The copies have a stream and three buffers; a copy waits for all compute issued before it.
     """
-    layers, ahead = 10, 2 if mended else 0
+    layers, ahead = 10, 2 if fixed else 0
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     sources = [torch.randn(4096, 4096).div_(45).pin_memory() for _ in range(layers)]
     buffers = [torch.empty(4096, 4096, device="cuda") for _ in range(3)]
@@ -174,8 +174,8 @@ def weights_streamed(*, mended: bool) -> Step:
     return step
 
 
-def producer_thread(*, mended: bool) -> Step:
-    """A thread copies pinned batches ahead, but on the legacy default stream; mended: on its own, with events."""
+def producer_thread(*, fixed: bool) -> Step:
+    """A thread copies pinned batches ahead, but on the legacy default stream; fixed: on its own, with events."""
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     batches = [torch.ones(4096, 4096).mul_(index / 8).pin_memory() for index in range(8)]
     slots = [torch.empty(4096, 4096, device="cuda") for _ in batches]
@@ -187,9 +187,9 @@ def producer_thread(*, mended: bool) -> Step:
     def produce() -> None:
         while True:
             index = requests.get()
-            with torch.cuda.stream(side if mended else main):
+            with torch.cuda.stream(side if fixed else main):
                 slots[index].copy_(batches[index], non_blocking=True)
-                if mended:
+                if fixed:
                     ready[index].record()
             issued.put(index)
 
@@ -200,7 +200,7 @@ def producer_thread(*, mended: bool) -> Step:
             requests.put(index)
         for _ in batches:
             index = issued.get()
-            if mended:
+            if fixed:
                 main.wait_event(ready[index])
             torch.sum(slots[index] @ matrix, dim=(0, 1), out=scores[index])
         torch.cuda.synchronize()
@@ -208,15 +208,15 @@ def producer_thread(*, mended: bool) -> Step:
     return step
 
 
-def gradient_offload(*, mended: bool) -> Step:
-    """Gradients go to pageable host memory, an optimiser on the host steps, weights come back; mended: pinned only.
+def gradient_offload(*, fixed: bool) -> Step:
+    """Gradients go to pageable host memory, an optimiser on the host steps, weights come back; fixed: pinned only.
 
     The copies stay blocking.
     """
     model = nn.Sequential(*(each for _ in range(4) for each in (nn.Linear(2048, 2048, bias=False), nn.ReLU()))).cuda()
     weights, batch = list(model.parameters()), torch.randn(2048, 2048, device="cuda")
-    gradients = [torch.zeros(2048, 2048, pin_memory=mended) for _ in weights]
-    masters = [torch.zeros(2048, 2048, pin_memory=mended) for _ in weights]
+    gradients = [torch.zeros(2048, 2048, pin_memory=fixed) for _ in weights]
+    masters = [torch.zeros(2048, 2048, pin_memory=fixed) for _ in weights]
     for master, gradient, each in zip(masters, gradients, weights, strict=True):
         master.copy_(each.detach())
         master.requires_grad_()
@@ -237,8 +237,8 @@ def gradient_offload(*, mended: bool) -> Step:
     return step
 
 
-def layer_metrics(*, mended: bool) -> Step:
-    """The size of each layer's activations and gradients is read as soon as it is known; mended: all at the end."""
+def layer_metrics(*, fixed: bool) -> Step:
+    """The size of each layer's activations and gradients is read as soon as it is known; fixed: all at the end."""
     layers = nn.ModuleList(nn.Linear(1024, 1024) for _ in range(24)).cuda()
     batches = [torch.randn(512, 1024, device="cuda") for _ in range(2)]
     sizes = torch.zeros(len(batches), 2, len(layers), device="cuda")
@@ -251,21 +251,21 @@ def layer_metrics(*, mended: bool) -> Step:
             for index, layer in enumerate(layers):
                 hidden = functional.gelu(layer(hidden)) + hidden
                 torch.linalg.vector_norm(hidden.detach(), out=size[0, index])
-                if not mended:
+                if not fixed:
                     log.append(size[0, index].item())
             hidden.square().mean().backward()
             for index, layer in enumerate(layers):
                 torch.linalg.vector_norm(layer.weight.grad, out=size[1, index])
-                if not mended:
+                if not fixed:
                     log.append(size[1, index].item())
-        if mended:
+        if fixed:
             log.extend(sizes.tolist())
         torch.cuda.synchronize()
 
     return step
 
 
-def evaluation_results(*, mended: bool) -> Step:
+def evaluation_results(*, fixed: bool) -> Step:
     """The host scales each batch while the GPU has nothing to do, because copying results down to pinned memory waits.
 
     Mended: the copies down are asynchronous.
@@ -283,14 +283,14 @@ def evaluation_results(*, mended: bool) -> Step:
             np.multiply(pixels, np.float32(1 / 255), out=view, dtype=np.float32)
             np.subtract(view, mean, out=view)
             np.divide(view, deviation, out=view)
-            result.copy_(scaled.to("cuda", non_blocking=True) @ matrix, non_blocking=mended)
+            result.copy_(scaled.to("cuda", non_blocking=True) @ matrix, non_blocking=fixed)
         torch.cuda.synchronize()
 
     return step
 
 
-def rnn_cells(*, mended: bool) -> Step:
-    """Two recurrent layers, a cell and a time step after the other; mended: one launch of a graph."""
+def rnn_cells(*, fixed: bool) -> Step:
+    """Two recurrent layers, a cell and a time step after the other; fixed: one launch of a graph."""
     steps, batch, width = 160, 64, 512
     sequence = torch.randn(steps, batch, width).pin_memory()
     inputs, final = torch.zeros(steps, batch, width, device="cuda"), torch.zeros(batch, width, device="cuda")
@@ -304,7 +304,7 @@ def rnn_cells(*, mended: bool) -> Step:
             above = upper(below, above)
         torch.tanh(above, out=final)
 
-    graph = captured(forward) if mended else None
+    graph = captured(forward) if fixed else None
 
     def step() -> None:
         inputs.copy_(sequence, non_blocking=True)
@@ -314,7 +314,7 @@ def rnn_cells(*, mended: bool) -> Step:
     return step
 
 
-def greedy_decoding(*, mended: bool) -> Step:
+def greedy_decoding(*, fixed: bool) -> Step:
     """Tiny kernels for each token, and after each the host asks whether all have ended (they never have).
 
     Mended: one graph for all tokens, and the host asks at the end.
@@ -339,7 +339,7 @@ def greedy_decoding(*, mended: bool) -> Step:
             if ask and ended[at].item():
                 break
 
-    graph = captured(lambda: decode(ask=False)) if mended else None
+    graph = captured(lambda: decode(ask=False)) if fixed else None
 
     def step() -> None:
         if graph is None:
@@ -352,8 +352,8 @@ def greedy_decoding(*, mended: bool) -> Step:
     return step
 
 
-def ragged_batches(*, mended: bool) -> Step:
-    """Batches of several lengths, and the cache emptied after each to save memory; mended: kept by the allocator."""
+def ragged_batches(*, fixed: bool) -> Step:
+    """Batches of several lengths, and the cache emptied after each to save memory; fixed: kept by the allocator."""
     batches = [torch.randn(length, 2048).pin_memory() for length in (3072, 1024, 2560, 1536, 2048)]
     widen, narrow = weight(2048, 4096), weight(4096, 2048)
     scores = torch.zeros(len(batches), device="cuda")
@@ -365,16 +365,16 @@ def ragged_batches(*, mended: bool) -> Step:
     def step() -> None:
         for batch, score in zip(batches, scores, strict=True):
             forward(batch, score)
-            if not mended:
+            if not fixed:
                 torch.cuda.empty_cache()
         torch.cuda.synchronize()
 
     return step
 
 
-def loss_each_batch(*, mended: bool) -> Step:
-    """Two buffers and a stream for copies, but the next is only issued after the loss was read; mended: one ahead."""
-    ahead = 1 if mended else 0
+def loss_each_batch(*, fixed: bool) -> Step:
+    """Two buffers and a stream for copies, but the next is only issued after the loss was read; fixed: one ahead."""
+    ahead = 1 if fixed else 0
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     batches = [torch.randn(1024, 16384).pin_memory() for _ in range(8)]
     buffers = [torch.empty(1024, 16384, device="cuda") for _ in range(2)]
@@ -406,8 +406,8 @@ def loss_each_batch(*, mended: bool) -> Step:
     return step
 
 
-def ragged_tokens(*, mended: bool) -> Step:
-    """Five hundred sentences in pageable memory, one small copy each; mended: gathered in a pinned buffer, one copy."""
+def ragged_tokens(*, fixed: bool) -> Step:
+    """Five hundred sentences in pageable memory, one small copy each; fixed: gathered in a pinned buffer, one copy."""
     generator = np.random.default_rng(0)
     lengths = generator.integers(32, 992, 512).tolist()
     sentences = [torch.from_numpy(generator.integers(0, 32000, length, dtype=np.int64)) for length in lengths]
@@ -418,7 +418,7 @@ def ragged_tokens(*, mended: bool) -> Step:
     score = torch.zeros((), device="cuda")
 
     def step() -> None:
-        if mended:
+        if fixed:
             torch.cat(sentences, out=staging)
             tokens.copy_(staging, non_blocking=True)
         else:

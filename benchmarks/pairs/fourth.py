@@ -1,6 +1,6 @@
 """A fourth set of programs that were written by someone who did not know how the replay predicts.
 
-Each makes what its step needs and returns one step, faulty or mended; ``recording`` says how they are run.
+Each makes what its step needs and returns one step, faulty or fixed; ``recording`` says how they are run.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from benchmarks.pairs.recording import Step, main
 from overlapscope import annotate
 
 
-def lora_finetuning(*, mended: bool) -> Step:
+def lora_finetuning(*, fixed: bool) -> Step:
     """Adapters of a frozen language model are trained on pageable sentences; each norm and each loss is read for a log.
 
     Mended: pinned, asynchronous, the log is read at the end.
     """
     layers, rows, length, width, heads, rank, words, half = 5, 2, 512, 2048, 16, 16, 32_000, torch.bfloat16
     sentences = [torch.randint(0, words, (rows, length + 1)) for _ in range(8)]
-    if mended:
+    if fixed:
         sentences = [each.pin_memory() for each in sentences]
     shapes = ((width, 3 * width), (width, width), (width, 4 * width), (4 * width, width))
     embedding, head = torch.randn(words, width, device="cuda").to(half), weight(width, words, dtype=half)
@@ -51,7 +51,7 @@ def lora_finetuning(*, mended: bool) -> Step:
     def step() -> None:
         log = []
         for sentence, norm, loss in zip(sentences, norms, losses, strict=True):
-            tokens = sentence.to("cuda", non_blocking=mended)
+            tokens = sentence.to("cuda", non_blocking=fixed)
             hidden = functional.embedding(tokens[:, :-1], embedding)
             for layer in range(layers):
                 hidden = block(hidden, layer)
@@ -60,28 +60,28 @@ def lora_finetuning(*, mended: bool) -> Step:
             optimiser.zero_grad(set_to_none=True)
             error.backward()
             norm.copy_(nn.utils.clip_grad_norm_(learnt, 1.0))
-            if not mended:
+            if not fixed:
                 log.append(norm.item())
             optimiser.step()
             loss.copy_(error.detach())
-            if not mended:
+            if not fixed:
                 log.append(loss.item())
-        if mended:
+        if fixed:
             log = [*norms.tolist(), *losses.tolist()]
         torch.cuda.synchronize()
 
     return step
 
 
-def vision_transformer(*, mended: bool) -> Step:
+def vision_transformer(*, fixed: bool) -> Step:
     """A loader's thread crops pictures into pageable batches, and each is copied right before it is trained on.
 
     Mended: the batches are pinned, and copied one ahead on a stream of their own.
     """
-    count, pictures, size, patch, width, ahead = 5, 256, 128, 16, 384, 1 if mended else 0
+    count, pictures, size, patch, width, ahead = 5, 256, 128, 16, 384, 1 if fixed else 0
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     raw = torch.randint(0, 256, (32, 3, size + 16, size + 16), dtype=torch.uint8).repeat(pictures // 32, 1, 1, 1)
-    loaded = [torch.zeros(pictures, 3, size, size, dtype=torch.uint8, pin_memory=mended) for _ in range(count)]
+    loaded = [torch.zeros(pictures, 3, size, size, dtype=torch.uint8, pin_memory=fixed) for _ in range(count)]
     slots = [torch.zeros(pictures, 3, size, size, dtype=torch.uint8, device="cuda") for _ in range(2)]
     ready, free = ([torch.cuda.Event() for _ in range(number)] for number in (count, 2))
     requests: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -104,10 +104,10 @@ def vision_transformer(*, mended: bool) -> Step:
 
     def fetch() -> None:
         index = collated.get()
-        if mended:
+        if fixed:
             side.wait_event(free[index % 2])
-        with torch.cuda.stream(side if mended else main):
-            slots[index % 2].copy_(loaded[index], non_blocking=mended)
+        with torch.cuda.stream(side if fixed else main):
+            slots[index % 2].copy_(loaded[index], non_blocking=fixed)
             ready[index].record()
 
     def step() -> None:
@@ -139,7 +139,7 @@ def _patches(pixels: torch.Tensor, patch: int) -> torch.Tensor:
     return cut.reshape(pictures, -1, channels * patch * patch).float().div_(255)
 
 
-def speculative_decoding(*, mended: bool) -> Step:
+def speculative_decoding(*, fixed: bool) -> Step:
     """A small model drafts four tokens, a large one looks at them, and the host reads how many it agrees with.
 
     Mended: the drafting is one graph; the rest is as it was.
@@ -190,7 +190,7 @@ def speculative_decoding(*, mended: bool) -> Step:
             hidden = forward(hidden, weights, seen.transpose(1, 2).reshape(requests, drafts + 1, large))
         return (hidden @ heads[1]).argmax(-1).T
 
-    graph = captured(draft, [recent, drafted]) if mended else None
+    graph = captured(draft, [recent, drafted]) if fixed else None
 
     def step() -> None:
         last.copy_(prompt)
@@ -210,7 +210,7 @@ def speculative_decoding(*, mended: bool) -> Step:
     return step
 
 
-def video_grading(*, mended: bool) -> Step:
+def video_grading(*, fixed: bool) -> Step:
     """Frames of a film go up as luma and chroma, are cleaned with those before, and come back in colour; all waits.
 
     Mended: pinned, asynchronous, a stream for each direction and two sets of buffers.
@@ -219,9 +219,9 @@ def video_grading(*, mended: bool) -> Step:
     up, down, main = torch.cuda.Stream(), torch.cuda.Stream(), torch.cuda.current_stream()
     lumas = [torch.full((1, height, width), 90 + index, dtype=torch.uint8) for index in range(count)]
     chromas = [torch.full((2, height // 2, width // 2), 80 + 3 * index, dtype=torch.uint8) for index in range(count)]
-    if mended:
+    if fixed:
         lumas, chromas = ([each.pin_memory() for each in planes] for planes in (lumas, chromas))
-    graded = [torch.zeros(3, height, width, dtype=torch.uint8, pin_memory=mended) for _ in range(count)]
+    graded = [torch.zeros(3, height, width, dtype=torch.uint8, pin_memory=fixed) for _ in range(count)]
     bright, tint = (
         [torch.zeros(shape, dtype=torch.uint8, device="cuda") for _ in range(2)]
         for shape in ((1, height, width), (2, height // 2, width // 2))
@@ -241,11 +241,11 @@ def video_grading(*, mended: bool) -> Step:
         return rgb.mul_(255).view(3, height, width)
 
     def fetch(index: int) -> None:
-        if mended:
+        if fixed:
             up.wait_event(used[index % 2])
-        with torch.cuda.stream(up if mended else main):
-            bright[index % 2].copy_(lumas[index], non_blocking=mended)
-            tint[index % 2].copy_(chromas[index], non_blocking=mended)
+        with torch.cuda.stream(up if fixed else main):
+            bright[index % 2].copy_(lumas[index], non_blocking=fixed)
+            tint[index % 2].copy_(chromas[index], non_blocking=fixed)
             arrived[index % 2].record()
 
     def step() -> None:
@@ -258,16 +258,16 @@ def video_grading(*, mended: bool) -> Step:
             main.wait_event(stored[index % 2])
             finished[index % 2].copy_(picture)
             done[index % 2].record()
-            with torch.cuda.stream(down if mended else main):
+            with torch.cuda.stream(down if fixed else main):
                 torch.cuda.current_stream().wait_event(done[index % 2])
-                graded[index].copy_(finished[index % 2], non_blocking=mended)
+                graded[index].copy_(finished[index % 2], non_blocking=fixed)
                 stored[index % 2].record()
         torch.cuda.synchronize()
 
     return step
 
 
-def averaged_weights(*, mended: bool) -> Step:
+def averaged_weights(*, fixed: bool) -> Step:
     """The average of the weights is kept in training, and a layer of it goes to pageable memory after each update.
 
     Mended: pinned, asynchronous, on a stream of its own.
@@ -277,7 +277,7 @@ def averaged_weights(*, mended: bool) -> Step:
     model = nn.Sequential(*(each for _ in range(layers) for each in (nn.Linear(width, width, bias=False), nn.GELU())))
     learnt = list(model.cuda().parameters())
     averages = [each.detach().clone() for each in learnt]
-    checkpoint = [torch.zeros(width, width, pin_memory=mended) for _ in learnt]
+    checkpoint = [torch.zeros(width, width, pin_memory=fixed) for _ in learnt]
     batches, wanted = ([torch.randn(rows, width, device="cuda") for _ in learnt] for _ in range(2))
     optimiser = torch.optim.AdamW(learnt, lr=1e-4, foreach=True)
 
@@ -291,19 +291,19 @@ def averaged_weights(*, mended: bool) -> Step:
             optimiser.zero_grad(set_to_none=True)
             functional.mse_loss(model(batch), target).backward()
             optimiser.step()
-            if mended:
+            if fixed:
                 main.wait_stream(side)
             average()
-            if mended:
+            if fixed:
                 side.wait_stream(main)
-            with torch.cuda.stream(side if mended else main):
-                host.copy_(each, non_blocking=mended)
+            with torch.cuda.stream(side if fixed else main):
+                host.copy_(each, non_blocking=fixed)
         torch.cuda.synchronize()
 
     return step
 
 
-def molecule_batches(*, mended: bool) -> Step:
+def molecule_batches(*, fixed: bool) -> Step:
     """A graph network learns energies; each molecule has three small tensors, copied one by one, and losses are read.
 
     Mended: those of a batch are gathered in a pinned buffer and copied as one, and the losses are read at the end.
@@ -350,7 +350,7 @@ def molecule_batches(*, mended: bool) -> Step:
     def step() -> None:
         total = 0.0
         for index in range(count):
-            if mended:
+            if fixed:
                 torch.cat(octets[index], out=staging[index])
                 loaded[index].copy_(staging[index], non_blocking=True)
             else:
@@ -361,9 +361,9 @@ def molecule_batches(*, mended: bool) -> Step:
             loss.backward()
             optimiser.step()
             losses[index].copy_(loss.detach())
-            if not mended:
+            if not fixed:
                 total += losses[index].item()
-        if mended:
+        if fixed:
             total = sum(losses.tolist())
         torch.cuda.synchronize()
 
@@ -379,7 +379,7 @@ def _molecules(number: int) -> list[torch.Tensor]:
     return [*kinds, *bonds, *(torch.randn(size, 3) for size in sizes)]
 
 
-def policy_epochs(*, mended: bool) -> Step:
+def policy_epochs(*, fixed: bool) -> Step:
     """A policy is improved with what was collected, in small batches; after each, the host asks if it drifted too far.
 
     Mended: one graph for a batch, from its rows to the update, and the drifts are read at the end (they are small).
@@ -416,7 +416,7 @@ def policy_epochs(*, mended: bool) -> Step:
 
     update()
     moments = [each for state in optimiser.state.values() for each in state.values()]
-    graph = captured(update, [*learnt, *moments]) if mended else None
+    graph = captured(update, [*learnt, *moments]) if fixed else None
 
     def step() -> None:
         furthest = 0.0
@@ -424,25 +424,25 @@ def policy_epochs(*, mended: bool) -> Step:
             chosen.copy_(batch, non_blocking=True)
             update() if graph is None else graph.replay()
             drifts[at].copy_(drift)
-            if not mended:
+            if not fixed:
                 furthest = max(furthest, drifts[at].item())
                 if furthest > limit:
                     break
-        if mended:
+        if fixed:
             furthest = max(drifts.tolist())
         torch.cuda.synchronize()
 
     return step
 
 
-def ranking_service(*, mended: bool) -> Step:
+def ranking_service(*, fixed: bool) -> Step:
     """Four threads, each with a stream, rank the candidates of their requests, and wait for both directions' copies.
 
     Mended: pinned and asynchronous; each thread waits once, for all its requests.
     """
     threads, requests, candidates, features, width = 4, 6, 4096, 256, 512
     asked, scored, embedded = (
-        [torch.full((requests, candidates, size), 0.01, pin_memory=mended) for _ in range(threads)]
+        [torch.full((requests, candidates, size), 0.01, pin_memory=fixed) for _ in range(threads)]
         for size in (features, 1, width)
     )
     weights = [weight(features, 1024), weight(1024, 1024), weight(1024, width)]
@@ -452,17 +452,17 @@ def ranking_service(*, mended: bool) -> Step:
     answered: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def rank(thread: int, at: int) -> None:
-        hidden = asked[thread][at].to("cuda", non_blocking=mended)
+        hidden = asked[thread][at].to("cuda", non_blocking=fixed)
         for each in weights:
             hidden = torch.relu(hidden @ each)
-        scored[thread][at].copy_(torch.sigmoid(hidden @ head), non_blocking=mended)
-        embedded[thread][at].copy_(functional.normalize(hidden, dim=1), non_blocking=mended)
+        scored[thread][at].copy_(torch.sigmoid(hidden @ head), non_blocking=fixed)
+        embedded[thread][at].copy_(functional.normalize(hidden, dim=1), non_blocking=fixed)
 
     def serve(thread: int) -> None:
         with torch.cuda.stream(streams[thread]):
             for at in range(requests):
                 rank(thread, at)
-        if mended:
+        if fixed:
             streams[thread].synchronize()
 
     for inbox, each in zip(inboxes, asked, strict=True):
@@ -486,7 +486,7 @@ def _serve(inbox: queue.SimpleQueue[int], answered: queue.SimpleQueue[int], serv
         answered.put(number)
 
 
-def streamed_vocoder(*, mended: bool) -> Step:
+def streamed_vocoder(*, fixed: bool) -> Step:
     """Spoken chunks are made from spectra, copied to pageable memory, and each is faded into the track by the host.
 
     Mended: pinned and asynchronous; the host fades all of them in when the last has come.
@@ -495,7 +495,7 @@ def streamed_vocoder(*, mended: bool) -> Step:
     length = frames * hop
     stride = length * 3 // 4
     spectra = [torch.randn(voices, 80, frames).to(half).pin_memory() for _ in range(count)]
-    waves = [torch.zeros(voices, length, pin_memory=mended) for _ in range(count)]
+    waves = [torch.zeros(voices, length, pin_memory=fixed) for _ in range(count)]
     track = np.zeros((voices, stride * (count - 1) + length), dtype=np.float32)
     fade = np.hanning(length).astype(np.float32)
     layers: list[nn.Module] = [nn.Conv1d(80, 512, 7, padding=3)]
@@ -515,18 +515,18 @@ def streamed_vocoder(*, mended: bool) -> Step:
     def step() -> None:
         track.fill(0)
         for at, (spectrum, wave) in enumerate(zip(spectra, waves, strict=True)):
-            wave.copy_(model(spectrum.to("cuda", non_blocking=True))[:, 0].float(), non_blocking=mended)
-            if not mended:
+            wave.copy_(model(spectrum.to("cuda", non_blocking=True))[:, 0].float(), non_blocking=fixed)
+            if not fixed:
                 mix(at)
         torch.cuda.synchronize()
-        if mended:
+        if fixed:
             for at in range(count):
                 mix(at)
 
     return step
 
 
-def guided_diffusion(*, mended: bool) -> Step:
+def guided_diffusion(*, fixed: bool) -> Step:
     """A sampler sends the eight numbers of each of its steps one by one, from where its schedule has them.
 
     Mended: those of a step are gathered in a pinned buffer, and copied as one and asynchronously.
@@ -569,7 +569,7 @@ def guided_diffusion(*, mended: bool) -> Step:
     def step() -> None:
         latents = noise * sigmas[0].item()
         for numbers, buffer in zip(schedule, staging, strict=True):
-            if mended:
+            if fixed:
                 torch.stack(numbers, out=buffer)
                 sent = buffer.to("cuda", non_blocking=True).unbind()
             else:
@@ -585,7 +585,7 @@ def guided_diffusion(*, mended: bool) -> Step:
     return step
 
 
-def speech_training(*, mended: bool) -> Step:
+def speech_training(*, fixed: bool) -> Step:
     """A recogniser is trained; the host reads the longest length for a mask, if the norm is finite, and the loss.
 
     Mended: the mask has the length of the batch, which is the same, and the rest is asked at the end.
@@ -623,7 +623,7 @@ def speech_training(*, mended: bool) -> Step:
         return out
 
     def loss_of(index: int) -> torch.Tensor:
-        longest = length if mended else int(lengths[index].max().item())
+        longest = length if fixed else int(lengths[index].max().item())
         mask = torch.arange(longest, device="cuda") < lengths[index][:, None]
         hidden = convolve(spectra[index]).mT
         for block in blocks:
@@ -638,12 +638,12 @@ def speech_training(*, mended: bool) -> Step:
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             norms[index].copy_(nn.utils.clip_grad_norm_(learnt, 5.0))
-            if mended or bool(torch.isfinite(norms[index])):
+            if fixed or bool(torch.isfinite(norms[index])):
                 optimiser.step()
             losses[index].copy_(loss.detach())
-            if not mended:
+            if not fixed:
                 total += losses[index].item()
-        if mended:
+        if fixed:
             torch.isfinite(norms).tolist()
             total = sum(losses.tolist())
         torch.cuda.synchronize()
@@ -651,13 +651,13 @@ def speech_training(*, mended: bool) -> Step:
     return step
 
 
-def quantised_prefix(*, mended: bool) -> Step:
+def quantised_prefix(*, fixed: bool) -> Step:
     """What was kept of earlier prompts is in pinned memory, in eight bits with scales; each layer waits for its part.
 
     Mended: asynchronous on a stream of its own, two layers ahead in three sets of buffers.
     """
     layers, requests, groups, length, new, depth, width, half = 12, 8, 8, 2048, 128, 128, 2048, torch.bfloat16
-    ahead, heads = 2 if mended else 0, width // depth
+    ahead, heads = 2 if fixed else 0, width // depth
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     shapes = ((2, requests, groups, length, depth), (2, requests, groups, length, 1))
     stored = [
@@ -680,12 +680,12 @@ def quantised_prefix(*, mended: bool) -> Step:
     result = torch.zeros(requests, width, dtype=half, device="cuda")
 
     def fetch(index: int) -> None:
-        if mended:
+        if fixed:
             side.wait_event(free[index % 3])
-        with torch.cuda.stream(side if mended else main):
+        with torch.cuda.stream(side if fixed else main):
             for slot, host in zip(slots[index % 3], stored[index], strict=True):
                 for place, part in zip(slot, host, strict=True):
-                    place.copy_(part, non_blocking=mended)
+                    place.copy_(part, non_blocking=fixed)
             ready[index].record()
 
     def attend(hidden: torch.Tensor, layer: int) -> torch.Tensor:
@@ -713,7 +713,7 @@ def quantised_prefix(*, mended: bool) -> Step:
     return step
 
 
-def lattice_fluid(*, mended: bool) -> Step:
+def lattice_fluid(*, fixed: bool) -> Step:
     """A fluid flows past a wall on a small lattice, and now and then its speed goes to pageable memory, waiting for it.
 
     Mended: the steps between two pictures are one graph, and the pictures are pinned and copied asynchronously.
@@ -729,7 +729,7 @@ def lattice_fluid(*, mended: bool) -> Step:
     wall[0], wall[-1], wall[32:64, 60:70] = True, True, True
     wall = wall.view(-1)
     push = parts * directions[:, 1:] * 1e-3
-    start, pictures = parts.repeat(1, rows * columns), [torch.zeros(rows, columns, pin_memory=mended) for _ in range(4)]
+    start, pictures = parts.repeat(1, rows * columns), [torch.zeros(rows, columns, pin_memory=fixed) for _ in range(4)]
     populations, speed = start.clone(), torch.zeros(rows, columns, device="cuda")
 
     def advance() -> None:
@@ -743,26 +743,26 @@ def lattice_fluid(*, mended: bool) -> Step:
             torch.where(wall, moved.index_select(0, opposite), relaxed, out=populations)
         torch.sqrt(flow.square().sum(0).view(rows, columns), out=speed)
 
-    graph = captured(advance, [populations]) if mended else None
+    graph = captured(advance, [populations]) if fixed else None
 
     def step() -> None:
         populations.copy_(start)
         for picture in pictures:
             advance() if graph is None else graph.replay()
-            picture.copy_(speed, non_blocking=mended)
+            picture.copy_(speed, non_blocking=fixed)
         torch.cuda.synchronize()
 
     return step
 
 
-def tiled_decoder(*, mended: bool) -> Step:
+def tiled_decoder(*, fixed: bool) -> Step:
     """The tiles of large pictures are decoded into pageable memory, and between two the cache is emptied for the next.
 
     Mended: the allocator keeps the memory, and the tiles are pinned and copied asynchronously.
     """
     count, pictures, edge, half = 8, 2, 64, torch.float16
     latents = [torch.randn(pictures, 4, edge, edge, device="cuda").to(half) for _ in range(count)]
-    tiles = [torch.zeros(pictures, 3, 8 * edge, 8 * edge, dtype=half, pin_memory=mended) for _ in range(count)]
+    tiles = [torch.zeros(pictures, 3, 8 * edge, 8 * edge, dtype=half, pin_memory=fixed) for _ in range(count)]
     layers: list[nn.Module] = [nn.Conv2d(4, 256, 3, padding=1)]
     for inside, outside in ((256, 256), (256, 128), (128, 64)):
         layers += [
@@ -779,15 +779,15 @@ def tiled_decoder(*, mended: bool) -> Step:
 
     def step() -> None:
         for at, (latent, tile) in enumerate(zip(latents, tiles, strict=True)):
-            if not mended and at > 0:
+            if not fixed and at > 0:
                 torch.cuda.empty_cache()
-            tile.copy_(model(latent), non_blocking=mended)
+            tile.copy_(model(latent), non_blocking=fixed)
         torch.cuda.synchronize()
 
     return step
 
 
-def radar_bursts(*, mended: bool) -> Step:
+def radar_bursts(*, fixed: bool) -> Step:
     """Echoes go up on one stream, one burst ahead, targets are sought on another, and the maps come down on a third.
 
     The maps go to pageable memory and are waited for. Mended: pinned and asynchronous.
@@ -796,7 +796,7 @@ def radar_bursts(*, mended: bool) -> Step:
     up, down, main = torch.cuda.Stream(), torch.cuda.Stream(), torch.cuda.current_stream()
     block = torch.randn(32, samples, dtype=torch.complex64)
     bursts = [block.mul(1 + index / 8).repeat(pulses // 32, 1).pin_memory() for index in range(count)]
-    maps = [torch.zeros(pulses, samples, dtype=torch.uint8, pin_memory=mended) for _ in bursts]
+    maps = [torch.zeros(pulses, samples, dtype=torch.uint8, pin_memory=fixed) for _ in bursts]
     slots = [torch.zeros(pulses, samples, dtype=torch.complex64, device="cuda") for _ in range(2)]
     found = [torch.zeros(pulses, samples, dtype=torch.uint8, device="cuda") for _ in range(2)]
     arrived, used, done, stored = ([torch.cuda.Event() for _ in range(2)] for _ in range(4))
@@ -828,14 +828,14 @@ def radar_bursts(*, mended: bool) -> Step:
             done[index % 2].record()
             down.wait_event(done[index % 2])
             with torch.cuda.stream(down):
-                maps[index].copy_(found[index % 2], non_blocking=mended)
+                maps[index].copy_(found[index % 2], non_blocking=fixed)
                 stored[index % 2].record()
         torch.cuda.synchronize()
 
     return step
 
 
-def beam_search(*, mended: bool) -> Step:
+def beam_search(*, fixed: bool) -> Step:
     """A translator keeps the best four beams of each sentence; after each word the host reads them to see who ended.
 
     Mended: it reads them once, at the end (none ends early).
@@ -880,11 +880,11 @@ def beam_search(*, mended: bool) -> Step:
             now, other = other, now
             history[at].copy_(token)
             torch.all(token == end, dim=0, out=ended[at])
-            if not mended:
+            if not fixed:
                 known += len(history[at].cpu())
                 if bool(ended[at]):
                     break
-        if mended:
+        if fixed:
             known = history.cpu().numel()
             ended.tolist()
         torch.cuda.synchronize()

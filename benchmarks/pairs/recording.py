@@ -1,14 +1,14 @@
-"""How a program is timed before and after it was mended, and recorded before.
+"""How a program is timed before and after it was fixed, and recorded before.
 
     python -m benchmarks.pairs.programs NAME OUT.json.gz [--steps N]
     python -m benchmarks.pairs.programs NAME OUT.json.gz --plain OUT.json    # and as torch's profiler does by itself
     nsys profile -c cudaProfilerApi python -m benchmarks.pairs.programs NAME --bracket
     python -m benchmarks.pairs.programs --list
 
-The other sets have the same commands. The first times the faulty and the mended program in turns, in one
+The other sets have the same commands. The first times the faulty and the fixed program in turns, in one
 process, since processors are faster in one second than in the next; adds the medians to ``truth.json`` beside OUT; and
 then records the faulty one. The traces beside this file are scrubbed, and have three steps, but for the programs that
-the benchmark prefetches for: the replay does so from step to step, where the mended programs begin anew.
+the benchmark prefetches for: the replay does so from step to step, where the fixed programs begin anew.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Program = Callable[..., Step]
 TURNS = 15
 
 
-def timed(faulty: Step, mended: Step) -> dict[str, float]:
+def timed(faulty: Step, fixed: Step) -> dict[str, float]:
     """What a step takes without a profiler before and after, in ms: medians of steps that take turns."""
-    walls = in_turns_ns([_with_its_work(faulty), _with_its_work(mended)], TURNS, warmup=3)
+    walls = in_turns_ns([_with_its_work(faulty), _with_its_work(fixed)], TURNS, warmup=3)
     before, after = (round(statistics.median(each) / 1e6, 3) for each in walls)
     return {"before_ms": before, "after_ms": after}
 
@@ -85,7 +85,7 @@ def main(those: Sequence[Program], doc: str) -> None:
         return
     if options.name is None or (options.path is None) != options.bracket:
         parser.error("NAME, and either OUT or --bracket")
-    faulty = _made(programs[options.name], mended=False)
+    faulty = _made(programs[options.name], fixed=False)
     if options.bracket:
         bracketed(faulty, bare=options.bare)
         return
@@ -95,9 +95,9 @@ def main(those: Sequence[Program], doc: str) -> None:
         plainly_profiled(faulty, options.plain)
 
 
-def _made(program: Program, *, mended: bool = True) -> Step:
+def _made(program: Program, *, fixed: bool = True) -> Step:
     torch.manual_seed(0)
-    step = program(mended=mended)
+    step = program(fixed=fixed)
     torch.cuda.synchronize()
     return step
 

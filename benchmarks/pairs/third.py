@@ -1,6 +1,6 @@
 """A third set of programs that were written and recorded before their predictions were looked at.
 
-Each makes what its step needs and returns one step, faulty or mended; ``recording`` says how they are run.
+Each makes what its step needs and returns one step, faulty or fixed; ``recording`` says how they are run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.pairs.parts import captured, weight
 from benchmarks.pairs.recording import Step, main
 
 
-def graph_sampling(*, mended: bool) -> Step:
+def graph_sampling(*, fixed: bool) -> Step:
     """A thread gathers the features of sampled nodes, and the main one copies them and their neighbours, and waits.
 
     Mended: what is copied is pinned; the copies still wait.
@@ -28,9 +28,9 @@ def graph_sampling(*, mended: bool) -> Step:
     table = torch.rand(200_000, width).to(half)
     sizes = (8192, 30000, 15000, 24000, 4096, 32768, 20000, 10000, 28000, 16384)
     wanted = [torch.randint(0, len(table), (size,)) for size in sizes]
-    gathered = [torch.zeros(size, width, dtype=half, pin_memory=mended) for size in sizes]
+    gathered = [torch.zeros(size, width, dtype=half, pin_memory=fixed) for size in sizes]
     neighbours = [torch.randint(0, size, (size, fanout)) for size in sizes]
-    if mended:
+    if fixed:
         neighbours = [each.pin_memory() for each in neighbours]
     requests: queue.SimpleQueue[int] = queue.SimpleQueue()
     ready: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -63,13 +63,13 @@ def graph_sampling(*, mended: bool) -> Step:
     return step
 
 
-def offloaded_blocks(*, mended: bool) -> Step:
+def offloaded_blocks(*, fixed: bool) -> Step:
     """A long prompt through decoder blocks whose weights stay in pinned memory; copying them up waits, block by block.
 
     Mended: asynchronous on a stream of their own, one block ahead in two sets of buffers.
     """
     layers, tokens, width, inner, heads, half = 8, 8192, 2048, 5632, 16, torch.bfloat16
-    ahead = 1 if mended else 0
+    ahead = 1 if fixed else 0
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     shapes = ((width, 3 * width), (width, width), (width, 2 * inner), (inner, width))
     stored = [[weight(*shape, dtype=half).cpu().pin_memory() for shape in shapes] for _ in range(layers)]
@@ -79,11 +79,11 @@ def offloaded_blocks(*, mended: bool) -> Step:
     result = torch.zeros(width, dtype=half, device="cuda")
 
     def fetch(index: int) -> None:
-        if mended:
+        if fixed:
             side.wait_event(free[index % 2])
-        with torch.cuda.stream(side if mended else main):
+        with torch.cuda.stream(side if fixed else main):
             for slot, host in zip(slots[index % 2], stored[index], strict=True):
-                slot.copy_(host, non_blocking=mended)
+                slot.copy_(host, non_blocking=fixed)
             ready[index].record()
 
     def block(hidden: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
@@ -111,7 +111,7 @@ def offloaded_blocks(*, mended: bool) -> Step:
     return step
 
 
-def scan_denoising(*, mended: bool) -> Step:
+def scan_denoising(*, fixed: bool) -> Step:
     """Slabs of a scan, of 32 to 256 MiB, go up, are smoothed along their edges, and come back, all on one stream.
 
     Mended: a stream for each direction, with events.
@@ -137,31 +137,31 @@ def scan_denoising(*, mended: bool) -> Step:
 
     def step() -> None:
         for index, (scan, slab) in enumerate(zip(scans, slabs, strict=True)):
-            with torch.cuda.stream(up if mended else main):
+            with torch.cuda.stream(up if fixed else main):
                 slab.copy_(scan, non_blocking=True)
-                if mended:
+                if fixed:
                     arrived[index].record()
-            if mended:
+            if fixed:
                 main.wait_event(arrived[index])
             smooth(slab, smoothed[index])
-            if mended:
+            if fixed:
                 done[index].record()
                 down.wait_event(done[index])
-            with torch.cuda.stream(down if mended else main):
+            with torch.cuda.stream(down if fixed else main):
                 results[index].copy_(smoothed[index], non_blocking=True)
         torch.cuda.synchronize()
 
     return step
 
 
-def wave_snapshots(*, mended: bool) -> Step:
+def wave_snapshots(*, fixed: bool) -> Step:
     """Seismic waves in small time steps, and after every twelve a snapshot to pageable memory, waiting for it.
 
     Mended: pinned, asynchronous, on a stream of its own.
     """
     size, count, between = 2048, 8, 12
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
-    snapshots = [torch.zeros(size, size, pin_memory=mended) for _ in range(count)]
+    snapshots = [torch.zeros(size, size, pin_memory=fixed) for _ in range(count)]
     slots = [torch.zeros(size, size, device="cuda") for _ in range(2)]
     taken, copied = ([torch.cuda.Event() for _ in slots] for _ in range(2))
     start, speed = torch.randn(size, size, device="cuda"), torch.rand(size - 2, size - 2, device="cuda").mul_(0.2)
@@ -181,22 +181,22 @@ def wave_snapshots(*, mended: bool) -> Step:
             for _ in range(between):
                 advance(before, now)
                 before, now = now, before
-            if mended:
+            if fixed:
                 main.wait_event(copied[index % 2])
             torch.abs(now, out=slots[index % 2])
-            if mended:
+            if fixed:
                 taken[index % 2].record()
                 side.wait_event(taken[index % 2])
-            with torch.cuda.stream(side if mended else main):
-                snapshot.copy_(slots[index % 2], non_blocking=mended)
-                if mended:
+            with torch.cuda.stream(side if fixed else main):
+                snapshot.copy_(slots[index % 2], non_blocking=fixed)
+                if fixed:
                     copied[index % 2].record()
         torch.cuda.synchronize()
 
     return step
 
 
-def pressure_solver(*, mended: bool) -> Step:
+def pressure_solver(*, fixed: bool) -> Step:
     """Conjugate gradients for the pressure of a fluid; the residual is read in each iteration (it is never small).
 
     Mended: one graph for the iterations of a frame, and the residuals are read at the end.
@@ -228,7 +228,7 @@ def pressure_solver(*, mended: bool) -> Step:
             if ask and residuals[at].item() < 0:
                 break
 
-    graph = captured(lambda: solve(ask=False)) if mended else None
+    graph = captured(lambda: solve(ask=False)) if fixed else None
 
     def step() -> None:
         for index, (frame, solved) in enumerate(zip(frames, pressures, strict=True)):
@@ -236,14 +236,14 @@ def pressure_solver(*, mended: bool) -> Step:
             solve(ask=True) if graph is None else graph.replay()
             history[index].copy_(residuals)
             solved.copy_(pressure, non_blocking=True)
-        if mended:
+        if fixed:
             history.tolist()
         torch.cuda.synchronize()
 
     return step
 
 
-def molecular_dynamics(*, mended: bool) -> Step:
+def molecular_dynamics(*, fixed: bool) -> Step:
     """A few atoms move in very many short time steps, and now and then their places are kept in pinned memory.
 
     Mended: the time steps between two frames are one graph.
@@ -266,7 +266,7 @@ def molecular_dynamics(*, mended: bool) -> Step:
             speeds.add_((apart * strength[..., None]).sum(1), alpha=size)
             places.add_(speeds, alpha=size)
 
-    graph = captured(advance, [places, speeds]) if mended else None
+    graph = captured(advance, [places, speeds]) if fixed else None
 
     def step() -> None:
         places.copy_(start)
@@ -279,7 +279,7 @@ def molecular_dynamics(*, mended: bool) -> Step:
     return step
 
 
-def multi_agent_replay(*, mended: bool) -> Step:
+def multi_agent_replay(*, fixed: bool) -> Step:
     """Actors and a critic learn from a replay buffer on the host: forty small columns a batch, copied one by one.
 
     Mended: gathered in a pinned buffer and copied as one, and the update is a graph.
@@ -317,12 +317,12 @@ def multi_agent_replay(*, mended: bool) -> Step:
                 each.add_(gradient, alpha=-1e-3)
                 follower.lerp_(each, 0.01)
 
-    graph = captured(update, [*learnt, *slow]) if mended else None
+    graph = captured(update, [*learnt, *slow]) if fixed else None
 
     def step() -> None:
         for ids, buffer in zip(sampled, staging, strict=True):
             columns = [torch.index_select(column, 0, ids) for column in store]
-            if mended:
+            if fixed:
                 torch.cat([column.view(-1) for column in columns], out=buffer)
                 loaded.copy_(buffer, non_blocking=True)
             else:
@@ -334,7 +334,7 @@ def multi_agent_replay(*, mended: bool) -> Step:
     return step
 
 
-def detected_crops(*, mended: bool) -> Step:
+def detected_crops(*, fixed: bool) -> Step:
     """What a detector cut out of each picture goes up crop by crop from pageable memory, to be looked up in a gallery.
 
     Mended: the crops of a picture are gathered in a pinned buffer and copied as one.
@@ -365,7 +365,7 @@ def detected_crops(*, mended: bool) -> Step:
     def step() -> None:
         for picture, buffer, best in zip(pictures, staging, found, strict=True):
             batch = crops[: len(picture)]
-            if mended:
+            if fixed:
                 torch.stack(picture, out=buffer)
                 batch.copy_(buffer, non_blocking=True)
             else:
@@ -378,7 +378,7 @@ def detected_crops(*, mended: bool) -> Step:
     return step
 
 
-def scene_tiles(*, mended: bool) -> Step:
+def scene_tiles(*, fixed: bool) -> Step:
     """Each tile of a satellite's scene gets pinned memory of its own, which goes back to the system after the scene.
 
     Mended: the buffers are made ahead.
@@ -387,7 +387,7 @@ def scene_tiles(*, mended: bool) -> Step:
     generator = np.random.default_rng(0)
     scene = [generator.integers(0, 10_000, shape, dtype=np.uint16) for _ in range(count)]
     maps = [torch.zeros(shape[1:], dtype=torch.uint8) for _ in scene]
-    ahead = [_tile_buffers(shape) for _ in scene] if mended else []
+    ahead = [_tile_buffers(shape) for _ in scene] if fixed else []
     model = nn.Sequential(nn.Conv2d(5, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 6, 3, padding=1))
     model = model.cuda().eval().requires_grad_(False)
 
@@ -400,14 +400,14 @@ def scene_tiles(*, mended: bool) -> Step:
     def step() -> None:
         buffers = []
         for index, raw in enumerate(scene):
-            buffers.append(ahead[index] if mended else _tile_buffers(shape))
+            buffers.append(ahead[index] if fixed else _tile_buffers(shape))
             staging, label = buffers[index]
             np.multiply(raw, np.float32(1e-4), out=staging.numpy(), dtype=np.float32)
             label.copy_(classify(staging.to("cuda", non_blocking=True)), non_blocking=True)
         torch.cuda.synchronize()
         for index, kept in enumerate(maps):
             kept.copy_(buffers[index][1])
-        if not mended:
+        if not fixed:
             del staging, label
             buffers.clear()
             _empty_host_cache()
@@ -427,7 +427,7 @@ def _empty_host_cache() -> None:
     empty()
 
 
-def speech_chunks(*, mended: bool) -> Step:
+def speech_chunks(*, fixed: bool) -> Step:
     """A streaming recogniser gets five small pinned tensors with each chunk of speech, and copying each one up waits.
 
     Mended: asynchronous.
@@ -468,16 +468,16 @@ def speech_chunks(*, mended: bool) -> Step:
         for tail in tails:
             tail.zero_()
         for chunk, tokens in zip(chunks, history, strict=True):
-            recognise([each.to("cuda", non_blocking=mended) for each in chunk], tokens)
+            recognise([each.to("cuda", non_blocking=fixed) for each in chunk], tokens)
         torch.cuda.synchronize()
 
     return step
 
 
-def distillation(*, mended: bool) -> Step:
+def distillation(*, fixed: bool) -> Step:
     """A thread sends shuffled pictures through a teacher on its own stream and keeps its features on the host.
 
-    The student is trained in the main thread. Pageable memory and waiting in both directions; mended: pinned and
+    The student is trained in the main thread. Pageable memory and waiting in both directions; fixed: pinned and
     asynchronous.
     """
     count, pictures, half = 6, 256, torch.float16
@@ -485,8 +485,8 @@ def distillation(*, mended: bool) -> Step:
     generator = np.random.default_rng(0)
     raw = [generator.integers(0, 256, (pictures, 3, 128, 128), dtype=np.uint8) for _ in range(count)]
     orders = [generator.permutation(pictures) for _ in raw]
-    shuffled = [torch.zeros(pictures, 3, 128, 128, dtype=torch.uint8, pin_memory=mended) for _ in raw]
-    kept = [torch.zeros(pictures, 64, 256, pin_memory=mended) for _ in raw]
+    shuffled = [torch.zeros(pictures, 3, 128, 128, dtype=torch.uint8, pin_memory=fixed) for _ in raw]
+    kept = [torch.zeros(pictures, 64, 256, pin_memory=fixed) for _ in raw]
     inputs = [torch.zeros(pictures, 3, 128, 128, dtype=torch.uint8, device="cuda") for _ in raw]
     features = [torch.zeros(pictures, 64, 256, device="cuda") for _ in raw]
     ready = [torch.cuda.Event() for _ in raw]
@@ -506,12 +506,12 @@ def distillation(*, mended: bool) -> Step:
             index = requests.get()
             np.take(raw[index], orders[index], axis=0, out=shuffled[index].numpy(), mode="clip")
             with torch.cuda.stream(side):
-                inputs[index].copy_(shuffled[index], non_blocking=mended)
+                inputs[index].copy_(shuffled[index], non_blocking=fixed)
                 maps = teacher(inputs[index].to(half).div_(255))
                 features[index].copy_(maps.flatten(2).mT)
                 ready[index].record()
                 taught.put(index)
-                kept[index].copy_(features[index], non_blocking=mended)
+                kept[index].copy_(features[index], non_blocking=fixed)
             stored.put(index)
 
     threading.Thread(target=teach, daemon=True).start()
@@ -534,7 +534,7 @@ def distillation(*, mended: bool) -> Step:
     return step
 
 
-def parameter_server(*, mended: bool) -> Step:
+def parameter_server(*, fixed: bool) -> Step:
     """Embeddings from a table on the host go up, and their gradients down, in the backward pass; both copies wait.
 
     Both are pinned. Mended: asynchronous, a stream for each direction.
@@ -554,11 +554,11 @@ def parameter_server(*, mended: bool) -> Step:
         gradient = each.grad
         if gradient is None:
             raise RuntimeError("no gradient to send")
-        if mended:
+        if fixed:
             down.wait_stream(main)
             gradient.record_stream(down)
-        with torch.cuda.stream(down if mended else main):
-            gradients[index].copy_(gradient, non_blocking=mended)
+        with torch.cuda.stream(down if fixed else main):
+            gradients[index].copy_(gradient, non_blocking=fixed)
         each.grad = None
 
     for index, each in enumerate(looked_up):
@@ -567,9 +567,9 @@ def parameter_server(*, mended: bool) -> Step:
     def step() -> None:
         for ids, host, embedded, click in zip(wanted, gathered, looked_up, clicks, strict=True):
             torch.index_select(table, 0, ids, out=host)
-            with torch.cuda.stream(up if mended else main):
-                embedded.detach().copy_(host, non_blocking=mended)
-            if mended:
+            with torch.cuda.stream(up if fixed else main):
+                embedded.detach().copy_(host, non_blocking=fixed)
+            if fixed:
                 main.wait_stream(up)
             vectors = embedded.view(rows, fields, width)
             pairs = torch.bmm(vectors, vectors.mT)
@@ -585,7 +585,7 @@ def parameter_server(*, mended: bool) -> Step:
     return step
 
 
-def clustering(*, mended: bool) -> Step:
+def clustering(*, fixed: bool) -> Step:
     """Batches of points move the centres of clusters; the host asks each time if they moved and how many are empty.
 
     Mended: it asks once, at the end (they always move).
@@ -609,12 +609,12 @@ def clustering(*, mended: bool) -> Step:
             torch.any((following != centres).view(-1), dim=0, out=moved[at])
             torch.sum(counts == 0, dim=0, out=empty[at])
             centres = following
-            if not mended:
+            if not fixed:
                 without += int(empty[at].cpu())
                 if not bool(moved[at]):
                     break
         result.copy_(centres)
-        if mended:
+        if fixed:
             moved.tolist()
             without = sum(empty.tolist())
         torch.cuda.synchronize()
@@ -622,7 +622,7 @@ def clustering(*, mended: bool) -> Step:
     return step
 
 
-def paged_serving(*, mended: bool) -> Step:
+def paged_serving(*, fixed: bool) -> Step:
     """Each decoding step sends the page table of each request by itself, and reads the tokens to see which have ended.
 
     Mended: the tables are gathered in a pinned buffer and copied as one, and the tokens are read at the end.
@@ -657,7 +657,7 @@ def paged_serving(*, mended: bool) -> Step:
     def step() -> None:
         token, ended = prompt, 0
         for at in range(tokens):
-            if mended:
+            if fixed:
                 torch.stack(tables[at], out=staging[at])
                 table.copy_(staging[at], non_blocking=True)
             else:
@@ -669,24 +669,24 @@ def paged_serving(*, mended: bool) -> Step:
                 inner = functional.gelu(functional.rms_norm(hidden, (width,)) @ ups[layer])
                 hidden = hidden + inner @ downs[layer]
             token = torch.argmax(hidden @ head, dim=-1, out=history[at])
-            if not mended:
+            if not fixed:
                 ended += token.tolist().count(end)
-        if mended:
+        if fixed:
             ended = sum(row.count(end) for row in history.tolist())
         torch.cuda.synchronize()
 
     return step
 
 
-def weather_forcing(*, mended: bool) -> Step:
+def weather_forcing(*, fixed: bool) -> Step:
     """What drives a model of the air comes from pageable memory, and the host reads the wind to choose the time steps.
 
     Mended: pinned, asynchronous on a stream of its own, two ahead; the wind is still read.
     """
-    shape, count, ahead = (8, 1024, 1024), 8, 2 if mended else 0
+    shape, count, ahead = (8, 1024, 1024), 8, 2 if fixed else 0
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     forcings = [torch.randn(shape).mul_(1 + index % 3) for index in range(count)]
-    if mended:
+    if fixed:
         forcings = [each.pin_memory() for each in forcings]
     slots = [torch.zeros(shape, device="cuda") for _ in range(3)]
     ready, free = ([torch.cuda.Event() for _ in range(number)] for number in (count, 3))
@@ -694,10 +694,10 @@ def weather_forcing(*, mended: bool) -> Step:
     result = torch.zeros(shape[0], device="cuda")
 
     def fetch(index: int) -> None:
-        if mended:
+        if fixed:
             side.wait_event(free[index % 3])
-        with torch.cuda.stream(side if mended else main):
-            slots[index % 3].copy_(forcings[index], non_blocking=mended)
+        with torch.cuda.stream(side if fixed else main):
+            slots[index % 3].copy_(forcings[index], non_blocking=fixed)
             ready[index].record()
 
     def advance(field: torch.Tensor, forcing: torch.Tensor) -> torch.Tensor:
@@ -723,7 +723,7 @@ def weather_forcing(*, mended: bool) -> Step:
     return step
 
 
-def template_matching(*, mended: bool) -> Step:
+def template_matching(*, fixed: bool) -> Step:
     """Templates are sought in a large picture; each best place is read at once, and the cache emptied for the next.
 
     Mended: the allocator keeps the memory, and the places are read at the end.
@@ -747,10 +747,10 @@ def template_matching(*, mended: bool) -> Step:
         places = []
         for template, at in zip(templates, best, strict=True):
             seek(template, at)
-            if not mended:
+            if not fixed:
                 places.append(divmod(int(at.item()), size))
                 torch.cuda.empty_cache()
-        if mended:
+        if fixed:
             places = [divmod(at, size) for at in best.tolist()]
         torch.cuda.synchronize()
 

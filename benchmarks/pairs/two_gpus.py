@@ -1,6 +1,6 @@
 """Programs that use two GPUs of one host from one process, written before their predictions were looked at.
 
-Each makes what its step needs and returns one step, faulty or mended; ``recording`` says how they are run.
+Each makes what its step needs and returns one step, faulty or fixed; ``recording`` says how they are run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.pairs.recording import Step, main
 GPUS = ("cuda:0", "cuda:1")
 
 
-def pipeline_stages(*, mended: bool) -> Step:
+def pipeline_stages(*, fixed: bool) -> Step:
     """Micro-batches go through a wide layer, half on either GPU; what is handed over is copied on the compute streams.
 
     Mended: on a stream of its own on both, with two buffers on either side.
@@ -33,7 +33,7 @@ def pipeline_stages(*, mended: bool) -> Step:
     finish()
 
     def hand_over(slot: int) -> None:
-        if not mended:
+        if not fixed:
             received[slot].copy_(sent[slot])
             return
         made[slot].record(mains[0])
@@ -48,26 +48,26 @@ def pipeline_stages(*, mended: bool) -> Step:
     def step() -> None:
         for index, batch in enumerate(batches):
             slot = index % 2
-            if mended:
+            if fixed:
                 mains[0].wait_event(left[slot])
             torch.mm(batch, widen, out=sent[slot]).relu_()
             hand_over(slot)
             torch.mean(received[slot] @ narrow, dim=0, out=result[index])
-            if mended:
+            if fixed:
                 used[slot].record(mains[1])
         finish()
 
     return step
 
 
-def replicas(*, mended: bool) -> Step:
+def replicas(*, fixed: bool) -> Step:
     """One thread trains a replica on either GPU with batches from pageable memory, and both exchange their gradients.
 
     Mended: the batches are pinned; copying them still waits.
     """
     rounds, rows, width = 4, 1536, 4096
     batches = [[torch.randn(rows, width, device=gpu).cpu() for gpu in GPUS] for _ in range(rounds)]
-    if mended:
+    if fixed:
         batches = [[each.pin_memory() for each in pair] for pair in batches]
     weights = [on_each(matrix(GPUS[0], width, width)) for _ in range(2)]
     gradients, theirs = ([[torch.zeros(width, width, device=gpu) for gpu in GPUS] for _ in range(2)] for _ in range(2))
@@ -96,7 +96,7 @@ def replicas(*, mended: bool) -> Step:
     return step
 
 
-def thread_per_gpu(*, mended: bool) -> Step:
+def thread_per_gpu(*, fixed: bool) -> Step:
     """A thread for each GPU sends stacks of frames from pageable memory, filters them, and waits for the results.
 
     The first has more stacks, the second larger ones. Mended: pinned in both directions, and asynchronous.
@@ -106,9 +106,9 @@ def thread_per_gpu(*, mended: bool) -> Step:
         [torch.rand(depth, side, side, device=gpu).cpu() for _ in range(amount)]
         for gpu, amount, depth in zip(GPUS, amounts, depths, strict=True)
     ]
-    if mended:
+    if fixed:
         frames = [[each.pin_memory() for each in stacks] for stacks in frames]
-    results = [[torch.zeros(len(each), side, kept, pin_memory=mended) for each in stacks] for stacks in frames]
+    results = [[torch.zeros(len(each), side, kept, pin_memory=fixed) for each in stacks] for stacks in frames]
     slots = [torch.zeros(depth, side, side, device=gpu) for gpu, depth in zip(GPUS, depths, strict=True)]
     filters = [[matrix(gpu, side, size) for size in (side, side, kept)] for gpu in GPUS]
     requests: list[queue.SimpleQueue[None]] = [queue.SimpleQueue() for _ in GPUS]
@@ -119,10 +119,10 @@ def thread_per_gpu(*, mended: bool) -> Step:
         while True:
             requests[rank].get()
             for stack, result in zip(frames[rank], results[rank], strict=True):
-                filtered = slots[rank].copy_(stack, non_blocking=mended)
+                filtered = slots[rank].copy_(stack, non_blocking=fixed)
                 for each in filters[rank]:
                     filtered = torch.tanh(filtered @ each)
-                result.copy_(filtered, non_blocking=mended)
+                result.copy_(filtered, non_blocking=fixed)
             done.put(rank)
 
     for rank in range(len(GPUS)):
@@ -138,7 +138,7 @@ def thread_per_gpu(*, mended: bool) -> Step:
     return step
 
 
-def checked_halves(*, mended: bool) -> Step:
+def checked_halves(*, fixed: bool) -> Step:
     """A model is split over both GPUs; the host reads the largest activation between its halves, and each loss.
 
     Mended: it reads them once, at the end (none is ever too large), so that the halves work at the same time.
@@ -158,26 +158,26 @@ def checked_halves(*, mended: bool) -> Step:
         for index, batch in enumerate(batches):
             hidden = through(0, batch)
             torch.amax(hidden.abs(), dim=(0, 1), out=peaks[index])
-            if not mended and peaks[index].item() > limit:
+            if not fixed and peaks[index].item() > limit:
                 break
             errors = through(1, hidden.to(GPUS[1])).sub_(wanted[index])
             torch.mean(errors.square_(), dim=(0, 1), out=losses[index])
-            if not mended:
+            if not fixed:
                 total += losses[index].item()
-        if mended:
+        if fixed:
             total = sum(losses.tolist()) if max(peaks.tolist()) < limit else 0.0
         finish()
 
     return step
 
 
-def streamed_halves(*, mended: bool) -> Step:
+def streamed_halves(*, fixed: bool) -> Step:
     """The halves of each layer's weights are copied from pinned memory to their GPUs when needed, one after the other.
 
     The GPUs add up what their halves make. Mended: two layers ahead, asynchronously, on a stream of its own on each.
     """
     layers, tokens, width, half = 8, 8192, 4096, torch.bfloat16
-    ahead, shape = 2 if mended else 0, (2, width, width)
+    ahead, shape = 2 if fixed else 0, (2, width, width)
     mains, sides = main_streams(), side_streams()
     stored = [[pinned(matrix(gpu, *shape, dtype=half)) for gpu in GPUS] for _ in range(layers)]
     slots = on_each(torch.zeros(ahead + 1, *shape, dtype=half, device=GPUS[0]))
@@ -189,11 +189,11 @@ def streamed_halves(*, mended: bool) -> Step:
 
     def fetch(index: int) -> None:
         slot = index % (ahead + 1)
-        for rank, stream in enumerate(sides if mended else mains):
-            if mended:
+        for rank, stream in enumerate(sides if fixed else mains):
+            if fixed:
                 stream.wait_event(free[rank][slot])
             with torch.cuda.stream(stream):
-                slots[rank][slot].copy_(stored[index][rank], non_blocking=mended)
+                slots[rank][slot].copy_(stored[index][rank], non_blocking=fixed)
             ready[rank][index].record(stream)
 
     def part(rank: int, index: int, hidden: torch.Tensor) -> torch.Tensor:
@@ -223,7 +223,7 @@ def streamed_halves(*, mended: bool) -> Step:
     return step
 
 
-def coupled_models(*, mended: bool) -> Step:
+def coupled_models(*, fixed: bool) -> Step:
     """A model of the air on one GPU and one of the sea on the other take small time steps, launched from one thread.
 
     After each round they tell each other how warm they are. Mended: the time steps of a round are a graph on each.
@@ -248,10 +248,10 @@ def coupled_models(*, mended: bool) -> Step:
             sea.lerp_(torch.tanh(mixed + drift), 0.1)
             sea[0].add_(from_air, alpha=0.01)
 
-    graphs = [captured_on(gpu, each) for gpu, each in zip(GPUS, (blow, flow), strict=True)] if mended else []
+    graphs = [captured_on(gpu, each) for gpu, each in zip(GPUS, (blow, flow), strict=True)] if fixed else []
 
     def advance() -> None:
-        if not mended:
+        if not fixed:
             blow()
             flow()
         for gpu, graph in zip(GPUS, graphs, strict=False):
@@ -273,7 +273,7 @@ def coupled_models(*, mended: bool) -> Step:
     return step
 
 
-def two_towers(*, mended: bool) -> Step:
+def two_towers(*, fixed: bool) -> Step:
     """The many small columns of users go to one GPU and those of things to the other, one by one; each loss is read.
 
     Mended: those of a GPU are gathered in a pinned buffer and copied as one, and the losses are read at the end.
@@ -293,7 +293,7 @@ def two_towers(*, mended: bool) -> Step:
     losses = torch.zeros(count, device=GPUS[0])
 
     def send(index: int, rank: int) -> None:
-        if mended:
+        if fixed:
             torch.cat([each.view(-1) for each in columns[index][rank]], out=staging[index][rank])
             loaded[rank].copy_(staging[index][rank], non_blocking=True)
             return
@@ -313,9 +313,9 @@ def two_towers(*, mended: bool) -> Step:
             send(index, 1)
             users, things = describe(0), describe(1).to(GPUS[0])
             losses[index].copy_(functional.cross_entropy(users @ things.T, same))
-            if not mended:
+            if not fixed:
                 total += losses[index].item()
-        if mended:
+        if fixed:
             total = sum(losses.tolist())
         finish()
 

@@ -1,6 +1,6 @@
 """Another set of programs that were written and recorded before their predictions were looked at.
 
-Each makes what its step needs and returns one step, faulty or mended; ``recording`` says how they are run.
+Each makes what its step needs and returns one step, faulty or fixed; ``recording`` says how they are run.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from benchmarks.pairs.parts import captured, weight
 from benchmarks.pairs.recording import Step, main
 
 
-def video_upscaling(*, mended: bool) -> Step:
-    """Clips go up and come back twice as large, through pageable memory; mended: pinned only, still waiting."""
+def video_upscaling(*, fixed: bool) -> Step:
+    """Clips go up and come back twice as large, through pageable memory; fixed: pinned only, still waiting."""
     clips = [torch.randint(0, 256, (4, 3, 540, 960), dtype=torch.uint8) for _ in range(8)]
-    if mended:
+    if fixed:
         clips = [clip.pin_memory() for clip in clips]
-    results = [torch.zeros(4, 3, 1080, 1920, dtype=torch.uint8, pin_memory=mended) for _ in clips]
+    results = [torch.zeros(4, 3, 1080, 1920, dtype=torch.uint8, pin_memory=fixed) for _ in clips]
     model = nn.Sequential(
         nn.Conv2d(3, 32, 5, padding=2),
         nn.ReLU(),
@@ -45,8 +45,8 @@ def video_upscaling(*, mended: bool) -> Step:
     return step
 
 
-def audio_features(*, mended: bool) -> Step:
-    """The host scales recordings into pinned memory, but copying them up waits for them; mended: asynchronous."""
+def audio_features(*, fixed: bool) -> Step:
+    """The host scales recordings into pinned memory, but copying them up waits for them; fixed: asynchronous."""
     generator = np.random.default_rng(0)
     recordings = [generator.integers(-20000, 20000, (32, 80000), dtype=np.int16) for _ in range(8)]
     waves = [torch.zeros(32, 80000, pin_memory=True) for _ in recordings]
@@ -64,7 +64,7 @@ def audio_features(*, mended: bool) -> Step:
     def step() -> None:
         for index, (samples, wave) in enumerate(zip(recordings, waves, strict=True)):
             np.multiply(samples, np.float32(1 / 32768), out=wave.numpy(), dtype=np.float32)
-            signal = wave.to("cuda", non_blocking=mended)
+            signal = wave.to("cuda", non_blocking=fixed)
             spectrum = torch.stft(signal, 400, 160, window=window, return_complex=True).abs().square()
             features = encoder((filters @ spectrum).clamp_(min=1e-6).log10())
             torch.sum(features, dim=(0, 1, 2), out=scores[index])
@@ -73,7 +73,7 @@ def audio_features(*, mended: bool) -> Step:
     return step
 
 
-def tabular_training(*, mended: bool) -> Step:
+def tabular_training(*, fixed: bool) -> Step:
     """A thread gathers rows into pageable batches; a small network is trained on them, one tensor at a time.
 
     Mended: pinned batches, copied asynchronously, and one graph for forward, backward and update.
@@ -81,7 +81,7 @@ def tabular_training(*, mended: bool) -> Step:
     rows, width, layers = 4096, 256, 12
     table = torch.rand(100_000, width)
     wanted = [torch.randint(0, len(table), (rows,)) for _ in range(12)]
-    batches = [torch.zeros(rows, width, pin_memory=mended) for _ in wanted]
+    batches = [torch.zeros(rows, width, pin_memory=fixed) for _ in wanted]
     requests: queue.SimpleQueue[int] = queue.SimpleQueue()
     gathered: queue.SimpleQueue[int] = queue.SimpleQueue()
     inputs = torch.zeros(rows, width, device="cuda")
@@ -107,21 +107,21 @@ def tabular_training(*, mended: bool) -> Step:
                 square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
                 each.addcdiv_(mean, square.sqrt().add_(1e-4), value=-1e-4)
 
-    graph = captured(update, [*parameters, *means, *squares]) if mended else None
+    graph = captured(update, [*parameters, *means, *squares]) if fixed else None
     threading.Thread(target=gather, daemon=True).start()
 
     def step() -> None:
         for index in range(len(batches)):
             requests.put(index)
         for _ in batches:
-            inputs.copy_(batches[gathered.get()], non_blocking=mended)
+            inputs.copy_(batches[gathered.get()], non_blocking=fixed)
             update() if graph is None else graph.replay()
         torch.cuda.synchronize()
 
     return step
 
 
-def activation_offload(*, mended: bool) -> Step:
+def activation_offload(*, fixed: bool) -> Step:
     """What each checkpointed block was given is kept in pinned memory for its backward pass, on the one stream.
 
     Mended: a stream for each direction, with events; three slots for what comes back.
@@ -138,22 +138,22 @@ def activation_offload(*, mended: bool) -> Step:
 
     def pack(hidden: torch.Tensor) -> int:
         packed.append(len(packed))
-        if mended:
+        if fixed:
             down.wait_stream(main)
             hidden.record_stream(down)
-        with torch.cuda.stream(down if mended else main):
+        with torch.cuda.stream(down if fixed else main):
             stored[packed[-1]].copy_(hidden.detach(), non_blocking=True)
             kept[packed[-1]].record()
         return packed[-1]
 
     def unpack(index: int) -> torch.Tensor:
-        if mended:
+        if fixed:
             free[(index + 1) % 3].record(main)
             up.wait_event(kept[index])
             up.wait_event(free[index % 3])
-        with torch.cuda.stream(up if mended else main):
+        with torch.cuda.stream(up if fixed else main):
             slots[index % 3].copy_(stored[index], non_blocking=True)
-        if mended:
+        if fixed:
             main.wait_stream(up)
         return slots[index % 3]
 
@@ -175,7 +175,7 @@ def activation_offload(*, mended: bool) -> Step:
     return step
 
 
-def optimizer_states(*, mended: bool) -> Step:
+def optimizer_states(*, fixed: bool) -> Step:
     """Adam steps on each weight in the backward pass, with its states in pageable memory: up, used, and down again.
 
     Mended: pinned, asynchronous, a stream for each direction.
@@ -183,15 +183,15 @@ def optimizer_states(*, mended: bool) -> Step:
     width, layers = 2048, 5
     up, down, main = torch.cuda.Stream(), torch.cuda.Stream(), torch.cuda.current_stream()
     weights = [weight(width, width).requires_grad_() for _ in range(layers)]
-    stored = [torch.zeros(2, width, width, pin_memory=mended) for _ in weights]
+    stored = [torch.zeros(2, width, width, pin_memory=fixed) for _ in weights]
     states = [torch.zeros(2, width, width, device="cuda") for _ in weights]
     batch = torch.randn(8192, width, device="cuda")
 
     @torch.no_grad()
     def update(index: int, each: torch.Tensor) -> None:
-        with torch.cuda.stream(up if mended else main):
-            states[index].copy_(stored[index], non_blocking=mended)
-        if mended:
+        with torch.cuda.stream(up if fixed else main):
+            states[index].copy_(stored[index], non_blocking=fixed)
+        if fixed:
             main.wait_stream(up)
         (mean, square), gradient = states[index], each.grad
         if gradient is None:
@@ -200,10 +200,10 @@ def optimizer_states(*, mended: bool) -> Step:
         square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
         each.addcdiv_(mean, square.sqrt().add_(1e-6), value=-1e-5)
         each.grad = None
-        if mended:
+        if fixed:
             down.wait_stream(main)
-        with torch.cuda.stream(down if mended else main):
-            stored[index].copy_(states[index], non_blocking=mended)
+        with torch.cuda.stream(down if fixed else main):
+            stored[index].copy_(states[index], non_blocking=fixed)
 
     for index, each in enumerate(weights):
         each.register_post_accumulate_grad_hook(partial(update, index))
@@ -218,8 +218,8 @@ def optimizer_states(*, mended: bool) -> Step:
     return step
 
 
-def expert_weights(*, mended: bool) -> Step:
-    """The experts of each layer come from pinned memory when the layer is due, on the one stream; mended: one ahead."""
+def expert_weights(*, fixed: bool) -> Step:
+    """The experts of each layer come from pinned memory when the layer is due, on the one stream; fixed: one ahead."""
     layers, experts, tokens, width, half = 10, 8, 4096, 1024, torch.bfloat16
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
     shape = (2, experts, width, 2 * width)
@@ -232,23 +232,23 @@ def expert_weights(*, mended: bool) -> Step:
     route, score = torch.randperm(experts * tokens, device="cuda"), torch.zeros((), device="cuda")
 
     def fetch(index: int) -> None:
-        if mended:
+        if fixed:
             side.wait_event(free[index % 2])
-        with torch.cuda.stream(side if mended else main):
+        with torch.cuda.stream(side if fixed else main):
             buffers[index % 2].copy_(sources[index], non_blocking=True)
             ready[index].record()
 
     def step() -> None:
         hidden = prompt
-        if mended:
+        if fixed:
             fetch(0)
         for index in range(layers):
-            if not mended:
+            if not fixed:
                 fetch(index)
             elif index + 1 < layers:
                 fetch(index + 1)
             routed = (hidden @ project)[route].view(experts, tokens, width)
-            if mended:
+            if fixed:
                 main.wait_event(ready[index])
             widen, narrow = buffers[index % 2]
             routed = functional.gelu(routed @ widen) @ narrow.mT
@@ -260,14 +260,14 @@ def expert_weights(*, mended: bool) -> Step:
     return step
 
 
-def gradient_accumulation(*, mended: bool) -> Step:
+def gradient_accumulation(*, fixed: bool) -> Step:
     """Gradients of eight pageable batches are added up, with the loss read after each, and one update is made.
 
     Mended: pinned, asynchronous, two batches ahead, the losses read once.
     """
-    count, ahead = 8, 2 if mended else 0
+    count, ahead = 8, 2 if fixed else 0
     side, main = torch.cuda.Stream(), torch.cuda.current_stream()
-    batches = [torch.randn(2048, 4096, pin_memory=mended) for _ in range(count)]
+    batches = [torch.randn(2048, 4096, pin_memory=fixed) for _ in range(count)]
     buffers = [torch.zeros(2048, 4096, device="cuda") for _ in range(3)]
     ready, free = ([torch.cuda.Event() for _ in range(number)] for number in (count, 3))
     losses = torch.zeros(count, device="cuda")
@@ -276,10 +276,10 @@ def gradient_accumulation(*, mended: bool) -> Step:
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-4, foreach=True)
 
     def fetch(index: int) -> None:
-        if mended:
+        if fixed:
             side.wait_event(free[index % 3])
-        with torch.cuda.stream(side if mended else main):
-            buffers[index % 3].copy_(batches[index], non_blocking=mended)
+        with torch.cuda.stream(side if fixed else main):
+            buffers[index % 3].copy_(batches[index], non_blocking=fixed)
             ready[index].record()
 
     def step() -> None:
@@ -294,18 +294,18 @@ def gradient_accumulation(*, mended: bool) -> Step:
             loss.backward()
             free[index % 3].record()
             losses[index].copy_(loss.detach())
-            if not mended:
+            if not fixed:
                 total += losses[index].item()
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
-        if mended:
+        if fixed:
             total = sum(losses.tolist())
         torch.cuda.synchronize()
 
     return step
 
 
-def diffusion_sampling(*, mended: bool) -> Step:
+def diffusion_sampling(*, fixed: bool) -> Step:
     """In each step of a sampler the host reads the noise level and whether all numbers are finite.
 
     Mended: the host counts the steps instead, and asks about the numbers at the end.
@@ -338,29 +338,29 @@ def diffusion_sampling(*, mended: bool) -> Step:
         for index in range(count):
             sigma, following = sigmas[index], sigmas[index + 1]
             denoised = denoise(latents, sigma)
-            if index + 1 == count if mended else following.item() == 0:
+            if index + 1 == count if fixed else following.item() == 0:
                 latents = denoised
             else:
                 latents = latents + (latents - denoised) / sigma * (following - sigma)
             torch.all(torch.isfinite(latents), out=finite[index])
-            if not mended and not finite[index].item():
+            if not fixed and not finite[index].item():
                 break
         result.copy_(latents)
-        if mended:
+        if fixed:
             finite.tolist()
         torch.cuda.synchronize()
 
     return step
 
 
-def point_clouds(*, mended: bool) -> Step:
+def point_clouds(*, fixed: bool) -> Step:
     """Sweeps in pageable memory; the host reads how many points are in range, and the last voxel to size a grid.
 
     Mended: pinned, asynchronous; the grid has its full size, and the counts are read at the end.
     """
     points, extent, cells = 400_000, (64, 64, 8), 64 * 64 * 8
     sweeps = [torch.rand(points, 8).mul_(1.02) for _ in range(8)]
-    if mended:
+    if fixed:
         sweeps = [sweep.pin_memory() for sweep in sweeps]
     first, second, third = weight(8, 64), weight(64, 32), weight(32, 512)
     sizes, strides = torch.tensor(extent, device="cuda"), torch.tensor((512, 8, 1), device="cuda")
@@ -369,24 +369,24 @@ def point_clouds(*, mended: bool) -> Step:
 
     def step() -> None:
         for index, sweep in enumerate(sweeps):
-            cloud = sweep.to("cuda", non_blocking=mended)
+            cloud = sweep.to("cuda", non_blocking=fixed)
             inside = (cloud[:, :3] < 1).all(dim=1)
             torch.sum(inside, dim=0, out=counts[index])
-            if not mended and counts[index].item() == 0:
+            if not fixed and counts[index].item() == 0:
                 continue
             voxels = ((cloud[:, :3].clamp(max=0.9999) * sizes).long() * strides).sum(dim=1)
-            size = cells if mended else int(voxels.max()) + 1
+            size = cells if fixed else int(voxels.max()) + 1
             features = torch.relu(cloud @ first) @ second * inside[:, None]
             grid = torch.zeros(size, 32, device="cuda").index_add_(0, voxels, features)
             torch.sum(torch.relu(grid @ third), dim=(0, 1), out=scores[index])
-        if mended:
+        if fixed:
             counts.tolist()
         torch.cuda.synchronize()
 
     return step
 
 
-def rollout(*, mended: bool) -> Step:
+def rollout(*, fixed: bool) -> Step:
     """Environments on the host, a policy on the GPU: pageable frames go up, and actions come back in each step.
 
     Mended: the frames are pinned and copied asynchronously; the actions are still waited for.
@@ -394,7 +394,7 @@ def rollout(*, mended: bool) -> Step:
     count, side = 256, 84
     generator = np.random.default_rng(0)
     screens = generator.integers(0, 256, (64, side, side), dtype=np.uint8)
-    frames = torch.zeros(count, 4, side, side, dtype=torch.uint8, pin_memory=mended)
+    frames = torch.zeros(count, 4, side, side, dtype=torch.uint8, pin_memory=fixed)
     stacked, places, rewards = frames.numpy(), np.zeros(count, dtype=np.int64), np.zeros((16, count))
     policy = nn.Sequential(
         nn.Conv2d(4, 32, 8, stride=4),
@@ -415,7 +415,7 @@ def rollout(*, mended: bool) -> Step:
         places[:] = np.arange(count)
         for at, reward in enumerate(rewards):
             stacked[:, at % 4] = screens[places % len(screens)]
-            actions = policy(frames.to("cuda", non_blocking=mended).float().div_(255)).argmax(dim=1)
+            actions = policy(frames.to("cuda", non_blocking=fixed).float().div_(255)).argmax(dim=1)
             places[:] += actions.cpu().numpy()
             np.remainder(places, 7, out=reward)
         torch.cuda.synchronize()
@@ -423,8 +423,8 @@ def rollout(*, mended: bool) -> Step:
     return step
 
 
-def recommender_features(*, mended: bool) -> Step:
-    """Each batch has twenty-six pinned columns, copied one by one; mended: gathered in a pinned buffer, one copy."""
+def recommender_features(*, fixed: bool) -> Step:
+    """Each batch has twenty-six pinned columns, copied one by one; fixed: gathered in a pinned buffer, one copy."""
     fields, rows, count, width, values = 26, 2048, 40, 64, 20_000
     batches = [
         [torch.randint(field * values, (field + 1) * values, (rows,)).pin_memory() for field in range(fields)]
@@ -438,7 +438,7 @@ def recommender_features(*, mended: bool) -> Step:
 
     def step() -> None:
         for batch, buffer, score in zip(batches, staging, scores, strict=True):
-            if mended:
+            if fixed:
                 torch.stack(batch, out=buffer)
                 columns.copy_(buffer, non_blocking=True)
             else:
@@ -451,7 +451,7 @@ def recommender_features(*, mended: bool) -> Step:
     return step
 
 
-def lora_requests(*, mended: bool) -> Step:
+def lora_requests(*, fixed: bool) -> Step:
     """Each request has its own adapter, a hundred and twenty-eight small tensors in pageable memory, copied one by one.
 
     Mended: gathered in a pageable buffer that goes as one.
@@ -476,7 +476,7 @@ def lora_requests(*, mended: bool) -> Step:
 
     def step() -> None:
         for adapter, score in zip(adapters, scores, strict=True):
-            if mended:
+            if fixed:
                 torch.cat(adapter, out=staging)
                 loaded.copy_(staging)
             else:
@@ -488,8 +488,8 @@ def lora_requests(*, mended: bool) -> Step:
     return step
 
 
-def ode_solver(*, mended: bool) -> Step:
-    """Runge and Kutta's steps through a small network, four evaluations each; mended: a graph for each solution."""
+def ode_solver(*, fixed: bool) -> Step:
+    """Runge and Kutta's steps through a small network, four evaluations each; fixed: a graph for each solution."""
     steps, rows, width, size = 60, 256, 128, 0.05
     starts, ends = ([torch.randn(rows, width).pin_memory() for _ in range(3)] for _ in range(2))
     state, result = torch.zeros(rows, width, device="cuda"), torch.zeros(rows, width, device="cuda")
@@ -508,7 +508,7 @@ def ode_solver(*, mended: bool) -> Step:
             at = torch.add(at, torch.add(one + four, two + three, alpha=2), alpha=size / 6)
         result.copy_(at)
 
-    graph = captured(solve) if mended else None
+    graph = captured(solve) if fixed else None
 
     def step() -> None:
         for start, end in zip(starts, ends, strict=True):
@@ -520,7 +520,7 @@ def ode_solver(*, mended: bool) -> Step:
     return step
 
 
-def growing_history(*, mended: bool) -> Step:
+def growing_history(*, fixed: bool) -> Step:
     """What was seen of a stream grows with each chunk into new memory, and the old goes back to the driver at once.
 
     Mended: it grows in one of two buffers made ahead, and the allocator keeps the rest.
@@ -542,7 +542,7 @@ def growing_history(*, mended: bool) -> Step:
         history = nothing
         for index, (chunk, score) in enumerate(zip(chunks, scores, strict=True)):
             arrived = chunk.to("cuda", non_blocking=True)
-            if mended:
+            if fixed:
                 longer = buffers[index % 2][: (index + 1) * length]
                 history = torch.cat([history, arrived @ project], out=longer)
             else:
