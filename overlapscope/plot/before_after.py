@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from overlapscope.plot.legend import add_legend, entries_of, is_shaded
 from overlapscope.plot.style import Appearance, rc
 from overlapscope.plot.timeline import paint, size_in
 from overlapscope.timeline.bars import Style
-from overlapscope.timeline.comparison import of_prediction
+from overlapscope.timeline.comparison import View, of_prediction
 from overlapscope.timeline.lanes import lanes
 from overlapscope.timeline.pixels import deepest
 from overlapscope.timeline.shown import Shown
@@ -51,13 +52,18 @@ def before_after(
 ) -> Figure:
     """The two timelines of a prediction, or of the typical traces of a comparison, as one figure."""
     views = views_of(shown_of) if isinstance(shown_of, Comparison) else of_prediction(shown_of)
+    return stacked(views, shown=shown, look=look)
+
+
+def stacked(views: Sequence[View], *, shown: Shown = Shown(), look: Appearance = Appearance()) -> Figure:
+    """Several stretches, each under its label, above one another on one scale of time."""
     found = [lanes(view.trace, view.window, shown) for view in views]
     most = max(deepest(entry, *view.window) for entry, view in zip(found, views, strict=True))
     sizes = [size_in(entry, view.window, look) for entry, view in zip(found, views, strict=True)]
     heights = [height for _, height in sizes]
     with mpl.rc_context(rc(look.font)):
-        figure = Figure(figsize=(sizes[0][0], sum(heights) + 2 * _TITLE_IN), layout="constrained")
-        axes = figure.subplots(2, 1, height_ratios=heights)
+        figure = Figure(figsize=(sizes[0][0], sum(heights) + len(views) * _TITLE_IN), layout="constrained")
+        axes = figure.subplots(len(views), 1, height_ratios=heights)
         hatched: set[Style] = set()
         styles: set[Style] = set()
         shade = False
@@ -67,8 +73,9 @@ def before_after(
             styles |= set(entries_of(entry, view.window, canvas.inches, look))
             shade |= is_shaded(entry, view.window, look)
             ax.set_title(safe(view.label), loc="left", fontsize=mpl.rcParams["font.size"], pad=3)
-        axes[0].set_xlabel("")  # the lower one's axis is for both
-        axes[0].tick_params(labelbottom=False)
+        for ax in axes[:-1]:  # the lowest one's axis is for all
+            ax.set_xlabel("")
+            ax.tick_params(labelbottom=False)
         if look.legend:
             add_legend(axes[-1], [style for style in Style if style in styles], look, hatched, shade=shade)
     return figure
