@@ -13,10 +13,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from overlapscope.measure.spans import union
 from overlapscope.model.trace import Trace
 from overlapscope.plot import style
+from overlapscope.plot.before_after import stacked
 from overlapscope.plot.layout import BAR_HEIGHT, rows_of
 from overlapscope.plot.timeline import draw_timeline
 from overlapscope.read.opening import open_trace
 from overlapscope.timeline.bars import Lane, Style
+from overlapscope.timeline.comparison import View
 from overlapscope.timeline.lanes import lanes
 from overlapscope.timeline.view import work_window
 from tests import kineto_maker as make
@@ -85,6 +87,14 @@ def check(trace: Trace) -> None:
     assert found
     for title, entry, measured, painted in found:
         assert abs(measured - painted) < 0.02, (title, entry, measured, painted)
+
+
+@pytest.mark.parametrize("labels", [("alone",), ("above", "below")])
+def test_stretches_have_their_labels_in_order(labels: tuple[str, ...]) -> None:
+    trace = open_trace(SAMPLES / "gemm_copy-pageable-kernels-first-non-blocking-side.json.gz")
+    begin, end = work_window(trace)
+    figure = stacked([View(label, trace, begin, begin, end) for label in labels])
+    assert tuple(ax.get_title(loc="left") for ax in figure.axes) == labels
 
 
 def test_copies_of_half_a_percent_do_not_paint_the_lane(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def stacked(views: Sequence[View], *, shown: Shown = Shown(), look: Appearance =
     heights = [height for _, height in sizes]
     with mpl.rc_context(rc(look.font)):
         figure = Figure(figsize=(sizes[0][0], sum(heights) + len(views) * _TITLE_IN), layout="constrained")
-        axes = figure.subplots(len(views), 1, height_ratios=heights)
+        axes = figure.subplots(len(views), 1, height_ratios=heights, squeeze=False)[:, 0]
         hatched: set[Style] = set()
         styles: set[Style] = set()
         shade = False
