@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from few_colours import reduce_colours
+
 SOURCE = Path(__file__).parent.parent / "benchmarks" / "host_time.json"
 TARGET = Path(__file__).with_name("host_time.md")
 FIGURE = Path(__file__).with_name("images") / "host_time.png"
@@ -144,6 +146,7 @@ def draw(found: Mapping[str, Any]) -> None:
     panels[0].set_ylabel("time of the call (us)")
     panels[0].legend(fontsize=7, frameon=False)
     figure.savefig(FIGURE, dpi=110)
+    reduce_colours(FIGURE)
 
 
 def _draw_threads(panel: Any, rows: Sequence[Row]) -> None:

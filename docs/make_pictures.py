@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from commands import ROOT, printed, shortened
+from few_colours import reduce_colours
 from PIL import Image
 from playwright.sync_api import sync_playwright
 from rich.console import Console
@@ -73,7 +74,9 @@ def main() -> None:
     target.write_text(terminal(), encoding="utf-8")
     audit = overlapscope.audit(overlapscope.open_trace(ROOT / SAMPLE), WORKLOAD)
     window = audit.window.first_ns, audit.window.last_ns
-    overlapscope.save_timeline(audit.trace, FOLDER / "pageable.png", window, look=overlapscope.Appearance(width="page"))
+    pageable = FOLDER / "pageable.png"
+    overlapscope.save_timeline(audit.trace, pageable, window, look=overlapscope.Appearance(width="page"))
+    reduce_colours(pageable)
     save_screenshot(audit, FOLDER / "report.png")
 
 
