@@ -53,6 +53,7 @@ docs: $(BIN)/overlapscope
 	$(BIN)/python docs/make_pages.py
 	$(BIN)/python docs/make_rules.py
 	$(BIN)/python docs/make_predictions.py
+	$(BIN)/python docs/make_wild.py
 	$(BIN)/python docs/make_cli.py
 
 site: $(VENV)/.dev
