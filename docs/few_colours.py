@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
@@ -11,8 +12,15 @@ COLOURS = 32  # enough for the colours of a figure and the edges of its letters
 
 def reduce_colours(path: Path) -> None:
     """Replace the picture, on white."""
-    with Image.open(path) as picture:
+    path.write_bytes(few_colours(path.read_bytes()))
+
+
+def few_colours(png: bytes) -> bytes:
+    """The picture as a PNG of few colours, on white."""
+    with Image.open(BytesIO(png)) as picture:
         drawn = picture.convert("RGBA")
     whole = Image.new("RGBA", drawn.size, "white")
     whole.alpha_composite(drawn)
-    whole.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    written = BytesIO()
+    whole.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(written, "PNG", optimize=True)
+    return written.getvalue()

@@ -7,6 +7,7 @@ python notebooks/run.py --check     # exit status 1 where text differs from what
 from __future__ import annotations
 
 import argparse
+import base64
 import re
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,11 @@ import nbformat
 from nbclient import NotebookClient
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))
+
+from docs.few_colours import few_colours  # noqa: E402
+
+_PICTURE = re.compile(r"(?<=data:image/png;base64,)[A-Za-z0-9+/=]+")
 _CHANGING = re.compile(r"0x[0-9a-f]+|data:image/png;base64,[A-Za-z0-9+/=]+")
 
 
@@ -26,8 +32,22 @@ def run(path: Path) -> Any:
     NotebookClient(notebook, timeout=120, record_timing=False, resources={"metadata": {"path": str(HERE)}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", ()):
+            make_small(output.get("data", {}))
     notebook.metadata.get("language_info", {}).pop("version", None)
     return notebook
+
+
+def make_small(data: dict[str, Any]) -> None:
+    """Reduce the colours of pictures, also of those in HTML."""
+    if "image/png" in data:
+        data["image/png"] = _with_few_colours(data["image/png"])
+    if "text/html" in data:
+        data["text/html"] = _PICTURE.sub(lambda found: _with_few_colours(found[0]), data["text/html"])
+
+
+def _with_few_colours(picture: str) -> str:
+    return base64.b64encode(few_colours(base64.b64decode(picture))).decode()
 
 
 def shown(notebook: Any) -> Iterator[str]:
