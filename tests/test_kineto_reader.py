@@ -518,3 +518,12 @@ def test_a_header_that_is_no_json_is_given_up_before_the_whole_file_is_in_memory
     assert not opening.header_ok
     assert opening.rest.startswith(b'{"ph"')
     assert taken < 20_000_000 < 100 * len(events)
+
+
+def test_a_collective_has_its_process_group_and_its_number_in_it(tmp_path: Path) -> None:
+    plain = make.kernel(0, 5, correlation=1)
+    reduce = make.kernel(6, 5, correlation=2, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+    reduce["args"] |= {"Process Group Name": "3", "Process Group Ranks": "[0, 2]", "Seq": 17}
+    kernels = open_trace(make.write(tmp_path / "t.json", plain, reduce)).kernels
+    assert kernels.names.decode(kernels.group_id) == ["", "3 [0, 2]"]
+    assert kernels.sequence.tolist() == [-1, 17]

@@ -50,6 +50,8 @@ class Kernels(DeviceWork):
 
     blocks: Int64 = column("i8", "thread blocks in the grid", null=NO_ID)
     threads_per_block: Int32 = column("i4", "threads in a block", null=NO_ID)
+    group_id: Int32 = column("i4", "process group of a collective: its name and ranks", text=True, null=NO_ID)
+    sequence: Int64 = column("i8", "number of a collective in its process group", null=NO_ID)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

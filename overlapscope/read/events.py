@@ -79,6 +79,9 @@ class KernelArgs(DeviceArgs, gc=False):
 
     grid: Any = None
     block: Any = None
+    group: Any = field(default=None, name="Process Group Name")
+    group_ranks: Any = field(default=None, name="Process Group Ranks")
+    sequence: Any = field(default=None, name="Seq")
 
 
 class CopyArgs(DeviceArgs, gc=False):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, NO_TIME, Int8
+from overlapscope.model.columns import NO_ID, NO_TIME, Int8, Int32
 from overlapscope.model.enums import Labelled, MemoryKind
 from overlapscope.read.draft import Arrays, NamePool
 from overlapscope.read.events import (
@@ -78,7 +78,18 @@ def _kernels(rows: Rows, pool: NamePool) -> Arrays:
     return _device(rows, args, pool) | {
         "blocks": products([arg.grid for arg in args]),
         "threads_per_block": products([arg.block for arg in args]),
+        "group_id": _groups(args, pool),
+        "sequence": integers([arg.sequence for arg in args]),
     }
+
+
+def _groups(args: Sequence[KernelArgs], pool: NamePool) -> Int32:
+    """The process group of each collective. Groups of one dimension of a mesh share a name, so their ranks count."""
+    names = [arg.group for arg in args]
+    if names.count(None) == len(names):
+        return np.full(len(args), NO_ID, np.int32)
+    texts = (None if arg.group is None else f"{arg.group} {arg.group_ranks or ''}".strip() for arg in args)
+    return np.fromiter((NO_ID if text is None else pool[text] for text in texts), np.int32, len(args))
 
 
 def _copies(rows: Rows, pool: NamePool) -> Arrays:

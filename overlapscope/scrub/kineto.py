@@ -75,6 +75,9 @@ _ARGUMENTS = _TEXT_KEYS | {
     "wait_on_cuda_event_id",
     "wait_on_cuda_event_record_corr_id",
     "event_id",
+    "Process Group Name",
+    "Process Group Ranks",
+    "Seq",
 }
 _NAMED = {"process_name", "process_labels", "thread_name"}
 _NUMBER = re.compile(rb'"\\ufdd0([-+.\deE]+)\\ufdd0"')
