@@ -1,0 +1,134 @@
+"""Where traces come from: folders, patterns and URLs, each read as a stream."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from glob import has_magic
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from overlapscope.errors import OverlapscopeError, TraceNotFound
+
+TRACE_NAMES = ("*.json", "*.json.gz", "*.sqlite", "*.sqlite.gz", "*.json.tmp")
+"""What a trace in a folder is called; a pattern may name others."""
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file that may be a trace, with what tells whether it has changed."""
+
+    name: str
+    size_bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """The content of a source as a local file, and its hash."""
+
+    path: Path
+    content: str
+
+
+def find_sources(names: Iterable[str]) -> list[Source]:
+    """All files that folders, patterns, paths and URLs name, each once, sorted by name.
+
+    Raises:
+        TraceNotFound: a name stands for no file.
+    """
+    found: dict[str, Source] = {}
+    for name in names:
+        here = list(_remote(name) if "://" in name else _local(Path(name)))
+        if not here:
+            raise TraceNotFound(f"{name}: no such file, and no trace in it")
+        found |= {source.name: source for source in here}
+    return [found[name] for name in sorted(found)]
+
+
+@contextmanager
+def local_file(name: str) -> Iterator[LocalFile]:
+    """The file at ``name``, hashed; what lies elsewhere is streamed to a temporary file first.
+
+    Raises:
+        TraceNotFound: it cannot be read.
+    """
+    try:
+        if "://" in name:
+            with tempfile.TemporaryDirectory(prefix="overlapscope-") as folder:
+                copy = Path(folder) / PurePosixPath(name).name
+                with _filesystem(name).open(name, "rb") as stream, copy.open("wb") as target:
+                    content = _hash(stream, target)
+                yield LocalFile(copy, content)
+        else:
+            with Path(name).open("rb", buffering=0) as stream:
+                content = _hash(stream)
+            yield LocalFile(Path(name), content)
+    except OverlapscopeError:
+        raise
+    except OSError as error:
+        raise TraceNotFound(f"{name}: cannot be read ({error.strerror or error})") from error
+
+
+def _hash(stream: Any, target: Any = None) -> str:
+    digest = hashlib.sha256()
+    while block := stream.read(_BLOCK_BYTES):
+        digest.update(block)
+        if target is not None:
+            target.write(block)
+    return digest.hexdigest()
+
+
+def _local(path: Path) -> Iterator[Source]:
+    if path.is_dir():
+        files = (file for pattern in TRACE_NAMES for file in path.rglob(pattern))
+    elif has_magic(str(path)) and not path.exists():
+        root = Path(path.anchor or ".")
+        files = root.glob(str(path.relative_to(path.anchor) if path.anchor else path))
+    else:
+        files = iter([path])
+    for file in files:
+        if file.is_file():
+            about = file.stat()
+            yield Source(str(file), about.st_size, about.st_mtime_ns)
+
+
+def _remote(url: str) -> Iterator[Source]:
+    system = _filesystem(url)
+    if has_magic(url):
+        paths = system.glob(url)
+    elif system.isdir(url):
+        paths = [path for path in system.find(url) if any(PurePosixPath(path).match(name) for name in TRACE_NAMES)]
+    else:
+        paths = [url] if system.exists(url) else []
+    for path in paths:
+        about = system.info(path)
+        if about.get("type") != "directory":
+            yield Source(system.unstrip_protocol(path), int(about.get("size") or 0), _modified_ns(about))
+
+
+def _modified_ns(about: dict[str, Any]) -> int:
+    """When the object was written; 0 where its store does not say."""
+    for key in ("LastModified", "last_modified", "updated", "mtime", "created"):
+        value = about.get(key)
+        if isinstance(value, datetime):
+            return int(value.timestamp() * 1e9)
+        if isinstance(value, int | float):
+            return int(value * 1e9)
+    return 0
+
+
+def _filesystem(url: str) -> Any:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise TraceNotFound(f"{url}: URLs need `pip install overlapscope[fleet]`") from error
+    try:
+        return fsspec.url_to_fs(url)[0]
+    except (ImportError, ValueError) as error:
+        raise TraceNotFound(f"{url}: cannot be opened ({error})") from error

@@ -1,0 +1,31 @@
+"""What a worker does with one task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from overlapscope.errors import OverlapscopeError
+from overlapscope.fleet.map import map_trace, without
+from overlapscope.fleet.sources import local_file
+from overlapscope.fleet.store import has_part, key_of, write_part
+from overlapscope.fleet.task import Outcome, Task
+
+
+def work(task: Task) -> Outcome:
+    """Map one trace and keep its rows; whatever goes wrong becomes the outcome.
+
+    A trace that cannot be used has rows that say so, since its content will not change. What failed for another
+    reason, such as a full disk, has none, and is tried again by the next run.
+    """
+    folder = Path(task.folder)
+    try:
+        with local_file(task.source) as file:
+            key = key_of(file.content)
+            if has_part(folder, key):
+                return Outcome(task.source, key, kept=True)
+            write_part(folder, key, map_trace(file.path, file.content))
+        return Outcome(task.source, key)
+    except OverlapscopeError as error:
+        return Outcome(task.source, code=error.code, error=without(str(error), task.source))
+    except Exception as error:  # noqa: BLE001 - one trace never ends a run, whatever is wrong with it
+        return Outcome(task.source, code="internal", error=f"{type(error).__name__}: {error}")
