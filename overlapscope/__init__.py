@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         BudgetNotUnderstood,
         CaptureError,
         ChangeNotUnderstood,
+        ClusterError,
         OutputError,
         OverlapscopeError,
         RangeNotFound,
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
         UnusableTrace,
         WindowEmpty,
     )
+    from overlapscope.fleet.opening import Fleet, open_fleet
     from overlapscope.measure.ceiling import Ceiling
     from overlapscope.measure.definitions import TheirFigures, their_overlap
     from overlapscope.measure.devices import Activity, DeviceKey
@@ -178,8 +180,9 @@ _MODULES = {
     "diagnosis.finding": "Confidence DeviceDiagnosis Diagnosis Finding Place Plan Severity Share Step",
     "diagnosis.gpu_time": "GpuTime TimePart",
     "diagnosis.run": "diagnose",
-    "errors": "BudgetNotUnderstood CaptureError ChangeNotUnderstood OutputError OverlapscopeError RangeNotFound "
-    "TraceError TraceNotFound UnknownTraceFormat UnusableTrace WindowEmpty",
+    "errors": "BudgetNotUnderstood CaptureError ChangeNotUnderstood ClusterError OutputError OverlapscopeError "
+    "RangeNotFound TraceError TraceNotFound UnknownTraceFormat UnusableTrace WindowEmpty",
+    "fleet.opening": "Fleet open_fleet",
     "measure.definitions": "TheirFigures their_overlap",
     "measure.ceiling": "Ceiling",
     "measure.devices": "Activity DeviceKey",
@@ -249,6 +252,7 @@ __all__ = [
     "Change",
     "ChangeNotUnderstood",
     "CheckResult",
+    "ClusterError",
     "Column",
     "CompareConfig",
     "Comparison",
@@ -285,6 +289,7 @@ __all__ = [
     "FindingChange",
     "FindingChanges",
     "FindingTable",
+    "Fleet",
     "Frames",
     "GapTable",
     "Gpu",
@@ -389,6 +394,7 @@ __all__ = [
     "draw_timeline",
     "finding_table",
     "gap_table",
+    "open_fleet",
     "open_trace",
     "range_table",
     "read_baseline",

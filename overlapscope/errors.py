@@ -10,6 +10,7 @@
     ├── ChangeNotUnderstood              no such change of a program, or malformed; also a ValueError
     ├── BudgetNotUnderstood              limits, or a stored baseline, that are malformed; also a ValueError
     ├── OutputError                      a result cannot be written; also an OSError
+    ├── ClusterError                     the cluster that was asked for cannot be used; also a RuntimeError
     └── CaptureError                     recording is not possible here; also a RuntimeError
 
 Each class has a ``code`` that stays the same between versions, for scripts. ``str(error)`` is one sentence for a person
@@ -89,3 +90,9 @@ class CaptureError(OverlapscopeError, RuntimeError):
     """Recording is not possible on this machine, or in this program."""
 
     code = "capture"
+
+
+class ClusterError(OverlapscopeError, RuntimeError):
+    """The cluster that traces should be mapped on cannot be used."""
+
+    code = "cluster"

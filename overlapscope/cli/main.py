@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from overlapscope import __version__
-from overlapscope.cli import record
+from overlapscope.cli import fleet, record
 from overlapscope.cli.audit import audit_command
 from overlapscope.cli.check import check_command
 from overlapscope.cli.compare import compare_command
@@ -37,6 +37,7 @@ app.command("record", context_settings=record.SETTINGS)(record.record_command)
 app.command("scrub")(scrub_command)
 app.command("what-if")(what_if_command)
 app.command("compare")(compare_command)
+app.add_typer(fleet.app, name="fleet")
 app.command("report")(report_command)
 app.command("findings")(findings_command)
 app.command("copies")(copies_command)

@@ -141,7 +141,10 @@ def _definitions(trace: Trace) -> Iterator[dict[str, Any]]:
 
 
 def _step_times(audit: Audit, process: int) -> tuple[list[int | None], Int64, Int64]:
-    """Number, begin and end of each profiler step, up to the next one; the whole window where there is none."""
+    """Number, begin and end of each profiler step, up to the next one; the whole window where there is none.
+
+    Of a damaged trace only steps before its last GPU work count: a later one may have lost its work.
+    """
     trace, window = audit.trace, audit.window
     ranges = trace.ranges
     rows = np.flatnonzero(is_step(trace) & (ranges.process == process))
@@ -150,6 +153,9 @@ def _step_times(audit: Audit, process: int) -> tuple[list[int | None], Int64, In
         return [None], np.array([window.first_ns]), np.array([window.last_ns])
     start, end = ranges.start_ns[rows], ranges.end_ns[rows].copy()
     end[:-1] = start[1:]
+    if trace.health.damaged:
+        worked = max((int(table.end_ns.max()) for table in trace.device_work if len(table)), default=0)
+        rows, start, end = (values[end <= worked] for values in (rows, start, end))
     return [step_number(trace, row) for row in rows.tolist()], start, end
 
 

@@ -41,7 +41,7 @@ def map_traces(
 def _outcomes(run: Run, folder: Path, sources: dict[str, Source], executor: Executor) -> Iterator[Outcome]:
     kept = {name: found for name, source in sources.items() if (found := _kept(run, folder, source)) is not None}
     yield from kept.values()
-    tasks = [Task(name, str(folder)) for name in sources if name not in kept]
+    tasks = [Task(name, str(folder.absolute())) for name in sources if name not in kept]
     yield from executor(tasks)
 
 

@@ -21,7 +21,7 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Source:
-    """A file that may be a trace, with what tells whether it has changed."""
+    """A file that may be a trace, by its absolute path or URL, with what tells whether it has changed."""
 
     name: str
     size_bytes: int
@@ -95,7 +95,7 @@ def _local(path: Path) -> Iterator[Source]:
     for file in files:
         if file.is_file():
             about = file.stat()
-            yield Source(str(file), about.st_size, about.st_mtime_ns)
+            yield Source(str(file.absolute()), about.st_size, about.st_mtime_ns)
 
 
 def _remote(url: str) -> Iterator[Source]:

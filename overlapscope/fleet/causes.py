@@ -1,0 +1,67 @@
+"""Why a rank is late: what it does for longer than the other ranks, through to the finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from overlapscope.fleet.figures import KERNELS, Figures
+from overlapscope.model.columns import Bool
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A time in which a rank differs from the others, in an average step.
+
+    ``code`` and ``kind`` are those of a rule for idle time; without a code it is the time of kernels.
+    """
+
+    code: str
+    kind: str
+    own_ns: int
+    others_ns: int
+
+    @property
+    def excess_ns(self) -> int:
+        """How much more it is than in the middle one of the other ranks."""
+        return self.own_ns - self.others_ns
+
+
+@dataclass(frozen=True)
+class CopiesDiffer:
+    """Copies whose host memory is of another kind than in the other ranks."""
+
+    direction: str
+    memory: str
+    others_memory: str
+    others: int
+    of: int
+
+
+def causes(figures: Figures, member: int, others: Bool, least_ns: float) -> tuple[Cause, ...]:
+    """Differences of a member from the middle of others that are at least so long, the longest first."""
+    times = {("", KERNELS): figures.times[KERNELS]} | dict(figures.idle)
+    found = (
+        Cause(code, kind, int(values[member]), int(np.median(values[others])))
+        for (code, kind), values in times.items()
+    )
+    return tuple(sorted((each for each in found if each.excess_ns >= least_ns), key=lambda each: -each.excess_ns))
+
+
+def copies_differ(copies: pandas.DataFrame, member: int, others: Bool) -> Iterator[CopiesDiffer]:
+    """Directions in which most bytes of a member come from another kind of memory than those of most others."""
+    mostly = copies.sort_values(["member", "direction", "size_bytes"], kind="stable")
+    mostly = mostly[mostly["member"] >= 0].drop_duplicates(["member", "direction"], keep="last")
+    for row in mostly[mostly["member"] == member].itertuples():
+        same = mostly[(mostly["direction"] == row.direction) & others[mostly["member"].to_numpy(np.int64)]]
+        usual = same["memory"].value_counts()
+        if len(usual) and str(usual.index[0]) != row.memory:
+            yield CopiesDiffer(
+                str(row.direction), str(row.memory), str(usual.index[0]), int(usual.iloc[0]), int(others.sum())
+            )

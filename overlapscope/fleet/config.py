@@ -1,0 +1,32 @@
+"""Thresholds of the reduce, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FleetConfig:
+    """When clocks count as aligned, and which ranks are stragglers.
+
+    ``least_matched``: collectives that a rank shares with others before its clock is aligned; with fewer, a wrong match
+        would go unnoticed.
+    ``error_quantile``: the error of a clock is this quantile of the distances of its collectives' ends from those of
+        the other ranks; the rest are collectives that end earlier in some ranks by their nature.
+    ``clearly``: a rank is late where it comes later than the others by this many times the clocks' error.
+    ``least_share``: of the job's time, below which a straggler is not named: ranks of a job differ by as much without a
+        reason.
+    ``least_cause``: of a straggler's lateness, below which a difference to the other ranks is no cause of it.
+    ``uneven``: without aligned clocks, the difference in the share of time in exposed collectives, between the rank that
+        waits least and the one that waits most, above which the others most likely wait for it.
+    """
+
+    least_matched: int = 3
+    error_quantile: float = 0.9
+    clearly: float = 2.0
+    least_share: float = 0.01
+    least_cause: float = 0.2
+    uneven: float = 0.1
+
+
+DEFAULT = FleetConfig()

@@ -1,0 +1,127 @@
+"""Join the results of all traces into one Parquet file for each table, one trace in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from overlapscope.atomic_files import writing
+from overlapscope.errors import OutputError
+from overlapscope.fleet.map import Part, failed
+from overlapscope.fleet.ranks import Found, Member
+from overlapscope.fleet.schema import ROWS, schema
+from overlapscope.fleet.store import read_part
+from overlapscope.fleet.task import Outcome
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_GROUP_ROWS = 50_000
+"""Rows in a row group: large enough to compress, small enough to be read alone."""
+TRACE_NAMES = ("traces", "devices")
+
+
+def found_traces(folder: Path, outcomes: Sequence[Outcome]) -> list[Found]:
+    """What each trace says about its ranks."""
+    return [_found(outcome.source, _part(folder, outcome, TRACE_NAMES)) for outcome in outcomes]
+
+
+def gather(folder: Path, outcomes: Sequence[Outcome], members: Sequence[Member]) -> None:
+    """Write the tables of the map for all traces, by trace; each row with the trace's number and its rank.
+
+    Raises:
+        OutputError: a table cannot be written.
+    """
+    ranks = {(member.trace, member.process): member.rank for member in members}
+    alone = {member.trace: member.rank for member in members}
+    with ExitStack() as stack:
+        tables = {
+            name: stack.enter_context(_Writer(stack.enter_context(writing(folder / f"{name}.parquet")), name))
+            for name in ("traces", *ROWS)
+        }
+        for number, outcome in enumerate(outcomes):
+            for name, table in _part(folder, outcome).items():
+                process = table.column("process").to_pylist() if "process" in table.column_names else None
+                of = [alone.get(number)] * len(table) if process is None else [ranks.get((number, p)) for p in process]
+                source = [outcome.source] * len(table) if name == "traces" else None
+                tables[name].add(_numbered(table, number, of, source))
+
+
+def gathered_schema(name: str) -> pyarrow.Schema:
+    """The schema of a table of all traces."""
+    import pyarrow as pa
+
+    own = [("trace", pa.int64()), ("rank", pa.int64()), *([("source", pa.string())] if name == "traces" else [])]
+    return pa.schema([*own, *schema(name)])
+
+
+class _Writer:
+    """Collects rows of one table, and writes them in row groups of a good size."""
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self._file, self._schema = file, gathered_schema(name)
+        self._waiting: list[pyarrow.Table] = []
+
+    def __enter__(self) -> _Writer:
+        import pyarrow.parquet as pq
+
+        self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._flush()
+        self._writer.close()
+
+    def add(self, table: pyarrow.Table) -> None:
+        """Add the rows of one trace."""
+        self._waiting.append(table.cast(self._schema))
+        if sum(map(len, self._waiting)) >= _GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting).combine_chunks(), row_group_size=_GROUP_ROWS)
+        self._waiting = []
+
+
+def _numbered(
+    table: pyarrow.Table, number: int, ranks: list[int | None], source: list[str] | None
+) -> pyarrow.Table:
+    import pyarrow as pa
+
+    own: dict[str, Any] = {"trace": pa.array([number] * len(table), pa.int64()), "rank": pa.array(ranks, pa.int64())}
+    own |= {} if source is None else {"source": pa.array(source, pa.string())}
+    return pa.table(own | {name: table.column(name) for name in table.column_names})
+
+
+def _part(folder: Path, outcome: Outcome, tables: Sequence[str] = ("traces", *ROWS)) -> Part:
+    """The result of a trace; where there is none, a row that says why."""
+    if not outcome.key:
+        part = failed("", outcome.code, outcome.error)
+    else:
+        try:
+            return read_part(folder, outcome.key, tables)
+        except OutputError as error:
+            part = failed("", error.code, "its result is damaged; run the fleet again")
+    return {name: part[name] for name in tables}
+
+
+def _found(source: str, part: Part) -> Found:
+    (row,) = part["traces"].to_pylist()
+    processes: dict[int | None, int | None] = {}
+    for device in part["devices"].select(["process", "device"]).to_pylist():
+        processes.setdefault(device["process"], device["device"])
+    return Found(
+        source,
+        row["status"] != "failed",
+        row["recorded_rank"],
+        row["world_size"],
+        row["gpus"],
+        tuple(processes.items()),
+    )
+

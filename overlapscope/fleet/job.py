@@ -1,0 +1,139 @@
+"""A job: everything that the reduce finds out about its ranks together, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from overlapscope.fleet.clocks import Clocks, align
+from overlapscope.fleet.config import FleetConfig
+from overlapscope.fleet.figures import COLLECTIVES, STEP, Figures, Times, collective_times, figures, read
+from overlapscope.fleet.lateness import Arrivals, arrivals
+from overlapscope.fleet.matching import Matched, match
+from overlapscope.fleet.ranks import Member, Ranks
+from overlapscope.fleet.stragglers import Compared, Straggler, stragglers
+from overlapscope.model.columns import Int64
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """The ranks of a job, their clocks, the collectives that they have in common, and who is late.
+
+    ``labels`` has for each matched collective its operation, group, step and place; ``findings`` the findings of all
+    ranks, with the number of the member. ``waited_for`` is the rank that the others most likely wait for where clocks
+    are not aligned; None where they are, or where ranks are even.
+    """
+
+    traces: pandas.DataFrame
+    ranks: Ranks
+    clocks: Clocks
+    arrived: Arrivals
+    labels: pandas.DataFrame
+    figures: Figures
+    findings: pandas.DataFrame
+    stragglers: tuple[Straggler, ...]
+    waited_for: int | None
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """All processes of all traces, by rank."""
+        return self.ranks.members
+
+    @property
+    def on_one_clock(self) -> bool:
+        """Whether there are collectives by whose begins ranks can be compared."""
+        return bool(self.arrived.counts.any())
+
+
+def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
+    """Compare the ranks of the tables in a folder."""
+    numbers = _member_numbers(ranks.members)
+    matched = _matched(folder, numbers, len(ranks.members))
+    clocks = align(matched, config)
+    arrived = arrivals(matched, clocks, config)
+    labels = _labels(folder, matched)
+    steps = _with_base(folder, _of_members(folder, "steps", numbers))
+    of_steps = figures(steps, _of_members(folder, "idle", numbers), len(ranks.members))
+    times = dict(of_steps.times) | dict(collective_times(arrived, of_steps.steps))
+    of_steps = Figures(of_steps.steps, times, of_steps.idle)
+    copies, findings = (_of_members(folder, name, numbers) for name in ("copies", "findings"))
+    begin = _begins(steps, arrived, clocks)
+    compared = Compared(arrived, of_steps, copies, labels, begin, clocks.part)
+    return Job(
+        traces=read(folder, "traces", ["trace", "rank", "source", "status", "code", "error", "lost", "content"]),
+        ranks=ranks,
+        clocks=clocks,
+        arrived=arrived,
+        labels=labels,
+        figures=of_steps,
+        findings=findings,
+        stragglers=stragglers(compared, config) if arrived.counts.any() else (),
+        waited_for=None if arrived.counts.any() else _waited_for(of_steps, config),
+    )
+
+
+def _member_numbers(members: Sequence[Member]) -> Mapping[tuple[int, int | None], int]:
+    """The number of each used member, by trace and process."""
+    return {(member.trace, member.process): number for number, member in enumerate(members) if member.used}
+
+
+def _of_members(folder: Path, table: str, numbers: Mapping[tuple[int, int | None], int]) -> pandas.DataFrame:
+    """A table with a column ``member``: -1 for rows of traces that are not used."""
+    frame = read(folder, table)
+    return frame.assign(member=_member_column(frame, numbers))
+
+
+def _member_column(frame: pandas.DataFrame, numbers: Mapping[tuple[int, int | None], int]) -> Int64:
+    trace, process = frame["trace"].tolist(), frame["process"].astype(object).where(frame["process"].notna(), None)
+    found = (numbers.get(pair, -1) for pair in zip(trace, process.tolist(), strict=True))
+    return np.fromiter(found, np.int64, len(frame))
+
+
+def _matched(folder: Path, numbers: Mapping[tuple[int, int | None], int], members: int) -> Matched:
+    frame = _with_base(folder, read(folder, "collectives", ["trace", "process", "match", "start_ns", "end_ns"]))
+    known = frame["match"].notna().to_numpy()
+    number, start, end = (frame[name].fillna(0).to_numpy(np.int64) for name in ("match", "start_ns", "end_ns"))
+    return match(number, known, _member_column(frame, numbers), start, end, members)
+
+
+def _with_base(folder: Path, frame: pandas.DataFrame) -> pandas.DataFrame:
+    """The table with Unix times, where a trace says which time its clock begins at."""
+    base = read(folder, "traces", ["trace", "base_time_ns"]).set_index("trace")["base_time_ns"].fillna(0)
+    shift = base.reindex(frame["trace"]).to_numpy(np.int64)
+    return frame.assign(start_ns=frame["start_ns"] + shift, end_ns=frame["end_ns"] + shift)
+
+
+def _labels(folder: Path, matched: Matched) -> pandas.DataFrame:
+    """Operation, group, sequence number, step and place of each matched collective, from its first rank."""
+    _, first = np.unique(matched.collective, return_index=True)
+    frame = read(folder, "collectives", ["op", "group", "sequence", "step", "position"])
+    return frame.take(matched.row[first]).reset_index(drop=True)
+
+
+def _begins(steps: pandas.DataFrame, arrived: Arrivals, clocks: Clocks) -> Int64:
+    """When each member begins its first step, or its first collective, on aligned clocks."""
+    rows = arrived.rows
+    begin = np.full(rows.members, np.iinfo(np.int64).max, np.int64)
+    np.minimum.at(begin, rows.member, rows.start_ns)
+    numbered = steps[(steps["member"] >= 0) & steps["step"].notna()]
+    first = numbered.groupby("member")["start_ns"].min()
+    members = first.index.to_numpy(np.int64)
+    begin[members] = np.minimum(begin[members], first.to_numpy(np.int64) - clocks.offset_ns[members])
+    return begin
+
+
+def _waited_for(of_steps: Figures, config: FleetConfig) -> int | None:
+    """The member that waits least in collectives, where others wait for a much larger share of their time."""
+    times: Times = of_steps.times
+    used = np.flatnonzero((of_steps.steps > 0) & (times[STEP] > 0))
+    if len(used) < 2 or not times[COLLECTIVES].any():  # noqa: PLR2004 - two ranks, to compare them
+        return None
+    share = times[COLLECTIVES][used] / times[STEP][used]
+    return int(used[np.argmin(share)]) if share.max() - share.min() >= config.uneven else None

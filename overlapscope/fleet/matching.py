@@ -1,0 +1,44 @@
+"""Collectives of all ranks, matched: the same one in each rank has the same number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.model.columns import Bool, Int64
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """Collectives that at least two ranks have, sorted by collective and member.
+
+    ``collective`` numbers them from 0, ``member`` the ranks; ``row`` is the row in the table of collectives. Times are
+    on each rank's own clock.
+    """
+
+    collective: Int64
+    member: Int64
+    row: Int64
+    start_ns: Int64
+    end_ns: Int64
+    collectives: int
+    members: int
+
+    def take(self, rows: Bool | Int64) -> Matched:
+        """Some of the rows, with the same numbers."""
+        columns = (self.collective, self.member, self.row, self.start_ns, self.end_ns)
+        return Matched(*(values[rows] for values in columns), self.collectives, self.members)
+
+
+def match(number: Int64, known: Bool, member: Int64, start_ns: Int64, end_ns: Int64, members: int) -> Matched:
+    """Match rows by their numbers, where these are known and the member is one (not negative)."""
+    rows = np.flatnonzero(known & (member >= 0))
+    _, collective, counts = np.unique(number[rows], return_inverse=True, return_counts=True)
+    several = counts[collective] > 1
+    rows, collective = rows[several], collective[several]
+    _, collective = np.unique(collective, return_inverse=True)
+    order = np.lexsort((member[rows], collective))
+    rows, collective = rows[order], collective[order].astype(np.int64)
+    found = int(collective.max()) + 1 if len(collective) else 0
+    return Matched(collective, member[rows], rows, start_ns[rows], end_ns[rows], found, members)

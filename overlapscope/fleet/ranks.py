@@ -1,0 +1,137 @@
+"""Which rank a trace is of: from its content, else from its file's name, else from the order of hosts and GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from overlapscope.fleet.names import named
+
+CONTENT, NAME, ORDER, UNKNOWN = "content", "name", "order", ""
+"""What a rank was taken from."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A process of a trace, which is a rank of the job; a trace that cannot be used has one without a process.
+
+    ``trace`` is the number of its trace. ``origin`` says what the rank was taken from. ``node`` is the host's number,
+    by the number of GPUs in each. A member that is not ``used`` is of a rank that another one has, too.
+    """
+
+    trace: int
+    source: str
+    process: int | None
+    device: int | None
+    usable: bool
+    rank: int | None = None
+    origin: str = UNKNOWN
+    host: str = ""
+    node: int | None = None
+    used: bool = True
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one trace says about its ranks: what it recorded, and the processes with GPU work and their first GPUs."""
+
+    source: str
+    usable: bool
+    recorded_rank: int | None
+    world_size: int | None
+    gpus: int | None
+    processes: tuple[tuple[int | None, int | None], ...]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The members of a job by rank, and what is missing: ranks below the number of ranks, or between others."""
+
+    members: tuple[Member, ...]
+    world_size: int | None
+    missing: tuple[int, ...]
+
+    @property
+    def twice(self) -> dict[int, tuple[str, ...]]:
+        """Ranks of which there are several traces, each with these; the first one is used."""
+        sources: dict[int, list[str]] = {}
+        for member in self.members:
+            if member.rank is not None:
+                sources.setdefault(member.rank, []).append(member.source)
+        return {rank: tuple(names) for rank, names in sources.items() if len(names) > 1}
+
+
+def ranks_of(traces: Sequence[Found]) -> Ranks:
+    """The ranks of all traces."""
+    members = [replace(member, **_said(found)) for found, member in _members(traces)]
+    ranked = list(_without_twins(_in_order(_in_place(members), traces)))
+    world = max((found.world_size for found in traces if found.world_size), default=None)
+    gpus = max((found.gpus for found in traces if found.gpus), default=None)
+    ranked = [_on_node(member, world, gpus) for member in ranked]
+    there = {member.rank for member in ranked if member.rank is not None}
+    missing = tuple(rank for rank in range(world or max(there, default=-1) + 1) if rank not in there)
+    return Ranks(tuple(ranked), world, missing if there else ())
+
+
+def _members(traces: Sequence[Found]) -> Iterator[tuple[Found, Member]]:
+    for number, found in enumerate(traces):
+        for process, device in found.processes or ((None, None),):
+            yield found, Member(number, found.source, process, device, found.usable)
+
+
+def _said(found: Found) -> dict[str, object]:
+    """What content and name say; neither says which of several processes is which rank."""
+    name = named(found.source)
+    if len(found.processes) > 1:
+        return {"host": name.host}
+    if found.recorded_rank is not None:
+        return {"rank": found.recorded_rank, "origin": CONTENT, "host": name.host}
+    return {"rank": name.rank, "origin": UNKNOWN if name.rank is None else NAME, "host": name.host}
+
+
+def _in_place(members: Sequence[Member]) -> list[Member]:
+    """Ranks by the numbers of tensor, pipeline and data parallelism, where names have these and no rank."""
+    places = {member: named(member.source).place for member in members if member.rank is None}
+    places = {member: place for member, place in places.items() if place}
+    order = {place: rank for rank, place in enumerate(sorted(set(places.values())))}
+    return [
+        replace(member, rank=order[places[member]], origin=NAME) if member in places else member for member in members
+    ]
+
+
+def _in_order(members: Sequence[Member], traces: Sequence[Found]) -> list[Member]:
+    """Ranks by host and GPU for what is left, where a host is known or a trace has several processes."""
+    several = {number for number, found in enumerate(traces) if len(found.processes) > 1}
+    left = [each for each in members if each.rank is None and (each.host or each.trace in several)]
+    free = (rank for rank in count() if rank not in {member.rank for member in members})
+    ordered = sorted(left, key=lambda each: (each.host, -1 if each.device is None else each.device, each.source))
+    numbers = dict(zip(ordered, free, strict=False))
+    return [replace(each, rank=numbers[each], origin=ORDER) if each in numbers else each for each in members]
+
+
+def _without_twins(members: Iterable[Member]) -> Iterator[Member]:
+    """All members by rank; of several of one rank only the first usable one is used."""
+    seen: set[int] = set()
+    for member in sorted(members, key=_by_rank):
+        yield replace(member, used=member.usable and member.rank not in seen)
+        if member.usable and member.rank is not None:
+            seen.add(member.rank)
+
+
+def _by_rank(member: Member) -> tuple[bool, int, bool, str, int]:
+    unranked = member.rank is None
+    return unranked, member.rank or 0, not member.usable, member.source, member.process or 0
+
+
+def _on_node(member: Member, world: int | None, gpus: int | None) -> Member:
+    if member.rank is None or not gpus or not world or world <= gpus:
+        return member
+    return replace(member, node=member.rank // gpus)
+
+
+def label(member: Member) -> str:
+    """What a member is called: ``rank 3``, or its file where its rank is not known."""
+    if member.rank is None:
+        return member.source.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"rank {member.rank}"

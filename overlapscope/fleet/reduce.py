@@ -1,0 +1,177 @@
+"""The reduce: all results of a folder in, the tables of the job and its summary out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from overlapscope.atomic_files import writing
+from overlapscope.fleet.config import DEFAULT, FleetConfig
+from overlapscope.fleet.figures import STEP
+from overlapscope.fleet.gather import found_traces, gather
+from overlapscope.fleet.job import Job, job_of
+from overlapscope.fleet.ranks import ranks_of
+from overlapscope.fleet.schema import fields
+from overlapscope.fleet.store import outcomes
+from overlapscope.fleet.summary import summary
+
+SUMMARY = "summary.txt"
+COLUMNS: dict[str, dict[str, str]] = {
+    "ranks": {
+        "trace": "i number of the trace",
+        "process": "i operating-system process id",
+        "rank": "i rank, unknown where nothing says it",
+        "origin": "s what the rank was taken from: content, name or order",
+        "source": "s the trace",
+        "host": "s host, from the name of the file",
+        "node": "i number of the host, by the number of GPUs in each",
+        "used": "b whether it is compared: not where it failed, or where the rank has another trace",
+        "matched": "i collectives that it has in common with other ranks",
+        "aligned": "b whether its clock is aligned",
+        "offset_ns": "i what to subtract from its times, base time included",
+        "error_ns": "i error of its clock",
+        "steps": "i number of its steps",
+        "step_ns": "i its average step",
+    },
+    "matched": {
+        "op": "s operation",
+        "group": "s process group",
+        "sequence": "i number in its process group",
+        "step": "i profiler step",
+        "position": "i number among the collectives of this operation in its step",
+        "ranks": "i ranks with aligned clocks that have it",
+        "judged": "b whether all its kernels ran at one moment, so that the last one is what the others wait for",
+        "last_rank": "i the rank that comes last",
+        "late_ns": "i from the arrival of the middle rank to that of the last",
+        "wait_ns": "i waiting of all ranks together",
+        "moving_ns": "i from the last arrival to the end",
+        "error_ns": "i lateness up to this is within the error of the clocks",
+    },
+    "spread": {
+        "figure": "s what is compared, in an average step",
+        "median_ns": "i the middle rank",
+        "least_ns": "i the rank with the least",
+        "most_ns": "i the rank with the most",
+        "least_rank": "i that rank",
+        "most_rank": "i that rank",
+    },
+    "stragglers": {
+        "rank": "i rank",
+        "source": "s its trace",
+        "late_ns": "i lateness against the middle rank, over all collectives to which it comes last",
+        "wait_ns": "i waiting of all ranks together for it",
+        "op": "s operation to which it comes late most",
+        "position": "i number of that collective in its step",
+        "code": "s code of the rule that explains most of it; empty where it is the time of kernels, or unknown",
+        "kind": "s kind of the finding, or kernels",
+        "own_ns": "i that time in its average step",
+        "others_ns": "i that time in the middle one of the other ranks",
+        "job_ns": "i time of the job, from the first begin to the end of the last collective",
+        "saving_ns": "i what the job would save without that difference, replayed",
+    },
+}
+"""The tables of the job, as in `schema`."""
+
+
+def reduce_folder(folder: Path, config: FleetConfig = DEFAULT) -> Job:
+    """Write the tables and the summary of the job whose results the folder has.
+
+    Raises:
+        OutputError: there are no results, or the tables cannot be written.
+    """
+    found = outcomes(folder)
+    ranks = ranks_of(found_traces(folder, found))
+    gather(folder, found, ranks.members)
+    job = job_of(folder, ranks, config)
+    rows = {"ranks": _ranks(job), "matched": _matched(job), "spread": _spread(job), "stragglers": _stragglers(job)}
+    for name, entries in rows.items():
+        _write(folder / f"{name}.parquet", name, list(entries))
+    with writing(folder / SUMMARY) as file:
+        file.write(summary(job).encode())
+    return job
+
+
+def _write(path: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with writing(path) as file:
+        pq.write_table(pa.Table.from_pylist(rows, schema=fields(COLUMNS[name])), file, compression="zstd")
+
+
+def _ranks(job: Job) -> Iterator[dict[str, Any]]:
+    clocks, figures = job.clocks, job.figures
+    for number, member in enumerate(job.members):
+        aligned = bool(clocks.aligned[number]) and member.used
+        yield {
+            "trace": member.trace,
+            "process": member.process,
+            "rank": member.rank,
+            "origin": member.origin,
+            "source": member.source,
+            "host": member.host,
+            "node": member.node,
+            "used": member.used,
+            "matched": int(clocks.matched[number]),
+            "aligned": aligned,
+            "offset_ns": int(clocks.offset_ns[number]) if aligned else None,
+            "error_ns": int(clocks.error_ns[number]) if aligned else None,
+            "steps": int(figures.steps[number]),
+            "step_ns": int(figures.times[STEP][number]),
+        }
+
+
+def _matched(job: Job) -> Iterator[dict[str, Any]]:
+    arrived, rank = job.arrived, [member.rank for member in job.members]
+    columns = {"late_ns": arrived.late_ns, "wait_ns": arrived.wait_ns, "moving_ns": arrived.moving_ns}
+    for number, label in enumerate(job.labels.to_dict("records")):
+        judged = bool(arrived.counts[number])
+        times = {name: int(values[number]) if judged else None for name, values in columns.items()}
+        yield (
+            {name: _plain(value) for name, value in label.items()}
+            | {"ranks": int(arrived.ranks[number]), "judged": judged}
+            | {"last_rank": rank[int(arrived.last[number])] if judged else None, **times}
+            | {"error_ns": int(arrived.error_ns[number])}
+        )
+
+
+def _plain(value: Any) -> Any:
+    import pandas as pd
+
+    return None if pd.isna(value) else value
+
+
+def _spread(job: Job) -> Iterator[dict[str, Any]]:
+    used = np.flatnonzero(job.figures.steps > 0)
+    for name, values in job.figures.times.items() if len(used) else ():
+        order = used[np.argsort(values[used], kind="stable")]
+        yield {
+            "figure": name,
+            "median_ns": int(np.median(values[used])),
+            "least_ns": int(values[order[0]]),
+            "most_ns": int(values[order[-1]]),
+            "least_rank": job.members[order[0]].rank,
+            "most_rank": job.members[order[-1]].rank,
+        }
+
+
+def _stragglers(job: Job) -> Iterator[dict[str, Any]]:
+    for late in job.stragglers:
+        cause = late.causes[0] if late.causes else None
+        yield {
+            "rank": job.members[late.member].rank,
+            "source": job.members[late.member].source,
+            "late_ns": late.late_ns,
+            "wait_ns": late.wait_ns,
+            "op": late.place.op,
+            "position": late.place.position,
+            "code": cause.code if cause else "",
+            "kind": cause.kind if cause else "",
+            "own_ns": cause.own_ns if cause else None,
+            "others_ns": cause.others_ns if cause else None,
+            "job_ns": late.replay.recorded_ns,
+            "saving_ns": late.replay.saving_ns,
+        }

@@ -1,0 +1,192 @@
+"""The answer about a job as text: whom the others wait for and why, within a screen."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+import numpy as np
+
+from overlapscope.fleet.figures import COLLECTIVES, COPIES, IDLE, KERNELS, MOVING, STEP, WAITING
+from overlapscope.fleet.job import Job
+from overlapscope.fleet.numbers import number_list
+from overlapscope.fleet.ranks import label
+from overlapscope.fleet.summary_stragglers import short_line, straggler_lines
+from overlapscope.formatting import counted, numbers, safe, time, time_unit
+
+_WIDTH = 80
+_MOST_STRAGGLERS = 3
+_MOST_RANKS = 4
+_MOST_FINDINGS = 4
+_MOST_PROBLEMS = 3
+_NAME_WIDTH = 22
+
+
+def summary(job: Job) -> str:
+    """The summary of a job: at most some forty lines of at most 80 characters."""
+    parts = [
+        list(_heading(job)),
+        list(_late(job)),
+        list(_steps(job)),
+        list(_rank_rows(job)),
+        list(_findings(job)),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Text in lines of the summary's width, from the second on indented."""
+    return textwrap.fill(safe(text), _WIDTH, subsequent_indent=indent + "  ", initial_indent=indent)
+
+
+def _heading(job: Job) -> Iterator[str]:
+    used = [member for member in job.members if member.used]
+    of = f" of {job.ranks.world_size}" if job.ranks.world_size else ""
+    text = f"{counted(len(job.traces), 'trace')}, {len(used)}{of} ranks"
+    hosts = {member.host for member in used if member.host} or {member.node for member in used} - {None}
+    text += f" on {counted(len(hosts), 'host')}" if hosts else ""
+    steps = job.figures.steps[job.figures.steps > 0]
+    if len(steps):
+        step_ns = int(np.median(job.figures.times[STEP][job.figures.steps > 0]))
+        text += f", {counted(int(np.median(steps)), 'step')} of {time(step_ns)}"
+    yield wrapped(text + ".")
+    yield from _problems(job)
+    yield from _clocks(job)
+
+
+def _problems(job: Job) -> Iterator[str]:
+    traces = job.traces
+    for status, words in (("failed", "cannot be used"), ("damaged", "damaged")):
+        found = traces[traces["status"] == status].to_dict("records")
+        for row in found[:_MOST_PROBLEMS]:
+            why = row["error"] if status == "failed" else row["lost"]
+            yield wrapped(f"{_called(row)} {words}: {why}".strip(), "! ")[: 3 * _WIDTH]
+        if len(found) > _MOST_PROBLEMS:
+            yield f"! and {len(found) - _MOST_PROBLEMS} more {words}: traces.parquet has all"
+    if job.ranks.missing:
+        yield wrapped(f"no trace of rank {number_list(job.ranks.missing)}", "! ")
+    twice = job.ranks.twice
+    for rank, sources in list(twice.items())[:_MOST_PROBLEMS]:
+        names = ", ".join(PurePath(source).name for source in sources[:_MOST_PROBLEMS])
+        yield wrapped(f"rank {rank} has {len(sources)} traces, the first usable one counts: {names}", "! ")
+    if len(twice) > _MOST_PROBLEMS:
+        yield wrapped(f"several traces also for rank {number_list(list(twice)[_MOST_PROBLEMS:])}", "! ")
+
+
+def _called(row: dict[str, object]) -> str:
+    name = PurePath(str(row["source"])).name
+    return f"{name} (rank {row['rank']})" if row["rank"] is not None and row["rank"] == row["rank"] else name  # noqa: PLR0124
+
+
+def _clocks(job: Job) -> Iterator[str]:
+    used = np.array([member.used for member in job.members], np.bool_)
+    aligned = job.clocks.aligned & used
+    if not job.on_one_clock:
+        yield wrapped(
+            "Clocks are not aligned: too few collectives match. Ranks are compared by durations only, and nothing "
+            "is said about who arrives last."
+        )
+        return
+    judged = int(job.arrived.counts.sum())
+    text = f"Clocks aligned on the ends of {counted(job.arrived.rows.collectives, 'matched collective')}, within "
+    text += f"{time(job.clocks.largest_error_ns)}; {judged:,} of them show who arrives last."
+    left = [member.rank for member, one in zip(job.members, aligned, strict=True) if member.used and not one]
+    if left:
+        text += f" Not aligned, compared by durations only: {counted(len(left), 'rank')}."
+    yield wrapped(text)
+
+
+def _late(job: Job) -> Iterator[str]:
+    for straggler in job.stragglers[:1]:
+        for indent, line in straggler_lines(job, straggler):
+            yield wrapped(line, indent)
+    for straggler in job.stragglers[1:_MOST_STRAGGLERS]:
+        yield wrapped(f"Then {short_line(job, straggler)}")
+    more = job.stragglers[_MOST_STRAGGLERS:]
+    if more:
+        names = number_list([rank for each in more if (rank := job.members[each.member].rank) is not None])
+        yield wrapped(f"Less late: {counted(len(more), 'rank')} ({names}); stragglers.parquet has all.")
+    if job.on_one_clock and not job.stragglers:
+        yield "No rank is late for 1 % of the time or more: nobody holds up the others."
+    if job.waited_for is not None:
+        yield wrapped(_by_durations(job, job.waited_for))
+
+
+def _by_durations(job: Job, member: int) -> str:
+    used = job.figures.steps > 0
+    share = 100 * job.figures.times[COLLECTIVES] / np.maximum(job.figures.times[STEP], 1)
+    text = f"{label(job.members[member])} is in exposed collectives for {share[member]:.0f} % of its time, others for "
+    text += f"up to {share[used].max():.0f} %: most likely they wait for it."
+    found = job.findings[job.findings["member"] == member].sort_values("order", kind="stable")
+    return text if found.empty else f"{text} Its first finding: {_title(found.iloc[0])}."
+
+
+def _steps(job: Job) -> Iterator[str]:
+    used = np.flatnonzero(job.figures.steps > 0)
+    if len(used) < 2:  # noqa: PLR2004 - one rank has no spread
+        return
+    shown = [name for name in (STEP, KERNELS, COLLECTIVES, WAITING, MOVING, COPIES, IDLE) if name in job.figures.times]
+    values = {name: job.figures.times[name][used] for name in shown if job.figures.times[name][used].any()}
+    unit, word = time_unit([int(np.median(each)) for each in values.values()])
+    yield f"{'Average step (' + word + ')':<28}{'median':>10}{'least':>10}{'rank':>7}{'most':>10}{'rank':>7}"
+    for name, times in values.items():
+        low, high = int(np.argmin(times)), int(np.argmax(times))
+        cells = numbers([float(np.median(times)), int(times[low]), int(times[high])], unit)
+        ranks = [_short(job, used[place]) for place in (low, high)]
+        yield f"  {name:<26}{cells[0]:>10}{cells[1]:>10}{ranks[0]:>7}{cells[2]:>10}{ranks[1]:>7}"
+
+
+def _rank_rows(job: Job) -> Iterator[str]:
+    """The ranks that wait least in collectives, or in them least: whom the others may wait for."""
+    used = np.flatnonzero(job.figures.steps > 0)
+    if len(used) < 2:  # noqa: PLR2004
+        return
+    times = job.figures.times
+    late = np.zeros(len(job.members), np.int64)
+    for each in job.stragglers:
+        late[each.member] = each.late_ns // max(int(job.figures.steps[each.member]), 1)
+    order = used[np.lexsort((times[COLLECTIVES][used], -late[used]))][:_MOST_RANKS]
+    unit, word = time_unit([int(value) for value in times[STEP][used]])
+    head = ("late", "kernels", "collectives", "copies", "idle")
+    yield f"{'Latest ranks (' + word + ' a step)':<24}" + "".join(f"{name:>12}" for name in head[:4]) + f"{head[4]:>8}"
+    for member in order.tolist():
+        row = [late[member], *(times[name][member] for name in (KERNELS, COLLECTIVES, COPIES, IDLE))]
+        cells = numbers([int(value) for value in row], unit)
+        name = safe(label(job.members[member]), _NAME_WIDTH - 1)
+        yield f"  {name:<{_NAME_WIDTH}}" + "".join(f"{cell:>12}" for cell in cells[:4]) + f"{cells[4]:>8}"
+
+
+def _findings(job: Job) -> Iterator[str]:
+    found = job.findings[job.findings["member"] >= 0]
+    if found.empty:
+        return
+    each = found.groupby(["code", "name", "kind", "member"], sort=True)["idle_ns"].max().reset_index()
+    shared = each.groupby(["code", "name", "kind"])["idle_ns"].max().sort_values(ascending=False, kind="stable")
+    yield "Findings, by GPU idle time in the rank with the most"
+    for code, name, kind in list(shared.index)[:_MOST_FINDINGS]:
+        mine = each[(each["code"] == code) & (each["kind"] == kind)]
+        title = f"{code} {name}" + (f": {kind}" if kind else "")
+        cost = f"up to {time(int(mine['idle_ns'].max()))}" if mine["idle_ns"].max() > 0 else "no idle time"
+        yield wrapped(f"{title}: {cost}, {_who(job, mine['member'].tolist())}", "  ")
+    if len(shared) > _MOST_FINDINGS:
+        yield f"  and {len(shared) - _MOST_FINDINGS} more: findings.parquet has all"
+
+
+def _who(job: Job, members: Sequence[int]) -> str:
+    of = int((job.figures.steps > 0).sum())
+    if len(members) == of:
+        return f"all {of} ranks" if of > 1 else "the only rank"
+    ranks = [rank for member in members if (rank := job.members[member].rank) is not None]
+    names = f" ({number_list(ranks)})" if len(ranks) == len(members) else ""
+    return f"{len(members)} of {of} ranks{names}"
+
+
+def _short(job: Job, member: int) -> str:
+    rank = job.members[member].rank
+    return "?" if rank is None else str(rank)
+
+
+def _title(row: object) -> str:
+    code, name, kind = (str(getattr(row, field)) for field in ("code", "name", "kind"))
+    return f"{code} {name}" + (f": {kind}" if kind else "")

@@ -1,0 +1,97 @@
+"""What the summary says about one straggler: where it is late, why, and what the job would save."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from overlapscope.fleet.causes import Cause
+from overlapscope.fleet.figures import KERNELS
+from overlapscope.fleet.job import Job
+from overlapscope.fleet.ranks import label
+from overlapscope.fleet.stragglers import Place, Straggler
+from overlapscope.formatting import share, time
+
+_INDENT = "  "
+
+
+def straggler_lines(job: Job, late: Straggler) -> Iterator[tuple[str, str]]:
+    """The lines about one straggler, each with its indent."""
+    name = label(job.members[late.member])
+    yield "", f"{name[0].upper()}{name[1:]} holds up the others: it comes last to {_where(late.place)}, " + (
+        f"{time(late.place.late_ns)} after the middle rank."
+    )
+    steps = max(int(job.figures.steps[late.member]), 1)
+    if late.began_late_ns:
+        yield _INDENT, (
+            f"It began its first step {time(late.began_late_ns)} after the middle rank; what came before is not in the "
+            "trace."
+        )
+    if not late.causes:
+        yield _INDENT, (
+            "Nothing that it does takes clearly longer than in the other ranks: it may have begun late, or what "
+            "differs is not recorded."
+        )
+    for cause in late.causes[:1]:
+        yield _INDENT, f"Why: {_why(job, late, cause)}"
+        yield from _finding(job, late, cause)
+    for each in late.copies:
+        yield _INDENT, (
+            f"Its {each.direction} copies are {each.memory}; those of "
+            f"{'' if each.others == each.of else f'{each.others} of '}the other {each.of} are {each.others_memory}."
+        )
+    if late.replay.saving_ns > 0:
+        yield _INDENT, (
+            f"Without it the job would save {time(late.replay.saving_ns / steps)} a step "
+            f"({share(late.replay.saving_ns, late.replay.recorded_ns)}), by a replay of the matched collectives."
+        )
+
+
+def short_line(job: Job, late: Straggler) -> str:
+    """One straggler in a sentence."""
+    text = f"{label(job.members[late.member])}: last to {_where(late.place)}, {time(late.place.late_ns)} after the "
+    why = _name(job, late, late.causes[0]) if late.causes else "no cause recorded"
+    return f"{text}middle rank; {why}."
+
+
+def _name(job: Job, late: Straggler, cause: Cause) -> str:
+    """What a cause is called: the finding's title where there is one."""
+    if not cause.code:
+        return f"its {KERNELS} take longer"
+    found = _row(job, late, cause)
+    name = cause.code if found is None else f"{cause.code} {found['name']}"
+    return name + (f": {cause.kind}" if cause.kind else "")
+
+
+def _where(place: Place) -> str:
+    name = f"{place.op} {place.position}" if place.position else place.op
+    if place.of <= 1:
+        return name
+    every = "every step" if place.steps == place.of else f"{place.steps} of {place.of} steps"
+    return f"{name} of {every}"
+
+
+def _why(job: Job, late: Straggler, cause: Cause) -> str:
+    own, others = time(cause.own_ns), time(cause.others_ns)
+    if cause.code:
+        name = _name(job, late, cause)
+        return f"{name}, GPU idle for {own} a step; the middle one of the other ranks: {others}."
+    return f"its {KERNELS} take {own} a step; those of the middle one of the other ranks {others}."
+
+
+def _finding(job: Job, late: Straggler, cause: Cause) -> Iterator[tuple[str, str]]:
+    found = _row(job, late, cause) if cause.code else None
+    if found is None:
+        return
+    where = f" At {found['where']}." if found["where"] else ""
+    yield _INDENT, f"{found['message']}{where}"
+    fix = [line for line in str(found["fix"]).splitlines() if line.strip()]
+    if fix:
+        yield _INDENT, f"Fix: {' / '.join(fix[:2])}"
+
+
+def _row(job: Job, late: Straggler, cause: Cause) -> dict[str, object] | None:
+    """The finding of the straggler that a cause is about."""
+    found = job.findings
+    mine = found[(found["member"] == late.member) & (found["code"] == cause.code) & (found["kind"] == cause.kind)]
+    rows = mine.sort_values("order", kind="stable").to_dict("records")
+    return rows[0] if rows else None
