@@ -124,11 +124,13 @@ def _step(ranks: list[_Rank], step: int, job: Job) -> None:
 def _compute(rank: _Rank, job: Job) -> list[float]:
     """The input, the forward and the backward pass; the times at which each layer's gradient is there."""
     cause = job.stragglers.get(rank.number)
-    rank.host("cpu_op", "aten::stack", 40 + (job.late_us if cause == "host" else 0))
+    rank.host("cpu_op", "aten::stack", 40)
     _copy(rank, job.late_us if cause == "pageable" else 0)
     slower = job.late_us / job.layers if cause == "kernels" else 0
     for _ in range(job.layers):
         rank.kernel("forward", _KERNEL_US * rank.chance.uniform(0.99, 1.01))
+    if cause == "host":
+        rank.host("cpu_op", "aten::sort", job.late_us)
     return [rank.kernel("backward", _KERNEL_US * rank.chance.uniform(0.99, 1.01) + slower) for _ in range(job.layers)]
 
 
@@ -137,9 +139,7 @@ def _copy(rank: _Rank, blocked_us: float) -> None:
     rank.host("cuda_runtime", "cudaMemcpyAsync", blocked_us or _ISSUE_US, correlation=number)
     begin, us = (called + 5, blocked_us - 10) if blocked_us else (max(rank.now + 2, rank.free), _COPY_US)
     kind = "Pageable" if blocked_us else "Pinned"
-    rank.work(
-        "gpu_memcpy", f"Memcpy HtoD ({kind} -> Device)", _COMPUTE, (begin, us), correlation=number, bytes=4 << 20
-    )
+    rank.work("gpu_memcpy", f"Memcpy HtoD ({kind} -> Device)", _COMPUTE, (begin, us), correlation=number, bytes=4 << 20)
     rank.free = begin + us
 
 

@@ -42,7 +42,7 @@ Folder = Annotated[
 
 
 @app.command("map")
-def map_command(
+def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     names: Annotated[
         list[str], typer.Argument(metavar="TRACES...", help="Folders, files, patterns (*, **) and URLs (s3://, gs://).")
     ],
@@ -54,7 +54,8 @@ def map_command(
         str | None, typer.Option(metavar="ADDRESS|FILE", help="Run on this Dask cluster instead: tcp://…, or a file.")
     ] = None,
     shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Only this part of the traces, from 1/N to N/N; then fleet reduce.")
+        str | None,
+        typer.Option(metavar="I/N", help="Only this part of the traces, 1/N to N/N; then fleet reduce."),
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,

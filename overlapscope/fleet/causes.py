@@ -48,8 +48,7 @@ def causes(figures: Figures, member: int, others: Bool, least_ns: float) -> tupl
     """Differences of a member from the middle of others that are at least so long, the longest first."""
     times = {("", KERNELS): figures.times[KERNELS]} | dict(figures.idle)
     found = (
-        Cause(code, kind, int(values[member]), int(np.median(values[others])))
-        for (code, kind), values in times.items()
+        Cause(code, kind, int(values[member]), int(np.median(values[others]))) for (code, kind), values in times.items()
     )
     return tuple(sorted((each for each in found if each.excess_ns >= least_ns), key=lambda each: -each.excess_ns))
 

@@ -15,6 +15,7 @@ from overlapscope.model.columns import NO_ID, Int64, known
 from overlapscope.model.trace import Trace
 
 _OPERATION = re.compile(r"(?:nccl|rccl|msccl)\w*?(?:Dev)?Kernel_?([A-Za-z]+?)(?:_|\(|$)", re.IGNORECASE)
+_LONGEST_OPERATION = 40
 _STEP_NUMBER = re.compile(r"(\d+)$")
 
 
@@ -26,34 +27,33 @@ def collective_rows(trace: Trace, window: Window) -> list[dict[str, Any]]:
     """
     kernels = trace.kernels
     rows = np.flatnonzero(is_collective(trace, kernels.name_id) & inside(trace, kernels, window))
-    steps, counts, rows_out = step_numbers(trace, rows), {}, []
-    for row, step in zip(rows.tolist(), steps.tolist(), strict=True):
-        op = operation(trace.names[int(kernels.name_id[row])])
-        group, sequence = trace.names[int(kernels.group_id[row])], known(kernels.sequence[row])
-        launched = int(kernels.call[row]) != NO_ID
-        position = _next(counts, (int(kernels.process[row]), op, step)) if launched else None
-        if sequence is not None and group:
-            number = _next(counts, (group, sequence, op))
-            match = _number("recorded", group, sequence, op, number)
-        else:
-            number = _next(counts, (int(kernels.process[row]), group, op, step)) if launched else None
-            match = _number("order", group, op, step, number) if launched else None
-        rows_out.append(
-            {
-                "process": known(kernels.process[row]),
-                "device": known(kernels.device[row]),
-                "stream": known(kernels.stream[row]),
-                "group": group,
-                "sequence": sequence,
-                "op": op,
-                "step": None if step == NO_ID else step,
-                "position": position,
-                "match": match,
-                "start_ns": int(kernels.start_ns[row]),
-                "end_ns": int(kernels.end_ns[row]),
-            }
-        )
-    return rows_out
+    steps, counts = step_numbers(trace, rows), dict[Any, int]()
+    return [_row(trace, row, step, counts) for row, step in zip(rows.tolist(), steps.tolist(), strict=True)]
+
+
+def _row(trace: Trace, row: int, step: int, counts: dict[Any, int]) -> dict[str, Any]:
+    """One collective; ``counts`` has how many of each kind came before it."""
+    kernels = trace.kernels
+    op, process = operation(trace.names[int(kernels.name_id[row])]), int(kernels.process[row])
+    group, sequence = trace.names[int(kernels.group_id[row])], known(kernels.sequence[row])
+    launched, match = int(kernels.call[row]) != NO_ID, None
+    if group and sequence is not None:
+        match = _number("recorded", group, sequence, op, _next(counts, (process, group, sequence, op)))
+    elif launched:
+        match = _number("order", group, op, step, _next(counts, (process, group, op, step)))
+    return {
+        "process": known(process),
+        "device": known(kernels.device[row]),
+        "stream": known(kernels.stream[row]),
+        "group": group,
+        "sequence": sequence,
+        "op": op,
+        "step": None if step == NO_ID else step,
+        "position": _next(counts, (process, op, step)) if launched else None,
+        "match": match,
+        "start_ns": int(kernels.start_ns[row]),
+        "end_ns": int(kernels.end_ns[row]),
+    }
 
 
 def operation(kernel: str) -> str:
@@ -65,7 +65,7 @@ def operation(kernel: str) -> str:
     'SendRecv'
     """
     found = _OPERATION.search(kernel)
-    return found[1] if found else kernel.split("(")[0][:40]
+    return found[1] if found else kernel.split("(", 1)[0][:_LONGEST_OPERATION]
 
 
 def step_numbers(trace: Trace, rows: Int64) -> Int64:

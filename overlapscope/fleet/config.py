@@ -17,8 +17,8 @@ class FleetConfig:
     ``least_share``: of the job's time, below which a straggler is not named: ranks of a job differ by as much without a
         reason.
     ``least_cause``: of a straggler's lateness, below which a difference to the other ranks is no cause of it.
-    ``uneven``: without aligned clocks, the difference in the share of time in exposed collectives, between the rank that
-        waits least and the one that waits most, above which the others most likely wait for it.
+    ``uneven``: without aligned clocks, the difference in the share of time in exposed collectives, between the rank
+        that waits least and the one that waits most, above which the others most likely wait for it.
     """
 
     least_matched: int = 3

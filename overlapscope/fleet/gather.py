@@ -18,8 +18,8 @@ from overlapscope.fleet.task import Outcome
 if TYPE_CHECKING:
     import pyarrow
 
-_GROUP_ROWS = 50_000
-"""Rows in a row group: large enough to compress, small enough to be read alone."""
+_GROUP_ROWS, _GROUP_TRACES = 50_000, 100
+"""Most rows and traces in a row group: large enough to compress, few enough to wait in memory."""
 TRACE_NAMES = ("traces", "devices")
 
 
@@ -78,7 +78,7 @@ class _Writer:
     def add(self, table: pyarrow.Table) -> None:
         """Add the rows of one trace."""
         self._waiting.append(table.cast(self._schema))
-        if sum(map(len, self._waiting)) >= _GROUP_ROWS:
+        if len(self._waiting) >= _GROUP_TRACES or sum(map(len, self._waiting)) >= _GROUP_ROWS:
             self._flush()
 
     def _flush(self) -> None:
@@ -89,9 +89,7 @@ class _Writer:
         self._waiting = []
 
 
-def _numbered(
-    table: pyarrow.Table, number: int, ranks: list[int | None], source: list[str] | None
-) -> pyarrow.Table:
+def _numbered(table: pyarrow.Table, number: int, ranks: list[int | None], source: list[str] | None) -> pyarrow.Table:
     import pyarrow as pa
 
     own: dict[str, Any] = {"trace": pa.array([number] * len(table), pa.int64()), "rank": pa.array(ranks, pa.int64())}
@@ -124,4 +122,3 @@ def _found(source: str, part: Part) -> Found:
         row["gpus"],
         tuple(processes.items()),
     )
-

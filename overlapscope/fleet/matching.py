@@ -27,8 +27,8 @@ class Matched:
 
     def take(self, rows: Bool | Int64) -> Matched:
         """Some of the rows, with the same numbers."""
-        columns = (self.collective, self.member, self.row, self.start_ns, self.end_ns)
-        return Matched(*(values[rows] for values in columns), self.collectives, self.members)
+        own = self.collective[rows], self.member[rows], self.row[rows]
+        return Matched(*own, self.start_ns[rows], self.end_ns[rows], self.collectives, self.members)
 
 
 def match(number: Int64, known: Bool, member: Int64, start_ns: Int64, end_ns: Int64, members: int) -> Matched:

@@ -45,6 +45,8 @@ class Processes:
         finally:
             for worker in workers:
                 worker.end()
+            for thread in threads:
+                thread.join()
 
 
 class _Worker:
@@ -70,15 +72,23 @@ class _Worker:
         if self._process is None:
             return "unknown"
         self._process.kill()  # where it lives and only its answer was none
-        code, self._process = self._process.wait(), None
+        code = self.close()
         return f"signal {-code}" if code < 0 else f"exit status {code}"
 
     def end(self) -> None:
         """End the process, also in the middle of a task."""
         self._ended = True
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if (process := self._process) is not None:
+            process.kill()
+
+    def close(self) -> int:
+        """Close the pipes of a process that has nothing more to do, and wait for its end: its exit status."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        with process, suppress(OSError):
+            _stream(process.stdin).close()
+        return process.returncode
 
     @property
     def ended(self) -> bool:
@@ -95,6 +105,7 @@ class _Worker:
 def _serve(worker: _Worker, waiting: SimpleQueue[Task | None], done: SimpleQueue[Outcome]) -> None:
     while not worker.ended and (task := waiting.get()) is not None:
         done.put(_tried(worker, task))
+    worker.close()
 
 
 def _tried(worker: _Worker, task: Task) -> Outcome:

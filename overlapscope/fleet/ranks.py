@@ -64,7 +64,7 @@ class Ranks:
 
 def ranks_of(traces: Sequence[Found]) -> Ranks:
     """The ranks of all traces."""
-    members = [replace(member, **_said(found)) for found, member in _members(traces)]
+    members = list(_members(traces))
     ranked = list(_without_twins(_in_order(_in_place(members), traces)))
     world = max((found.world_size for found in traces if found.world_size), default=None)
     gpus = max((found.gpus for found in traces if found.gpus), default=None)
@@ -74,20 +74,21 @@ def ranks_of(traces: Sequence[Found]) -> Ranks:
     return Ranks(tuple(ranked), world, missing if there else ())
 
 
-def _members(traces: Sequence[Found]) -> Iterator[tuple[Found, Member]]:
+def _members(traces: Sequence[Found]) -> Iterator[Member]:
     for number, found in enumerate(traces):
+        rank, origin, host = _said(found)
         for process, device in found.processes or ((None, None),):
-            yield found, Member(number, found.source, process, device, found.usable)
+            yield Member(number, found.source, process, device, found.usable, rank, origin, host)
 
 
-def _said(found: Found) -> dict[str, object]:
-    """What content and name say; neither says which of several processes is which rank."""
+def _said(found: Found) -> tuple[int | None, str, str]:
+    """Rank, origin and host by content and name; neither says which of several processes is which rank."""
     name = named(found.source)
     if len(found.processes) > 1:
-        return {"host": name.host}
+        return None, UNKNOWN, name.host
     if found.recorded_rank is not None:
-        return {"rank": found.recorded_rank, "origin": CONTENT, "host": name.host}
-    return {"rank": name.rank, "origin": UNKNOWN if name.rank is None else NAME, "host": name.host}
+        return found.recorded_rank, CONTENT, name.host
+    return name.rank, UNKNOWN if name.rank is None else NAME, name.host
 
 
 def _in_place(members: Sequence[Member]) -> list[Member]:

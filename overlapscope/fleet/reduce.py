@@ -131,7 +131,7 @@ def _matched(job: Job) -> Iterator[dict[str, Any]]:
         judged = bool(arrived.counts[number])
         times = {name: int(values[number]) if judged else None for name, values in columns.items()}
         yield (
-            {name: _plain(value) for name, value in label.items()}
+            {str(name): _plain(value) for name, value in label.items()}
             | {"ranks": int(arrived.ranks[number]), "judged": judged}
             | {"last_rank": rank[int(arrived.last[number])] if judged else None, **times}
             | {"error_ns": int(arrived.error_ns[number])}

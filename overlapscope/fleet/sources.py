@@ -86,12 +86,12 @@ def _hash(stream: Any, target: Any = None) -> str:
 
 def _local(path: Path) -> Iterator[Source]:
     if path.is_dir():
-        files = (file for pattern in TRACE_NAMES for file in path.rglob(pattern))
+        files: Iterable[Path] = (file for pattern in TRACE_NAMES for file in path.rglob(pattern))
     elif has_magic(str(path)) and not path.exists():
         root = Path(path.anchor or ".")
         files = root.glob(str(path.relative_to(path.anchor) if path.anchor else path))
     else:
-        files = iter([path])
+        files = [path]
     for file in files:
         if file.is_file():
             about = file.stat()

@@ -101,7 +101,7 @@ def read_part(folder: Path, key: str, tables: Iterable[str] = tuple(COLUMNS)) ->
 
     names = list(tables)
     try:
-        row = pq.ParquetFile(part_path(folder, key)).read(columns=names)
+        row = pq.ParquetFile(part_path(folder, key)).read(columns=names, use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise OutputError(f"{part_path(folder, key)}: is not a whole result; run the fleet again") from error
     flat = {name: row.column(name).combine_chunks().flatten() for name in names}
@@ -196,7 +196,7 @@ def _whole(path: Path) -> dict[str, Outcome]:
     """The outcomes of one record by source, where it has all of them."""
     found, planned = {outcome.source: outcome for outcome in _lines(path)}, _planned(path)
     if len(found) != planned:
-        raise OutputError(f"{path}: the run ended after {len(found)} of {planned} traces; run it again, it goes on there")
+        raise OutputError(f"{path}: the run ended after {len(found)} of {planned} traces; run it again")
     return found
 
 

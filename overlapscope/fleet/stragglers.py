@@ -54,8 +54,8 @@ class Straggler:
 class Compared:
     """What stragglers are looked for in: arrivals, times of ranks, their copies, and labels of collectives.
 
-    ``labels`` has ``op``, ``position`` and ``step`` of each matched collective; ``begin_ns`` is when each member begins,
-    ``part`` the first of the members that its collectives connect it with.
+    ``labels`` has ``op``, ``position`` and ``step`` of each matched collective; ``begin_ns`` is when each member
+    begins, ``part`` the first of the members that its collectives connect it with.
     """
 
     arrived: Arrivals
@@ -104,7 +104,7 @@ def _others(compared: Compared, member: int, late_ones: set[int]) -> Bool:
     """The ranks to compare with: those of the same part that are no stragglers; all of it where there are none."""
     beside = (compared.part == compared.part[member]) & (compared.figures.steps > 0)
     beside[member] = False
-    on_time = beside.copy()
+    on_time: Bool = beside.copy()
     on_time[sorted(late_ones)] = False
     return on_time if on_time.any() else beside
 
@@ -113,19 +113,20 @@ def _place(compared: Compared, mine: Bool) -> Place:
     labels, arrived = compared.labels, compared.arrived
     late = labels[mine].assign(late_ns=arrived.late_ns[mine])
     late["position"] = late["position"].fillna(0)
-    op, position = late.groupby(["op", "position"], sort=True)["late_ns"].sum().idxmax()
+    most = late.groupby(["op", "position"])["late_ns"].sum().reset_index().sort_values("late_ns", kind="stable")
+    op, position = str(most["op"].iloc[-1]), int(most["position"].iloc[-1])
     here = late[_at(late, op, position)]
     everywhere = labels[arrived.counts & _at(labels, op, position)]
     return Place(
-        op=str(op),
-        position=int(position) or None,
+        op=op,
+        position=position or None,
         late_ns=int(here["late_ns"].median()),
         steps=int(here["step"].nunique(dropna=False)),
         of=int(everywhere["step"].nunique(dropna=False)),
     )
 
 
-def _at(labels: pandas.DataFrame, op: object, position: object) -> Bool:
+def _at(labels: pandas.DataFrame, op: str, position: int) -> Bool:
     """Which collectives are at this place of their step."""
     there = labels["position"].fillna(0) == position
     return ((labels["op"] == op) & there).to_numpy(np.bool_)

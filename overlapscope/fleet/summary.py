@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import PurePath
+from typing import Any
 
 import numpy as np
 
@@ -74,9 +75,9 @@ def _problems(job: Job) -> Iterator[str]:
         yield wrapped(f"several traces also for rank {number_list(list(twice)[_MOST_PROBLEMS:])}", "! ")
 
 
-def _called(row: dict[str, object]) -> str:
-    name = PurePath(str(row["source"])).name
-    return f"{name} (rank {row['rank']})" if row["rank"] is not None and row["rank"] == row["rank"] else name  # noqa: PLR0124
+def _called(row: Mapping[Hashable, Any]) -> str:
+    name, rank = PurePath(row["source"]).name, row["rank"]
+    return f"{name} (rank {rank})" if isinstance(rank, int) else name
 
 
 def _clocks(job: Job) -> Iterator[str]:
@@ -99,8 +100,8 @@ def _clocks(job: Job) -> Iterator[str]:
 
 def _late(job: Job) -> Iterator[str]:
     for straggler in job.stragglers[:1]:
-        for indent, line in straggler_lines(job, straggler):
-            yield wrapped(line, indent)
+        for number, line in enumerate(straggler_lines(job, straggler)):
+            yield wrapped(line, "  " if number else "")
     for straggler in job.stragglers[1:_MOST_STRAGGLERS]:
         yield wrapped(f"Then {short_line(job, straggler)}")
     more = job.stragglers[_MOST_STRAGGLERS:]

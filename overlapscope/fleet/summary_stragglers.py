@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
 
 from overlapscope.fleet.causes import Cause
 from overlapscope.fleet.figures import KERNELS
@@ -11,39 +12,35 @@ from overlapscope.fleet.ranks import label
 from overlapscope.fleet.stragglers import Place, Straggler
 from overlapscope.formatting import share, time
 
-_INDENT = "  "
+_NO_CAUSE = (
+    "Nothing that it does takes clearly longer than in the other ranks: it may have begun late, or what differs is not "
+    "recorded."
+)
 
 
-def straggler_lines(job: Job, late: Straggler) -> Iterator[tuple[str, str]]:
-    """The lines about one straggler, each with its indent."""
-    name = label(job.members[late.member])
-    yield "", f"{name[0].upper()}{name[1:]} holds up the others: it comes last to {_where(late.place)}, " + (
-        f"{time(late.place.late_ns)} after the middle rank."
-    )
+def straggler_lines(job: Job, late: Straggler) -> Iterator[str]:
+    """What is said about one straggler, sentence by sentence: first who and where, then why."""
+    name, place = label(job.members[late.member]), late.place
+    text = f"{name[0].upper()}{name[1:]} holds up the others: it comes last to {_where(place)}, "
+    yield f"{text}{time(place.late_ns)} after the middle rank."
     steps = max(int(job.figures.steps[late.member]), 1)
     if late.began_late_ns:
-        yield _INDENT, (
-            f"It began its first step {time(late.began_late_ns)} after the middle rank; what came before is not in the "
-            "trace."
-        )
+        began = time(late.began_late_ns)
+        yield f"It began its first step {began} after the middle rank; what came before is not in the trace."
     if not late.causes:
-        yield _INDENT, (
-            "Nothing that it does takes clearly longer than in the other ranks: it may have begun late, or what "
-            "differs is not recorded."
-        )
+        yield _NO_CAUSE
     for cause in late.causes[:1]:
-        yield _INDENT, f"Why: {_why(job, late, cause)}"
+        yield f"Why: {_why(job, late, cause)}"
         yield from _finding(job, late, cause)
     for each in late.copies:
-        yield _INDENT, (
-            f"Its {each.direction} copies are {each.memory}; those of "
-            f"{'' if each.others == each.of else f'{each.others} of '}the other {each.of} are {each.others_memory}."
-        )
-    if late.replay.saving_ns > 0:
-        yield _INDENT, (
-            f"Without it the job would save {time(late.replay.saving_ns / steps)} a step "
-            f"({share(late.replay.saving_ns, late.replay.recorded_ns)}), by a replay of the matched collectives."
-        )
+        of = "" if each.others == each.of else f"{each.others} of "
+        text = f"Its {each.direction} copies are {each.memory}; those of {of}the other {each.of} are "
+        yield f"{text}{each.others_memory}."
+    saving = late.replay.saving_ns
+    if saving > 0:
+        portion = share(saving, late.replay.recorded_ns)
+        text = f"Without it the job would save {time(saving / steps)} a step ({portion}), by a replay of the matched "
+        yield f"{text}collectives."
 
 
 def short_line(job: Job, late: Straggler) -> str:
@@ -78,18 +75,18 @@ def _why(job: Job, late: Straggler, cause: Cause) -> str:
     return f"its {KERNELS} take {own} a step; those of the middle one of the other ranks {others}."
 
 
-def _finding(job: Job, late: Straggler, cause: Cause) -> Iterator[tuple[str, str]]:
+def _finding(job: Job, late: Straggler, cause: Cause) -> Iterator[str]:
     found = _row(job, late, cause) if cause.code else None
     if found is None:
         return
     where = f" At {found['where']}." if found["where"] else ""
-    yield _INDENT, f"{found['message']}{where}"
+    yield f"{found['message']}{where}"
     fix = [line for line in str(found["fix"]).splitlines() if line.strip()]
     if fix:
-        yield _INDENT, f"Fix: {' / '.join(fix[:2])}"
+        yield f"Fix: {' / '.join(fix[:2])}"
 
 
-def _row(job: Job, late: Straggler, cause: Cause) -> dict[str, object] | None:
+def _row(job: Job, late: Straggler, cause: Cause) -> Mapping[Hashable, Any] | None:
     """The finding of the straggler that a cause is about."""
     found = job.findings
     mine = found[(found["member"] == late.member) & (found["code"] == cause.code) & (found["kind"] == cause.kind)]

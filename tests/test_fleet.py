@@ -1,0 +1,351 @@
+"""A fleet of traces: the map, its executors, and what the reduce finds out about made jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.fleet_ranks import Job as Made
+from benchmarks.fleet_ranks import make
+from overlapscope import OutputError, TraceNotFound, open_fleet
+from overlapscope.cli.main import app
+from overlapscope.fleet import processes
+from overlapscope.fleet.processes import DIED, Processes
+from overlapscope.fleet.reduce import reduce_folder
+from overlapscope.fleet.run import map_traces
+from overlapscope.fleet.sources import find_sources
+from overlapscope.fleet.store import Shard, has_part, key_of, outcomes, part_path
+from overlapscope.fleet.task import Outcome, Task
+from overlapscope.fleet.work import work
+
+RANKS = 30
+
+
+def here(tasks: Sequence[Task]) -> Iterator[Outcome]:
+    """The executor of tests: one task after the other in this process."""
+    yield from map(work, tasks)
+
+
+def backwards(tasks: Sequence[Task]) -> Iterator[Outcome]:
+    yield from map(work, reversed(tasks))
+
+
+def fleet(traces: Path, out: Path) -> Path:
+    map_traces(find_sources([str(traces)]), out, here)
+    reduce_folder(out)
+    return out
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """Every table, result and text of a fleet, by its name."""
+    files = [file for file in out.rglob("*") if file.is_file() and file.parent.name != "runs"]
+    return {str(file.relative_to(out)): file.read_bytes() for file in files}
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty ranks: rank 17 has pageable input, 3 is cut short, 5 is missing, 9 is there twice."""
+    folder = tmp_path_factory.mktemp("job")
+    make(folder, Made(RANKS, stragglers={17: "pageable"}, cut=(3,), missing=(5,), twice=(9,)))
+    (folder / "not_a_trace.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fleet(job, tmp_path_factory.mktemp("out"))
+
+
+def test_the_summary_names_the_straggler_and_its_cause_within_a_screen(done: Path) -> None:
+    text = open_fleet(done).summary
+    lines = text.splitlines()
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 80
+    assert "Rank 17 holds up the others: it comes last to AllReduce 1 of every step" in text
+    assert "Why: OVL001 pageable-copy" in text
+    assert "Its HtoD copies are pageable; those of the other 28 are pinned." in text
+
+
+def test_nothing_is_lost_and_what_is_wrong_is_named(done: Path) -> None:
+    text = " ".join(open_fleet(done).summary.split())
+    assert "31 traces, 29 of 30 ranks" in text
+    assert "rank3_trace.json.gz (rank 3) damaged" in text
+    assert "not_a_trace.json cannot be used: JSON without trace events" in text
+    assert "no trace of rank 5" in text
+    assert "rank 9 has 2 traces" in text
+    traces = open_fleet(done).to_pandas("traces").set_index("rank")
+    assert traces.loc[3, "status"] == "damaged"
+    assert (traces["status"] == "failed").sum() == 1
+
+
+def test_what_the_job_would_save_is_what_it_takes_longer_than_without_the_straggler(tmp_path: Path) -> None:
+    steps = {}
+    for name, late in (("slow", {1: "pageable"}), ("whole", {})):
+        make(tmp_path / name, Made(4, stragglers=late))
+        found = open_fleet(fleet(tmp_path / name, tmp_path / f"{name}-out"))
+        steps[name] = int(found.to_pandas("spread").set_index("figure").loc["step", "median_ns"])
+    (straggler,) = open_fleet(tmp_path / "slow-out").to_pandas("stragglers").to_dict("records")
+    truth = steps["slow"] - steps["whole"]
+    assert straggler["saving_ns"] / 3 == pytest.approx(truth, rel=0.05)
+    assert open_fleet(tmp_path / "whole-out").to_pandas("stragglers").empty
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ("host", "OVL008 host-late"),
+        ("kernels", "its kernels take 7.5 ms a step; those of the middle one of the other ranks 2.5 ms."),
+    ],
+)
+def test_the_cause_of_a_straggler(tmp_path: Path, cause: str, words: str) -> None:
+    make(tmp_path / "job", Made(4, stragglers={2: cause}))
+    assert f"Why: {words}" in " ".join(open_fleet(fleet(tmp_path / "job", tmp_path / "out")).summary.split())
+
+
+def test_clocks_are_aligned_whatever_they_say(tmp_path: Path) -> None:
+    found = []
+    for skew in (0.0, 10_000_000.0):
+        make(tmp_path / f"{skew}", Made(4, stragglers={2: "host"}, skew_us=skew))
+        opened = open_fleet(fleet(tmp_path / f"{skew}", tmp_path / f"{skew}-out"))
+        assert opened.to_pandas("ranks")["aligned"].all()
+        found.append(opened.to_pandas("matched")["late_ns"].tolist())
+    assert found[0] == pytest.approx(found[1], abs=10)
+
+
+def test_without_sequence_numbers_collectives_match_by_name_and_order(tmp_path: Path) -> None:
+    make(tmp_path / "job", Made(4, stragglers={2: "host"}, numbered=False))
+    found = open_fleet(fleet(tmp_path / "job", tmp_path / "out"))
+    assert len(found.to_pandas("matched")) == 9
+    assert found.to_pandas("stragglers")["rank"].tolist() == [2]
+
+
+def test_with_too_few_collectives_ranks_are_compared_by_durations(tmp_path: Path) -> None:
+    make(tmp_path / "job", Made(4, steps=2, layers=1, stragglers={2: "host"}))
+    text = " ".join(open_fleet(fleet(tmp_path / "job", tmp_path / "out")).summary.split())
+    assert "Clocks are not aligned: too few collectives match. Ranks are compared by durations only" in text
+    assert "rank 2 is in exposed collectives for" in text
+    assert "holds up" not in text
+
+
+def test_a_rank_that_only_a_wrong_order_makes_late_is_not_named(tmp_path: Path) -> None:
+    """Ranks whose collectives do not run at the same time have other collectives: their clocks say nothing."""
+    make(tmp_path / "job", Made(3, numbered=False))
+    make(tmp_path / "other", Made(3, numbered=False, stragglers={0: "kernels"}, late_us=90_000))
+    shutil.copy(tmp_path / "other" / "rank0_trace.json.gz", tmp_path / "job" / "rank0_trace.json.gz")
+    assert open_fleet(fleet(tmp_path / "job", tmp_path / "out")).to_pandas("stragglers").empty
+
+
+def test_tables_do_not_depend_on_the_executor_or_the_order(job: Path, done: Path, tmp_path: Path) -> None:
+    sources = find_sources([str(job)])
+    map_traces(sources, tmp_path / "processes", Processes(2))
+    for number in (2, 3, 1):
+        map_traces(sources, tmp_path / "shards", backwards, Shard(number, 3))
+    for name in ("processes", "shards"):
+        reduce_folder(tmp_path / name)
+        assert contents(tmp_path / name) == contents(done), name
+
+
+def test_a_second_run_maps_what_is_new(job: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def noting(tasks: Sequence[Task]) -> Iterator[Outcome]:
+        asked.extend(Path(task.source).name for task in tasks)
+        yield from map(work, tasks)
+
+    some = find_sources([str(job / "rank1*")])
+    map_traces(some[:-1], tmp_path, noting)
+    assert len(asked) == len(some) - 1
+    asked.clear()
+    map_traces(some, tmp_path, noting)
+    assert asked == [Path(some[-1].name).name]
+    asked.clear()
+    os.utime(some[0].name)  # touched, and the same
+    map_traces(find_sources([str(job / "rank1*")]), tmp_path, noting)
+    assert asked == [Path(some[0].name).name]
+    assert [outcome.kept for outcome in outcomes(tmp_path)] == [True] * len(some)
+
+
+def test_a_result_that_was_cut_short_is_made_again(job: Path, tmp_path: Path) -> None:
+    sources = find_sources([str(job / "rank1_trace.json.gz")])
+    map_traces(sources, tmp_path, here)
+    (result,) = (tmp_path / "parts").iterdir()
+    whole = result.read_bytes()
+    result.write_bytes(whole[: len(whole) // 2])
+    map_traces(sources, tmp_path, here)
+    assert result.read_bytes() == whole
+
+
+def test_a_worker_that_is_killed_loses_no_trace(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first worker is killed as soon as it runs; its trace goes to another one."""
+    killed = []
+    start = subprocess.Popen
+
+    def killing(*args: object, **more: object) -> subprocess.Popen[str]:
+        process = start(*args, **more)  # type: ignore[call-overload]
+        if not killed:
+            killed.append(process.pid)
+            os.kill(process.pid, signal.SIGKILL)
+        return process  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(processes.subprocess, "Popen", killing)
+    sources = find_sources([str(job / "rank1*")])
+    map_traces(sources, tmp_path, Processes(2))
+    assert killed
+    assert [outcome.code for outcome in outcomes(tmp_path)] == [""] * len(sources)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds workers in /proc")
+def test_a_trace_that_kills_every_worker_is_a_row(job: Path, tmp_path: Path) -> None:
+    deadly = Task(str(job / "rank1_trace.json.gz"), str(tmp_path))
+    tasks = [deadly, Task(str(job / "rank2_trace.json.gz"), str(tmp_path))]
+    (tmp_path / "parts").mkdir()
+    executor, found = Processes(1), []
+    running = Thread(target=lambda: found.extend(executor(tasks)))
+    running.start()
+    killed: set[str] = set()
+    while len(killed) < 2 and running.is_alive():
+        for child in _workers():
+            if child not in killed:
+                killed.add(child)
+                os.kill(int(child), signal.SIGKILL)
+        time.sleep(0.005)
+    running.join()
+    assert [outcome.code for outcome in found] == [DIED, ""]
+    assert "signal 9" in found[0].error
+
+
+def _workers() -> list[str]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            except OSError:
+                continue
+            if b"overlapscope.fleet.worker" in words and int(parent) == os.getpid():
+                found.append(folder.name)
+    return found
+
+
+def test_a_full_disk_is_named_and_the_next_run_goes_on(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = find_sources([str(job / "rank1_trace*"), str(job / "rank2_trace*")])
+    with monkeypatch.context() as patch:
+        patch.setattr("pyarrow.parquet.write_table", _full)
+        map_traces(sources, tmp_path, here)
+    assert {outcome.code for outcome in outcomes(tmp_path)} == {"output"}
+    reduce_folder(tmp_path)
+    assert "cannot be written (No space left on device)" in " ".join(open_fleet(tmp_path).summary.split())
+    map_traces(sources, tmp_path, here)
+    assert {outcome.code for outcome in outcomes(tmp_path)} == {""}
+
+
+def _full(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_what_is_wrong_inside_a_worker_is_the_outcome_of_that_trace(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("overlapscope.fleet.work.map_trace", lambda *_: 1 / 0)
+    outcome = work(Task(str(job / "rank1_trace.json.gz"), str(tmp_path)))
+    assert (outcome.key, outcome.code, outcome.error) == ("", "internal", "ZeroDivisionError: division by zero")
+
+
+def test_a_run_that_was_ended_is_no_result(job: Path, tmp_path: Path) -> None:
+    sources = find_sources([str(job / "rank1*")])
+    map_traces(sources, tmp_path, here)
+    record = tmp_path / "runs" / "1-of-1.jsonl"
+    record.write_text("\n".join(record.read_text().splitlines()[:3]) + '\n{"source": "half')
+    with pytest.raises(OutputError, match=f"ended after 2 of {len(sources)} traces"):
+        outcomes(tmp_path)
+
+
+def test_a_shard_that_has_not_run_is_named(job: Path, tmp_path: Path) -> None:
+    map_traces(find_sources([str(job)]), tmp_path, here, Shard(2, 3))
+    with pytest.raises(OutputError, match="shard 1, 3 of 3 has not run yet"):
+        outcomes(tmp_path)
+
+
+def test_one_content_has_one_result(job: Path, tmp_path: Path) -> None:
+    for name in ("a.json.gz", "b.json.gz"):
+        shutil.copy(job / "rank1_trace.json.gz", tmp_path / name)
+    map_traces(find_sources([str(tmp_path)]), tmp_path / "out", here)
+    assert len(list((tmp_path / "out" / "parts").iterdir())) == 1
+    key = outcomes(tmp_path / "out")[0].key
+    assert has_part(tmp_path / "out", key)
+    assert part_path(tmp_path / "out", key).name == f"{key}.parquet"
+    assert key_of("another") != key
+
+
+def test_sources_are_folders_patterns_and_files_each_once(tmp_path: Path) -> None:
+    for name in ("a/r0.json", "a/b/r1.json.gz", "a/notes.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    found = find_sources([str(tmp_path / "a"), str(tmp_path / "a" / "**" / "*.gz"), str(tmp_path / "a" / "r0.json")])
+    assert [Path(source.name).name for source in found] == ["r1.json.gz", "r0.json"]
+    with pytest.raises(TraceNotFound, match="no such file"):
+        find_sources([str(tmp_path / "c")])
+
+
+def test_the_command_maps_reduces_and_says_how_it_went(tmp_path: Path) -> None:
+    make(tmp_path / "job", Made(4, stragglers={2: "pageable"}))
+    run = CliRunner().invoke(app, ["fleet", str(tmp_path / "job"), "-o", str(tmp_path / "out"), "-j", "1"])
+    assert run.exit_code == 0
+    assert run.stdout == open_fleet(tmp_path / "out").summary
+    make(tmp_path / "job", Made(4, stragglers={2: "pageable"}, cut=(1,)))
+    for number in ("1/2", "2/2"):
+        options = ["-o", str(tmp_path / "out"), "-j", "1", "--shard", number]
+        run = CliRunner().invoke(app, ["fleet", str(tmp_path / "job"), *options])
+        assert (run.exit_code, run.stdout) == (0, "")
+    run = CliRunner().invoke(app, ["fleet", "reduce", str(tmp_path / "out")])
+    assert run.exit_code == 1  # one is cut short
+    assert "Rank 2 holds up the others" in run.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nowhere"], ["reduce", "nowhere"], [".", "--shard", "1/2"], [".", "-o", "o", "--shard", "3/2"]]
+)
+def test_what_the_command_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["fleet", *arguments]).exit_code == 2
+
+
+def test_tables_can_be_read_by_name(done: Path) -> None:
+    found = open_fleet(done)
+    for name in found.tables:
+        assert len(found.to_arrow(name)) == len(found.to_pandas(name))
+    with pytest.raises(KeyError, match="no table 'rank'"):
+        found.to_pandas("rank")
+    with pytest.raises(OutputError, match="has no results"):
+        open_fleet(done / "parts")
+    assert repr(found).startswith(f"<Fleet {done}: 31 traces")
+
+
+def test_a_program_without_a_guard_can_use_processes(job: Path, tmp_path: Path) -> None:
+    """Workers import nothing of the program that starts them."""
+    program, trace, out = tmp_path / "program.py", str(job / "rank1_trace.json.gz"), tmp_path / "o"
+    program.write_text(
+        "from pathlib import Path\n"
+        "from overlapscope.fleet.processes import Processes\n"
+        "from overlapscope.fleet.run import map_traces\n"
+        "from overlapscope.fleet.sources import find_sources\n"
+        f"map_traces(find_sources([{trace!r}]), Path({str(out)!r}), Processes(1))\n"
+    )
+    subprocess.run([sys.executable, str(program)], check=True, timeout=120)
+    head, line = (out / "runs" / "1-of-1.jsonl").read_text().splitlines()
+    assert json.loads(head) == {"planned": 1}
+    assert json.loads(line)["code"] == ""
