@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal
-SLOW := corpus or predictions or browser
+SLOW := corpus or predictions or browser or cluster
 
 .PHONY: demo test test-slow test-all lint types contracts doctest notebooks docs site check clean
 

@@ -39,10 +39,19 @@ installs the completion of commands, options, rules and changes for the shell th
 
 
 def text() -> str:
-    group: Any = typer.main.get_command(app)
-    hints = {entry.name: get_type_hints(entry.callback) for entry in app.registered_commands}
-    parts = (part for name, command in group.commands.items() for part in section(name, command, hints[name]))
-    return "\n".join([HEAD, *parts])
+    return "\n".join([HEAD, *sections(app, typer.main.get_command(app))])
+
+
+def sections(source: typer.Typer, group: Any, before: str = "") -> Iterator[str]:
+    """The sections of the commands of a group, and of those of its own groups."""
+    hints = {entry.name: get_type_hints(entry.callback) for entry in source.registered_commands if entry.callback}
+    groups = {entry.name: entry.typer_instance for entry in source.registered_groups}
+    for name, command in group.commands.items():
+        inner = groups.get(name)
+        if inner is None:
+            yield from section(before + name, command, hints[name])
+        else:
+            yield from sections(inner, command, f"{before}{name} ")
 
 
 def section(name: str, command: Any, hints: dict[str, Any]) -> Iterator[str]:
