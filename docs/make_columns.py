@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 from overlapscope.diagnosis.causes import IdleTime
+from overlapscope.fleet.reduce import COLUMNS as OF_A_JOB
+from overlapscope.fleet.schema import COLUMNS as OF_ALL_TRACES
 from overlapscope.measure.copies import CopyFacts
 from overlapscope.model.columns import Column, Table
 from overlapscope.model.trace import TABLES
@@ -27,6 +29,13 @@ and `to_arrow()`, text and enum columns come as words (text columns without thei
 CSV and Parquet files have the same names.
 """
 
+FLEET = """## Tables of a fleet
+
+`overlapscope fleet -o FOLDER` writes them as Parquet, and `overlapscope.open_fleet(FOLDER)` opens them. Those with rows
+of every trace begin with `trace`, its number, and `rank`; `traces` has its `source` as well.
+"""
+TYPES = {"i": "integer", "f": "float", "s": "text", "b": "boolean"}
+
 
 def reference() -> str:
     tables: dict[str, type[Table]] = TABLES | {
@@ -37,7 +46,8 @@ def reference() -> str:
         "finding_table(diagnosis)": FindingTable,
         "range_table(trace, ...)": RangeTable,
     }
-    return "\n".join([HEAD, *(section(name, table) for name, table in tables.items())])
+    fleet = [FLEET, *(plain(name, columns) for name, columns in (OF_A_JOB | OF_ALL_TRACES).items())]
+    return "\n".join([HEAD, *(section(name, table) for name, table in tables.items()), *fleet])
 
 
 def section(name: str, table: type[Table]) -> str:
@@ -50,6 +60,11 @@ def section(name: str, table: type[Table]) -> str:
         "|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *(row(spec) for spec in table.columns()), ""])
+
+
+def plain(name: str, columns: dict[str, str]) -> str:
+    rows = (f"| `{column}` | {TYPES[text[0]]} | {text[2:]} |" for column, text in columns.items())
+    return "\n".join([f"### `{name}`", "", "| column | type | meaning |", "|---|---|---|", *rows, ""])
 
 
 def row(spec: Column) -> str:

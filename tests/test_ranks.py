@@ -1,4 +1,4 @@
-"""Several traces: one table, each finding once, and whom the others wait for."""
+"""The audit of several traces: one answer about all, whom they wait for, and each finding once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from overlapscope import Audit, audit
 from overlapscope.cli.main import app
-from overlapscope.report.ranks import rank_names, shared_findings, waited_for
+from overlapscope.fleet.audits import job_of_audits
+from overlapscope.fleet.summary import summary
 from tests.notation import trace_of
 
 LATE = "thread 1: launch gemm 0-5 -> stream 7: 10-60 | op aten::sort 70-880 | launch gemm 885-890 -> stream 7: 900-950"
@@ -23,35 +24,42 @@ def rank(tmp_path: Path, number: int, text: str, begin: int) -> Audit:
     return audit(trace_of(folder, text, collective, distributedInfo={"rank": number}))
 
 
+def said(*audits: Audit) -> str:
+    return " ".join(summary(job_of_audits(audits)).split())
+
+
 def test_the_rank_that_waits_least_is_the_one_that_the_others_wait_for(tmp_path: Path) -> None:
-    audits = [rank(tmp_path, 0, EARLY, 70), rank(tmp_path, 1, LATE, 955), rank(tmp_path, 2, EARLY, 70)]
-    names = rank_names(audits)
-    assert names == ["rank 0", "rank 1", "rank 2"]
-    text = str(waited_for(list(zip(names, audits, strict=True)))[0])
-    assert text.startswith("rank 1 is in exposed collectives for ")
+    text = said(rank(tmp_path, 0, EARLY, 70), rank(tmp_path, 1, LATE, 955), rank(tmp_path, 2, EARLY, 70))
+    assert "rank 1 is in exposed collectives for 4 % of its time, others for up to 92 %" in text
     assert "they wait for it. Its first finding: OVL008 host-late: host-work." in text
 
 
 def test_even_ranks_wait_for_nobody(tmp_path: Path) -> None:
-    audits = [rank(tmp_path, number, EARLY, 70) for number in range(3)]
-    assert waited_for(list(zip(rank_names(audits), audits, strict=True))) == []
+    assert "wait for it" not in said(*(rank(tmp_path, number, EARLY, 70) for number in range(3)))
 
 
 def test_each_finding_is_said_once(tmp_path: Path) -> None:
-    audits = [rank(tmp_path, number, EARLY, 70) for number in range(3)]
-    (shared,) = shared_findings(list(zip(rank_names(audits), audits, strict=True)))
-    assert shared.worst.code == "OVL016"
-    assert [name for name, _ in shared.idle_ns] == ["rank 0", "rank 1", "rank 2"]
+    text = said(*(rank(tmp_path, number, EARLY, 70) for number in range(3)))
+    assert text.count("OVL016") == 1
+    assert "OVL016 exposed-collective: up to 920 us, all 3 ranks" in text
 
 
-def test_the_command_prints_one_table_or_each_by_itself(tmp_path: Path) -> None:
+def test_traces_of_one_rank_are_compared_as_they_are(tmp_path: Path) -> None:
+    """Before and after a fix, both are rank 0."""
+    audits = [audit(trace_of(tmp_path, text, distributedInfo={"rank": 0})) for text in (EARLY, LATE)]
+    job = job_of_audits(audits)
+    assert [(member.rank, member.used) for member in job.members] == [(None, True)] * 2
+    assert summary(job).startswith("2 traces, ")
+
+
+def test_the_command_prints_one_answer_or_each_by_itself(tmp_path: Path) -> None:
     paths = []
     for number in range(2):
         rank(tmp_path, number, EARLY, 70)
         paths.append(str(tmp_path / str(number) / "t.json"))
     together = CliRunner().invoke(app, ["audit", *paths])
     apart = CliRunner().invoke(app, ["audit", *paths, "--per-rank"])
-    assert together.stdout.count("Collectives ran for") == 1
-    assert "2 of 2 traces" in together.stdout
+    assert together.stdout.count("OVL016") == 1
+    assert "all 2 ranks" in together.stdout
     assert apart.stdout.count("Collectives ran for") == 2
     assert apart.stdout.count("GPU 0 time") == 2

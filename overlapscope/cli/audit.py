@@ -64,7 +64,7 @@ def audit_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         ),
     ] = None,
     per_rank: Annotated[
-        bool, typer.Option("--per-rank", help="Print each of several traces by itself, not one table of all.")
+        bool, typer.Option("--per-rank", help="Print each of several traces by itself, not one answer about all.")
     ] = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -131,9 +131,10 @@ def _status(results: _Results) -> ExitCode:
 
 def _write(results: _Results, form: Format, output: Path | None, *, per_rank: bool, quiet: bool) -> None:
     if form is Format.TEXT and len(results.audits) > 1 and not per_rank:
-        from overlapscope.report.ranks import render_ranks
+        from overlapscope.fleet.audits import job_of_audits
+        from overlapscope.fleet.summary import summary
 
-        render_to(output, lambda console: render_ranks(results.audits, console))
+        deliver(f"{summary(job_of_audits(results.audits))}\n--per-rank prints each trace by itself.\n", output)
         return
     if form is Format.TEXT:
         render_to(output, lambda console: _render(results, console, quiet=quiet))

@@ -1,11 +1,12 @@
-"""Lists of ranks for people."""
+"""Lists and names of ranks for people."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 _MOST_RUNS = 6
+_SEPARATORS = "-_./ "
 
 
 def number_list(numbers: Iterable[int]) -> str:
@@ -22,3 +23,22 @@ def number_list(numbers: Iterable[int]) -> str:
     shown = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs[:_MOST_RUNS])
     left = sum(map(len, runs[_MOST_RUNS:]))
     return f"{shown} and {left} more" if left else shown
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Names without what they all begin and end with, where they are names of files.
+
+    >>> distinct(["gemm-pageable-side.json.gz", "gemm-pinned-side.json.gz"]), distinct(["rank 1", "rank 12"])
+    (['pageable', 'pinned'], ['rank 1', 'rank 12'])
+    """
+    if len(set(names)) < 2 or all(name.startswith("rank ") for name in names):  # noqa: PLR2004 - nothing to tell apart
+        return list(names)
+    first, last = _alike(names), _alike([name[::-1] for name in names])
+    return [name[len(first) : len(name) - len(last)] for name in names]
+
+
+def _alike(names: Sequence[str]) -> str:
+    """What all names begin with, up to a separator."""
+    least, most = min(names), max(names)
+    text = least[: next((place for place, sign in enumerate(least) if sign != most[place]), len(least))]
+    return text[: max(text.rfind(sign) for sign in _SEPARATORS) + 1]

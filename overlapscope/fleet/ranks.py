@@ -74,6 +74,12 @@ def ranks_of(traces: Sequence[Found]) -> Ranks:
     return Ranks(tuple(ranked), world, missing if there else ())
 
 
+def unranked(traces: Sequence[Found]) -> Ranks:
+    """All traces that can be used, none of them a rank: for traces that are of no job."""
+    members = (replace(member, rank=None, origin=UNKNOWN, used=member.usable) for member in _members(traces))
+    return Ranks(tuple(members), None, ())
+
+
 def _members(traces: Sequence[Found]) -> Iterator[Member]:
     for number, found in enumerate(traces):
         rank, origin, host = _said(found)

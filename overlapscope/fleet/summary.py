@@ -5,23 +5,27 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from overlapscope.fleet.figures import COLLECTIVES, COPIES, IDLE, KERNELS, MOVING, STEP, WAITING
 from overlapscope.fleet.job import Job
-from overlapscope.fleet.numbers import number_list
+from overlapscope.fleet.numbers import distinct, number_list
 from overlapscope.fleet.ranks import label
 from overlapscope.fleet.summary_stragglers import short_line, straggler_lines
 from overlapscope.formatting import counted, numbers, safe, time, time_unit
+
+if TYPE_CHECKING:
+    import pandas
 
 _WIDTH = 80
 _MOST_STRAGGLERS = 3
 _MOST_RANKS = 4
 _MOST_FINDINGS = 4
 _MOST_PROBLEMS = 3
-_NAME_WIDTH = 22
+_NAME_WIDTH, _COLUMN_WIDTH = 23, 10
+_RANK_COLUMNS = {"kernels": KERNELS, "collectives": COLLECTIVES, "copies": COPIES, "idle": IDLE}
 
 
 def summary(job: Job) -> str:
@@ -38,13 +42,16 @@ def summary(job: Job) -> str:
 
 def wrapped(text: str, indent: str = "") -> str:
     """Text in lines of the summary's width, from the second on indented."""
-    return textwrap.fill(safe(text), _WIDTH, subsequent_indent=indent + "  ", initial_indent=indent)
+    return textwrap.fill(
+        safe(text), _WIDTH, subsequent_indent=indent + "  ", initial_indent=indent, break_on_hyphens=False
+    )
 
 
 def _heading(job: Job) -> Iterator[str]:
     used = [member for member in job.members if member.used]
     of = f" of {job.ranks.world_size}" if job.ranks.world_size else ""
-    text = f"{counted(len(job.traces), 'trace')}, {len(used)}{of} ranks"
+    text = counted(len(job.traces), "trace")
+    text += f", {len(used)}{of} ranks" if any(member.rank is not None for member in used) else ""
     hosts = {member.host for member in used if member.host} or {member.node for member in used} - {None}
     text += f" on {counted(len(hosts), 'host')}" if hosts else ""
     steps = job.figures.steps[job.figures.steps > 0]
@@ -83,6 +90,8 @@ def _called(row: Mapping[Hashable, Any]) -> str:
 def _clocks(job: Job) -> Iterator[str]:
     used = np.array([member.used for member in job.members], np.bool_)
     aligned = job.clocks.aligned & used
+    if all(member.rank is None for member in job.members):
+        return
     if not job.on_one_clock:
         yield wrapped(
             "Clocks are not aligned: too few collectives match. Ranks are compared by durations only, and nothing "
@@ -149,13 +158,15 @@ def _rank_rows(job: Job) -> Iterator[str]:
         late[each.member] = each.late_ns // max(int(job.figures.steps[each.member]), 1)
     order = used[np.lexsort((times[COLLECTIVES][used], -late[used]))][:_MOST_RANKS]
     unit, word = time_unit([int(value) for value in times[STEP][used]])
-    head = ("late", "kernels", "collectives", "copies", "idle")
-    yield f"{'Latest ranks (' + word + ' a step)':<24}" + "".join(f"{name:>12}" for name in head[:4]) + f"{head[4]:>8}"
-    for member in order.tolist():
-        row = [late[member], *(times[name][member] for name in (KERNELS, COLLECTIVES, COPIES, IDLE))]
-        cells = numbers([int(value) for value in row], unit)
-        name = safe(label(job.members[member]), _NAME_WIDTH - 1)
-        yield f"  {name:<{_NAME_WIDTH}}" + "".join(f"{cell:>12}" for cell in cells[:4]) + f"{cells[4]:>8}"
+    first = {"late": late} if late.any() else {}
+    columns = {**first, **{heading: times[name] for heading, name in _RANK_COLUMNS.items()}}
+    cells = {heading: numbers(values[order].tolist(), unit) for heading, values in columns.items()}
+    widths = {heading: max(_COLUMN_WIDTH, len(heading) + 2) for heading in cells}
+    title = f"{'Latest' if late.any() else 'Each'} ({word} a step)"
+    yield f"{title:<{_NAME_WIDTH + 2}}" + "".join(f"{heading:>{width}}" for heading, width in widths.items())
+    for row, name in enumerate(distinct([label(job.members[member]) for member in order.tolist()])):
+        line = "".join(f"{column[row]:>{widths[heading]}}" for heading, column in cells.items())
+        yield f"  {safe(name, _NAME_WIDTH - 1):<{_NAME_WIDTH}}{line}"
 
 
 def _findings(job: Job) -> Iterator[str]:
@@ -185,9 +196,8 @@ def _who(job: Job, members: Sequence[int]) -> str:
 
 def _short(job: Job, member: int) -> str:
     rank = job.members[member].rank
-    return "?" if rank is None else str(rank)
+    return "" if rank is None else str(rank)
 
 
-def _title(row: object) -> str:
-    code, name, kind = (str(getattr(row, field)) for field in ("code", "name", "kind"))
-    return f"{code} {name}" + (f": {kind}" if kind else "")
+def _title(row: pandas.Series) -> str:
+    return f"{row['code']} {row['name']}" + (f": {row['kind']}" if row["kind"] else "")
