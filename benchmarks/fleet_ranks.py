@@ -3,7 +3,8 @@
     python benchmarks/fleet_ranks.py OUT --ranks 64 --straggler 17=pageable --cut 3 --missing 5 --twice 9
 
 Each step of each rank copies its input to the GPU, runs kernels, and reduces the gradient of each layer with all other
-ranks. A collective of a rank begins when its gradient is there, and all end together. The clocks of the ranks differ.
+ranks. A collective of a rank begins when its gradient is there, and all end within some microseconds. The clocks of the
+ranks differ.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _COMPUTE, _REDUCE = 7, 20  # streams
 _KERNEL_US, _ISSUE_US, _COPY_US, _MOVE_US = 400.0, 6.0, 90.0, 150.0
 _ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 _SHOWN_RANKS = 8
+_APART_US = 4.0  # ends of one collective
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,8 @@ def _all_reduce(rank: _Rank, begin: float, end: float, sequence: int, job: Job) 
     begin = max(begin, rank.now)
     shown = ", ".join(map(str, range(min(job.ranks, _SHOWN_RANKS)))) + (", ..." if job.ranks > _SHOWN_RANKS else "")
     args = {"Process Group Name": "0", "Process Group Ranks": f"[{shown}]", "Seq": sequence} if job.numbered else {}
-    rank.work("kernel", _ALL_REDUCE, _REDUCE, (begin, end - begin), correlation=number, **args)
+    until = end + rank.chance.uniform(-_APART_US, _APART_US)
+    rank.work("kernel", _ALL_REDUCE, _REDUCE, (begin, until - begin), correlation=number, **args)
 
 
 def _write(path: Path, rank: _Rank, job: Job) -> Path:

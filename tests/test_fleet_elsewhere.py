@@ -158,3 +158,27 @@ def _free_port() -> int:
     with closing(socket.socket()) as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+def test_memory_does_not_grow_with_the_number_of_ranks(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    peaks = []
+    for ranks in (20, 200):
+        make(tmp_path / f"{ranks}", Made(ranks, stragglers={7: "pageable"}))
+        program = (
+            "import resource, sys\n"
+            "from pathlib import Path\n"
+            "from overlapscope.fleet.processes import Processes\n"
+            "from overlapscope.fleet.reduce import reduce_folder\n"
+            "from overlapscope.fleet.run import map_traces\n"
+            "from overlapscope.fleet.sources import find_sources\n"
+            "map_traces(find_sources([sys.argv[1]]), Path(sys.argv[2]), Processes(2))\n"
+            "reduce_folder(Path(sys.argv[2]))\n"
+            "print(*(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))\n"
+        )
+        command = [sys.executable, "-c", program, str(tmp_path / f"{ranks}"), str(tmp_path / f"{ranks}-out")]
+        peaks.append([int(text) for text in subprocess.check_output(command, text=True).split()])
+        assert "Rank 7 holds up the others" in open_fleet(tmp_path / f"{ranks}-out").summary
+    few, many = peaks
+    assert many[0] < 1.3 * few[0]  # what starts the workers, and reduces
+    assert many[1] < 1.1 * few[1]  # the workers
