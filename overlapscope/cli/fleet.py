@@ -39,6 +39,7 @@ Folder = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="Keep results and tables in this folder; a second run does what is new."),
 ]
+Page = Annotated[Path | None, typer.Option(help="Write one HTML page about the job here.")]
 
 
 @app.command("map")
@@ -57,6 +58,7 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         str | None,
         typer.Option(metavar="I/N", help="Only this part of the traces, 1/N to N/N; then fleet reduce."),
     ] = None,
+    page: Page = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -78,26 +80,31 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         if part.of > 1:
             say(f"shard {part.number} of {part.of}: {counted(len(mine), 'trace')} done", quiet=quiet)
             return
-        job = _reduced(folder)
+        job = _reduced(folder, page)
     raise typer.Exit(_status(job))
 
 
 @app.command("reduce")
 def reduce_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that the shards wrote.")],
+    page: Page = None,
     debug: Debug = False,
 ) -> None:
     """Make the tables and the summary of the results of all shards."""
     with complaining(debug=debug):
-        job = _reduced(folder)
+        job = _reduced(folder, page)
     raise typer.Exit(_status(job))
 
 
-def _reduced(folder: Path) -> Job:
+def _reduced(folder: Path, page: Path | None) -> Job:
     from overlapscope.fleet.reduce import reduce_folder
     from overlapscope.fleet.summary import summary
 
     job = reduce_folder(folder)
+    if page is not None:
+        from overlapscope.html.fleet_page import save_fleet_page
+
+        save_fleet_page(job, page)
     sys.stdout.write(summary(job))
     return job
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class Job:
     """The ranks of a job, their clocks, the collectives that they have in common, and who is late.
 
-    ``labels`` has for each matched collective its operation, group, step and place; ``findings`` the findings of all
-    ranks, with the number of the member. ``waited_for`` is the rank that the others most likely wait for where clocks
-    are not aligned; None where they are, or where ranks are even.
+    ``labels`` has for each matched collective its operation, group, step and place. ``steps``, ``idle`` and
+    ``findings`` have the rows of all ranks, with the number of the member. ``waited_for`` is the rank that the others
+    most likely wait for where clocks are not aligned; None where they are, or where ranks are even.
     """
 
     traces: pandas.DataFrame
@@ -37,6 +37,8 @@ class Job:
     arrived: Arrivals
     labels: pandas.DataFrame
     figures: Figures
+    steps: pandas.DataFrame
+    idle: pandas.DataFrame
     findings: pandas.DataFrame
     stragglers: tuple[Straggler, ...]
     waited_for: int | None
@@ -59,8 +61,8 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
     clocks = align(matched, config)
     arrived = arrivals(matched, clocks, config)
     labels = _labels(folder, matched)
-    steps = _with_base(folder, _of_members(folder, "steps", numbers))
-    of_steps = figures(steps, _of_members(folder, "idle", numbers), len(ranks.members))
+    steps, idle = _with_base(folder, _of_members(folder, "steps", numbers)), _of_members(folder, "idle", numbers)
+    of_steps = figures(steps, idle, len(ranks.members))
     times = dict(of_steps.times) | dict(collective_times(arrived, of_steps.steps))
     of_steps = Figures(of_steps.steps, times, of_steps.idle)
     copies, findings = (_of_members(folder, name, numbers) for name in ("copies", "findings"))
@@ -73,6 +75,8 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
         arrived=arrived,
         labels=labels,
         figures=of_steps,
+        steps=steps,
+        idle=idle,
         findings=findings,
         stragglers=stragglers(compared, config) if arrived.counts.any() else (),
         waited_for=None if arrived.counts.any() else _waited_for(of_steps, config),

@@ -15,7 +15,7 @@ from overlapscope.fleet.collectives import collective_rows, step_number
 from overlapscope.fleet.schema import ROWS, schema
 from overlapscope.measure.definitions import their_overlap
 from overlapscope.measure.places import is_step
-from overlapscope.measure.spans import Spans, covered, merge, subtract, union
+from overlapscope.measure.spans import covered, intersect, merge, subtract, union
 from overlapscope.model.columns import Int64, known
 from overlapscope.model.health import HealthSeverity
 from overlapscope.model.trace import Trace
@@ -37,7 +37,7 @@ def tables_of(audit: Audit) -> dict[str, pyarrow.Table]:
         "devices": [_device(device) for device in audit.devices],
         "copies": [row for device in audit.devices for row in _copies(device)],
         "steps": [row for device in audit.devices for row in _steps(audit, device)],
-        "idle": [row for device in audit.diagnosis.devices for row in _idle(audit, device)],
+        "idle": [row for device in audit.devices for row in _idle(audit, device)],
         "findings": _findings(audit),
         "ranges": [_fitting("ranges", figures.to_dict()) for figures in audit.ranges],
         "collectives": collective_rows(audit.trace, audit.window),
@@ -93,19 +93,22 @@ def _steps(audit: Audit, device: DeviceAudit) -> Iterator[dict[str, Any]]:
         "idle_ns": active.idle,
     }
     numbers, start, end = _step_times(audit, device.key.process)
-    within = {name: _within(start, end, spans) for name, spans in parts.items()}
+    within = {name: covered(start, end, spans) for name, spans in parts.items()}
     for row, number in enumerate(numbers):
         times = {name: int(values[row]) for name, values in within.items()}
         yield _key(device) | {"step": number, "start_ns": int(start[row]), "end_ns": int(end[row])} | times
 
 
-def _idle(audit: Audit, device: DeviceDiagnosis) -> Iterator[dict[str, Any]]:
+def _idle(audit: Audit, device: DeviceAudit) -> Iterator[dict[str, Any]]:
+    diagnosed = next((each for each in audit.diagnosis.devices if each.key == device.key), None)
     numbers, start, end = _step_times(audit, device.key.process)
-    for code, kind, mine in _reasons(device):
-        idle = union(device.idle.start_ns[mine], device.idle.end_ns[mine])
-        for number, idle_ns in zip(numbers, _within(start, end, idle).tolist(), strict=True):
+    for code, kind, mine in () if diagnosed is None else _reasons(diagnosed):
+        idle = union(diagnosed.idle.start_ns[mine], diagnosed.idle.end_ns[mine])
+        copying = covered(start, end, intersect(idle, device.activity.copies)).tolist()
+        for row, idle_ns in enumerate(covered(start, end, idle).tolist()):
             if idle_ns:
-                yield _key(device) | {"step": number, "code": code, "kind": kind, "idle_ns": idle_ns}
+                about = {"step": numbers[row], "code": code, "kind": kind}
+                yield _key(device) | about | {"idle_ns": idle_ns, "copying_ns": copying[row]}
 
 
 def _reasons(device: DeviceDiagnosis) -> Iterator[tuple[str, str, np.ndarray[Any, np.dtype[np.bool_]]]]:
@@ -159,12 +162,8 @@ def _step_times(audit: Audit, process: int) -> tuple[list[int | None], Int64, In
     return [step_number(trace, row) for row in rows.tolist()], start, end
 
 
-def _within(start: Int64, end: Int64, spans: Spans) -> Int64:
-    return covered(start, end, spans)
-
-
-def _key(of: DeviceAudit | DeviceDiagnosis) -> dict[str, Any]:
-    return {"process": known(of.key.process), "device": known(of.key.device)}
+def _key(device: DeviceAudit) -> dict[str, Any]:
+    return {"process": known(device.key.process), "device": known(device.key.device)}
 
 
 def _fitting(table: str, row: dict[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "code": "s code of the rule that explains the idle time",
         "kind": "s which of its kinds, empty for a rule with one",
         "idle_ns": "i time without a kernel: idle, or only copying",
+        "copying_ns": "i part of that in which a copy ran",
     },
     "findings": {
         "process": "i operating-system process id",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from overlapscope.fleet.figures import COLLECTIVES, COPIES, IDLE, KERNELS, MOVING, STEP, WAITING
+from overlapscope.fleet.heading import clock_lines, problems, size_line
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import distinct, number_list
 from overlapscope.fleet.ranks import label
@@ -23,7 +23,6 @@ _WIDTH = 80
 _MOST_STRAGGLERS = 3
 _MOST_RANKS = 4
 _MOST_FINDINGS = 4
-_MOST_PROBLEMS = 3
 _NAME_WIDTH, _COLUMN_WIDTH = 23, 10
 _RANK_COLUMNS = {"kernels": KERNELS, "collectives": COLLECTIVES, "copies": COPIES, "idle": IDLE}
 
@@ -48,63 +47,9 @@ def wrapped(text: str, indent: str = "") -> str:
 
 
 def _heading(job: Job) -> Iterator[str]:
-    used = [member for member in job.members if member.used]
-    of = f" of {job.ranks.world_size}" if job.ranks.world_size else ""
-    text = counted(len(job.traces), "trace")
-    text += f", {len(used)}{of} ranks" if any(member.rank is not None for member in used) else ""
-    hosts = {member.host for member in used if member.host} or {member.node for member in used} - {None}
-    text += f" on {counted(len(hosts), 'host')}" if hosts else ""
-    steps = job.figures.steps[job.figures.steps > 0]
-    if len(steps):
-        step_ns = int(np.median(job.figures.times[STEP][job.figures.steps > 0]))
-        text += f", {counted(int(np.median(steps)), 'step')} of {time(step_ns)}"
-    yield wrapped(text + ".")
-    yield from _problems(job)
-    yield from _clocks(job)
-
-
-def _problems(job: Job) -> Iterator[str]:
-    traces = job.traces
-    for status, words in (("failed", "cannot be used"), ("damaged", "damaged")):
-        found = traces[traces["status"] == status].to_dict("records")
-        for row in found[:_MOST_PROBLEMS]:
-            why = row["error"] if status == "failed" else row["lost"]
-            yield wrapped(f"{_called(row)} {words}: {why}".strip(), "! ")[: 3 * _WIDTH]
-        if len(found) > _MOST_PROBLEMS:
-            yield f"! and {len(found) - _MOST_PROBLEMS} more {words}: traces.parquet has all"
-    if job.ranks.missing:
-        yield wrapped(f"no trace of rank {number_list(job.ranks.missing)}", "! ")
-    twice = job.ranks.twice
-    for rank, sources in list(twice.items())[:_MOST_PROBLEMS]:
-        names = ", ".join(PurePath(source).name for source in sources[:_MOST_PROBLEMS])
-        yield wrapped(f"rank {rank} has {len(sources)} traces, the first usable one counts: {names}", "! ")
-    if len(twice) > _MOST_PROBLEMS:
-        yield wrapped(f"several traces also for rank {number_list(list(twice)[_MOST_PROBLEMS:])}", "! ")
-
-
-def _called(row: Mapping[Hashable, Any]) -> str:
-    name, rank = PurePath(row["source"]).name, row["rank"]
-    return f"{name} (rank {rank})" if isinstance(rank, int) else name
-
-
-def _clocks(job: Job) -> Iterator[str]:
-    used = np.array([member.used for member in job.members], np.bool_)
-    aligned = job.clocks.aligned & used
-    if all(member.rank is None for member in job.members):
-        return
-    if not job.on_one_clock:
-        yield wrapped(
-            "Clocks are not aligned: too few collectives match. Ranks are compared by durations only, and nothing "
-            "is said about who arrives last."
-        )
-        return
-    judged = int(job.arrived.counts.sum())
-    text = f"Clocks aligned on the ends of {counted(job.arrived.rows.collectives, 'matched collective')}, within "
-    text += f"{time(job.clocks.largest_error_ns)}; {judged:,} of them show who arrives last."
-    left = [member.rank for member, one in zip(job.members, aligned, strict=True) if member.used and not one]
-    if left:
-        text += f" Not aligned, compared by durations only: {counted(len(left), 'rank')}."
-    yield wrapped(text)
+    yield wrapped(size_line(job))
+    yield from (wrapped(problem, "! ") for problem in problems(job))
+    yield from (wrapped(line) for line in clock_lines(job))
 
 
 def _late(job: Job) -> Iterator[str]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -16,6 +13,7 @@ from overlapscope.diagnosis.finding import DeviceDiagnosis
 from overlapscope.html import sections
 from overlapscope.html.bars import packed
 from overlapscope.html.colours import colour_rules
+from overlapscope.html.document import asset, document
 from overlapscope.html.time_bar import time_bars
 from overlapscope.markup import Html, tag
 from overlapscope.report.data import Audit
@@ -50,7 +48,7 @@ def page(
 ) -> str:
     """A page with an interactive timeline of some views between two parts of text; ``idle`` is of the first view."""
     bars = packed(views, idle)
-    scripts, styles = ["".join(map(_asset, names)) for names in _SCRIPTS], [_asset("page.css"), colour_rules()]
+    scripts, styles = ["".join(map(asset, names)) for names in _SCRIPTS], [asset("page.css"), colour_rules()]
     stored = {"timeline-about": _json(bars.about), "timeline-names": bars.names}
     stored |= {f"timeline-bars-{number}": data for number, data in enumerate(bars.data)}
     body = (
@@ -59,33 +57,10 @@ def page(
         *after,
         tag("footer", f"Made by overlapscope {__version__}."),
         *(tag("script", Html(value), type="application/json", id=name) for name, value in stored.items()),
-        *(tag("script", Html(script)) for script in scripts),
     )
-    head = (
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(scripts, styles)),
-        tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", f"{title}: overlapscope"),
-        *(tag("style", Html(style)) for style in styles),
-    )
-    return f"<!doctype html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
-
-
-def _policy(scripts: list[str], styles: list[str]) -> str:
-    """Nothing but what is in the page."""
-    allowed = {"script-src": scripts, "style-src": styles}
-    parts = [f"{kind} {' '.join(map(_hash, texts))}" for kind, texts in allowed.items()]
-    return "; ".join(["default-src 'none'", *parts, "base-uri 'none'", "form-action 'none'"])
-
-
-def _hash(content: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+    return document(f"{title}: overlapscope", body, styles, scripts)
 
 
 def _json(value: Any) -> str:
     """JSON that cannot end the element it stands in."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _asset(name: str) -> str:
-    return files("overlapscope.html").joinpath("assets", name).read_text(encoding="utf-8")

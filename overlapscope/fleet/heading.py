@@ -1,0 +1,86 @@
+"""What there is to say about a job before its answer: its size, what is wrong with its traces, and its clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from overlapscope.fleet.figures import STEP
+from overlapscope.fleet.job import Job
+from overlapscope.fleet.numbers import number_list
+from overlapscope.formatting import counted, time
+
+_MOST = 3  # problems of a kind, and traces of a rank
+_LONGEST = 200  # characters of a problem
+_NOT_ALIGNED = (
+    "Clocks are not aligned: too few collectives match. Ranks are compared by durations only, and nothing is said "
+    "about who arrives last."
+)
+
+
+def about(job: Job) -> Iterator[str]:
+    """All of it."""
+    yield size_line(job)
+    yield from problems(job)
+    yield from clock_lines(job)
+
+
+def size_line(job: Job) -> str:
+    """How many traces, ranks and steps there are."""
+    used = [member for member in job.members if member.used]
+    of = f" of {job.ranks.world_size}" if job.ranks.world_size else ""
+    text = counted(len(job.traces), "trace")
+    text += f", {len(used)}{of} ranks" if any(member.rank is not None for member in used) else ""
+    hosts = {member.host for member in used if member.host} or {member.node for member in used} - {None}
+    text += f" on {counted(len(hosts), 'host')}" if hosts else ""
+    steps = job.figures.steps[job.figures.steps > 0]
+    if len(steps):
+        step_ns = int(np.median(job.figures.times[STEP][job.figures.steps > 0]))
+        text += f", {counted(int(np.median(steps)), 'step')} of {time(step_ns)}"
+    return text + "."
+
+
+def problems(job: Job) -> Iterator[str]:
+    """Traces that failed or lost data, and ranks that are missing or there twice."""
+    traces = job.traces
+    for status, words in (("failed", "cannot be used"), ("damaged", "damaged")):
+        found = traces[traces["status"] == status].to_dict("records")
+        for row in found[:_MOST]:
+            why = row["error"] if status == "failed" else row["lost"]
+            yield f"{_called(row)} {words}: {why}"[:_LONGEST]
+        if len(found) > _MOST:
+            yield f"and {len(found) - _MOST} more {words}: traces.parquet has all"
+    if job.ranks.missing:
+        yield f"no trace of rank {number_list(job.ranks.missing)}"
+    twice = job.ranks.twice
+    for rank, sources in list(twice.items())[:_MOST]:
+        names = ", ".join(PurePath(source).name for source in sources[:_MOST])
+        yield f"rank {rank} has {len(sources)} traces, the first usable one counts: {names}"
+    if len(twice) > _MOST:
+        yield f"several traces also for rank {number_list(list(twice)[_MOST:])}"
+
+
+def _called(row: Mapping[Hashable, Any]) -> str:
+    name, rank = PurePath(row["source"]).name, row["rank"]
+    return f"{name} (rank {rank})" if isinstance(rank, int) else name
+
+
+def clock_lines(job: Job) -> Iterator[str]:
+    """How well clocks are aligned; nothing about traces that are no ranks."""
+    used = np.array([member.used for member in job.members], np.bool_)
+    aligned = job.clocks.aligned & used
+    if all(member.rank is None for member in job.members):
+        return
+    if not job.on_one_clock:
+        yield _NOT_ALIGNED
+        return
+    judged = int(job.arrived.counts.sum())
+    text = f"Clocks aligned on the ends of {counted(job.arrived.rows.collectives, 'matched collective')}, within "
+    text += f"{time(job.clocks.largest_error_ns)}; {judged:,} of them show who arrives last."
+    left = [member.rank for member, one in zip(job.members, aligned, strict=True) if member.used and not one]
+    if left:
+        text += f" Not aligned, compared by durations only: {counted(len(left), 'rank')}."
+    yield text
