@@ -28,7 +28,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 def test_the_latest_rank_is_first_and_all_steps_are_there(job: Job) -> None:
     rows = rank_rows(job)
-    assert [job.members[row.member].rank for row in rows][0] == 2
+    assert job.members[rows[0].member].rank == 2
     assert [row.late_ns > 0 for row in rows] == [True] + [False] * 5
     assert [[cell.step for cell in row.cells] for row in rows] == [[3, 4, 5]] * 6
 

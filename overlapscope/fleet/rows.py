@@ -101,8 +101,10 @@ def _steps(audit: Audit, device: DeviceAudit) -> Iterator[dict[str, Any]]:
 
 def _idle(audit: Audit, device: DeviceAudit) -> Iterator[dict[str, Any]]:
     diagnosed = next((each for each in audit.diagnosis.devices if each.key == device.key), None)
+    if diagnosed is None:
+        return
     numbers, start, end = _step_times(audit, device.key.process)
-    for code, kind, mine in () if diagnosed is None else _reasons(diagnosed):
+    for code, kind, mine in _reasons(diagnosed):
         idle = union(diagnosed.idle.start_ns[mine], diagnosed.idle.end_ns[mine])
         copying = covered(start, end, intersect(idle, device.activity.copies)).tolist()
         for row, idle_ns in enumerate(covered(start, end, idle).tolist()):

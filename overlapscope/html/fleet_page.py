@@ -31,7 +31,8 @@ _STYLES = {
     OTHER: Style.KERNELS_ONLY,
 }
 _RULES = """.map { width: 100%; } .map td { border: 0; padding: .05rem .6rem .05rem 0; white-space: nowrap; }
-.map td:last-child { padding: 0; width: 100%; } .map svg { background: var(--soft); display: block; height: 14px; width: 100%; }
+.map td:last-child { padding: 0; width: 100%; }
+.map svg { background: var(--soft); display: block; height: 14px; width: 100%; }
 """
 
 
@@ -73,12 +74,9 @@ def _map(job: Job, rows: Sequence[RankRow]) -> Iterator[Html]:
         return
     begin, end = min(cell.begin_ns for cell in cells), max(cell.end_ns for cell in cells)
     yield tag("h2", "What each step of each rank went to", id="map")
-    yield tag(
-        "p",
-        f"{time(end - begin)} from left to right, on {'aligned clocks' if job.on_one_clock else 'the clocks of the files'}"
-        "; the parts of a step stand side by side, not when they were.",
-        class_="about",
-    )
+    clocks = "aligned clocks" if job.on_one_clock else "the clocks of the files"
+    text = f"{time(end - begin)} from left to right, on {clocks}; the parts of a step stand side by side, not when they"
+    yield tag("p", f"{text} were.", class_="about")
     yield _legend(cells)
     lines = [_line(job, row, begin, end) for row in rows[:_MOST]]
     yield tag("table", *lines[:_SHOWN], class_="map")
@@ -103,11 +101,9 @@ def _rects(cell: Cell, begin: int, end: int) -> Iterator[Html]:
     fits = min(1.0, (cell.end_ns - cell.begin_ns) / max(sum(cell.parts.values()), 1))
     for name, ns in cell.parts.items():
         step = "" if cell.step is None else f"step {cell.step}, "
-        title = tag("title", f"{step}{_called(name)}: {time(ns)}")
-        width = ns * fits
-        yield tag(
-            "rect", title, x=f"{at * scale:.2f}", width=f"{width * scale:.2f}", height=_HEIGHT, class_=_colour(name)
-        )
+        title, width = tag("title", f"{step}{_called(name)}: {time(ns)}"), ns * fits
+        place = {"x": f"{at * scale:.2f}", "width": f"{width * scale:.2f}"}
+        yield tag("rect", title, **place, height=_HEIGHT, class_=_colour(name))
         at += width
 
 
