@@ -94,7 +94,9 @@ def test_what_the_job_would_save_is_what_it_takes_longer_than_without_the_stragg
     for name, late in (("slow", {1: "pageable"}), ("whole", {})):
         make(tmp_path / name, Made(4, stragglers=late))
         found = open_fleet(fleet(tmp_path / name, tmp_path / f"{name}-out"))
-        steps[name] = int(found.to_pandas("spread").set_index("figure").loc["step", "median_ns"])
+        spread = found.to_pandas("spread").query("figure == 'step'").set_index("step")
+        steps[name] = int(spread["median_ns"].iloc[0])
+        assert spread.index[1:].tolist() == [3, 4, 5]
     (straggler,) = open_fleet(tmp_path / "slow-out").to_pandas("stragglers").to_dict("records")
     truth = steps["slow"] - steps["whole"]
     assert straggler["saving_ns"] / 3 == pytest.approx(truth, rel=0.05)

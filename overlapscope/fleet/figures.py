@@ -32,7 +32,7 @@ _OF_STEP = {
     IDLE: "idle_ns",
 }
 Times = Mapping[str, Int64]
-"""A time of each member, by what it is."""
+"""A time of each member, or of each row, by what it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +53,18 @@ def figures(steps: pandas.DataFrame, idle: pandas.DataFrame, members: int) -> Fi
     idle = idle[idle["member"] >= 0]
     member = steps["member"].to_numpy(np.int64)
     count = np.bincount(member, minlength=members)
-    columns = {STEP: (steps["end_ns"] - steps["start_ns"])} | {name: steps[column] for name, column in _OF_STEP.items()}
-    times = {name: _mean(values.to_numpy(np.int64), member, count) for name, values in columns.items()}
+    times = {name: _mean(values, member, count) for name, values in step_times(steps).items()}
     by_rule = {
         (str(code), str(kind)): _mean(rows["idle_ns"].to_numpy(np.int64), rows["member"].to_numpy(np.int64), count)
         for (code, kind), rows in idle.groupby(["code", "kind"], sort=True)
     }
     return Figures(count, times, by_rule)
+
+
+def step_times(steps: pandas.DataFrame) -> Times:
+    """The times of each row of the table of steps."""
+    columns = {STEP: steps["end_ns"] - steps["start_ns"]} | {name: steps[column] for name, column in _OF_STEP.items()}
+    return {name: values.to_numpy(np.int64) for name, values in columns.items()}
 
 
 def collective_times(arrived: Arrivals, steps: Int64) -> Times:

@@ -15,7 +15,8 @@ from overlapscope.fleet.figures import COLLECTIVES, STEP, Figures, Times, collec
 from overlapscope.fleet.lateness import Arrivals, arrivals
 from overlapscope.fleet.matching import Matched, match
 from overlapscope.fleet.ranks import Member, Ranks
-from overlapscope.fleet.stragglers import Compared, Straggler, stragglers
+from overlapscope.fleet.replay import Replay
+from overlapscope.fleet.stragglers import Compared, Straggler, stragglers, together
 from overlapscope.model.columns import Int64
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class Job:
 
     ``labels`` has for each matched collective its operation, group, step and place. ``steps``, ``idle`` and
     ``findings`` have the rows of all ranks, with the number of the member. ``waited_for`` is the rank that the others
-    most likely wait for where clocks are not aligned; None where they are, or where ranks are even.
+    most likely wait for where clocks are not aligned; None where they are, or where ranks are even. ``together`` is the
+    replay without any straggler, where there are several.
     """
 
     traces: pandas.DataFrame
@@ -41,6 +43,7 @@ class Job:
     idle: pandas.DataFrame
     findings: pandas.DataFrame
     stragglers: tuple[Straggler, ...]
+    together: Replay | None
     waited_for: int | None
 
     @property
@@ -68,6 +71,7 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
     copies, findings = (_of_members(folder, name, numbers) for name in ("copies", "findings"))
     begin = _begins(steps, arrived, clocks)
     compared = Compared(arrived, of_steps, copies, labels, begin, clocks.part)
+    late = stragglers(compared, config) if arrived.counts.any() else ()
     return Job(
         traces=read(folder, "traces", ["trace", "rank", "source", "status", "code", "error", "lost", "content"]),
         ranks=ranks,
@@ -78,7 +82,8 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
         steps=steps,
         idle=idle,
         findings=findings,
-        stragglers=stragglers(compared, config) if arrived.counts.any() else (),
+        stragglers=late,
+        together=together(compared, late),
         waited_for=None if arrived.counts.any() else _waited_for(of_steps, config),
     )
 

@@ -10,13 +10,14 @@ import numpy as np
 
 from overlapscope.atomic_files import writing
 from overlapscope.fleet.config import DEFAULT, FleetConfig
-from overlapscope.fleet.figures import STEP
+from overlapscope.fleet.figures import STEP, step_times
 from overlapscope.fleet.gather import found_traces, gather
 from overlapscope.fleet.job import Job, job_of
 from overlapscope.fleet.ranks import ranks_of
 from overlapscope.fleet.schema import fields
 from overlapscope.fleet.store import outcomes
 from overlapscope.fleet.summary import summary
+from overlapscope.model.columns import Int64
 
 SUMMARY = "summary.txt"
 COLUMNS: dict[str, dict[str, str]] = {
@@ -51,7 +52,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "error_ns": "i lateness up to this is within the error of the clocks",
     },
     "spread": {
-        "figure": "s what is compared, in an average step",
+        "figure": "s what is compared",
+        "step": "i profiler step; unknown for the average step",
         "median_ns": "i the middle rank",
         "least_ns": "i the rank with the least",
         "most_ns": "i the rank with the most",
@@ -147,15 +149,25 @@ def _plain(value: Any) -> Any:
 def _spread(job: Job) -> Iterator[dict[str, Any]]:
     used = np.flatnonzero(job.figures.steps > 0)
     for name, values in job.figures.times.items() if len(used) else ():
-        order = used[np.argsort(values[used], kind="stable")]
-        yield {
-            "figure": name,
-            "median_ns": int(np.median(values[used])),
-            "least_ns": int(values[order[0]]),
-            "most_ns": int(values[order[-1]]),
-            "least_rank": job.members[order[0]].rank,
-            "most_rank": job.members[order[-1]].rank,
-        }
+        yield _spread_of(job, name, None, used, values[used])
+    numbered = job.steps[(job.steps["member"] >= 0) & job.steps["step"].notna()]
+    for step, rows in numbered.groupby("step", sort=True):
+        for name, values in step_times(rows).items():
+            yield _spread_of(job, name, int(str(step)), rows["member"].to_numpy(np.int64), values)
+
+
+def _spread_of(job: Job, name: str, step: int | None, members: Int64, values: Int64) -> dict[str, Any]:
+    order = np.argsort(values, kind="stable")
+    least, most = int(order[0]), int(order[-1])
+    return {
+        "figure": name,
+        "step": step,
+        "median_ns": int(np.median(values)),
+        "least_ns": int(values[least]),
+        "most_ns": int(values[most]),
+        "least_rank": job.members[int(members[least])].rank,
+        "most_rank": job.members[int(members[most])].rank,
+    }
 
 
 def _stragglers(job: Job) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What the job would save if one rank were like the others: its collectives replayed in their order.
+"""What the job would save if late ranks were like the others: its collectives replayed in their order.
 
 Between two collectives a rank does work of its own; a collective begins when the last rank has come to it, and then
 takes as long as it took. This is the whole model: what a rank does between its collectives stays as long as it was.
@@ -22,34 +22,34 @@ class Replay:
     saving_ns: int
 
 
-def replay(arrived: Arrivals, begin_ns: Int64, member: int, share: float) -> Replay:
-    """Replay the collectives with one member's own work shortened towards that of the others.
+def replay(arrived: Arrivals, begin_ns: Int64, judged: Int64, shares: Float64) -> Replay:
+    """Replay collectives with the own work of some members shortened towards that of the others.
 
     Args:
         arrived: collectives on aligned clocks.
         begin_ns: when each member begins, on the same clocks.
-        member: the one that changes.
-        share: which part of its excess over the middle of the others goes.
+        judged: the collectives to replay, which are on one clock.
+        shares: for each member, which part of its excess over the middle of the others goes; 0 for those others.
     """
-    rows, judged = arrived.rows, np.flatnonzero(arrived.counts)
-    first = np.searchsorted(rows.collective, judged)
-    last = np.searchsorted(rows.collective, judged, "right")
-    there = np.unique(rows.member)
-    origin = int(begin_ns[there].min()) if len(judged) else 0  # floats hold what passes, not the time of day
-    before = np.where(np.isin(np.arange(rows.members), there), begin_ns - origin, 0).astype(np.float64)
+    rows = arrived.rows
+    first, last = (np.searchsorted(rows.collective, judged, side) for side in ("left", "right"))
+    there = np.unique(rows.member[np.isin(rows.collective, judged)])
+    origin = int(begin_ns[there].min()) if len(there) else 0  # floats hold what passes, not the time of day
+    before = np.zeros(rows.members)
+    before[there] = begin_ns[there] - origin
     after = before.copy()
     for index in np.argsort(arrived.arrival_ns[judged], kind="stable").tolist():
         here = slice(int(first[index]), int(last[index]))
         members, end = rows.member[here], rows.end_ns[here] - origin
         own = rows.start_ns[here] - origin - before[members]
-        begins = after[members] + own - share * _excess(own, members == member)
+        begins = after[members] + own - shares[members] * _excess(own, shares[members] > 0)
         after[members] = begins.max() + end - (arrived.arrival_ns[judged[index]] - origin)
         before[members] = end
     return Replay(int(before.max(initial=0)), int(before.max(initial=0) - after.max(initial=0)))
 
 
-def _excess(own: Float64, mine: Bool) -> Float64:
-    """How much longer one member's own work is than that of the middle one of the others."""
-    if not mine.any() or mine.all():
+def _excess(own: Float64, late: Bool) -> Float64:
+    """How much longer the own work of late members is than that of the middle one of the others."""
+    if not late.any() or late.all():
         return np.zeros(len(own))
-    return np.where(mine, np.maximum(own - np.median(own[~mine]), 0), 0)
+    return np.where(late, np.maximum(own - np.median(own[~late]), 0), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,8 +97,23 @@ def _straggler(compared: Compared, member: int, late_ones: set[int], config: Fle
         began if began >= config.least_cause * late_ns else 0,
         found,
         tuple(copies_differ(compared.copies, member, others)),
-        replay(arrived, compared.begin_ns, member, share),
+        _replayed(compared, {member: share}),
     )
+
+
+def together(compared: Compared, late: tuple[Straggler, ...]) -> Replay | None:
+    """The job with all stragglers of the first one's part like the others; None where it is the only one."""
+    mine = {each.member: 1.0 for each in late if compared.part[each.member] == compared.part[late[0].member]}
+    return _replayed(compared, mine) if len(mine) > 1 else None
+
+
+def _replayed(compared: Compared, shares: Mapping[int, float]) -> Replay:
+    """The replay of the collectives on the clock of some members, of one part, with their work shortened."""
+    arrived, part = compared.arrived, compared.part
+    judged = np.flatnonzero(arrived.counts & (part[arrived.last] == part[next(iter(shares))]))
+    share_of = np.zeros(arrived.rows.members)
+    share_of[list(shares)] = list(shares.values())
+    return replay(arrived, compared.begin_ns, judged, share_of)
 
 
 def _others(compared: Compared, member: int, late_ones: set[int]) -> Bool:

@@ -14,7 +14,7 @@ from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import distinct, number_list
 from overlapscope.fleet.ranks import label
 from overlapscope.fleet.summary_stragglers import short_line, straggler_lines
-from overlapscope.formatting import counted, numbers, safe, time, time_unit
+from overlapscope.formatting import counted, numbers, safe, share, time, time_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -62,6 +62,10 @@ def _late(job: Job) -> Iterator[str]:
     if more:
         names = number_list([rank for each in more if (rank := job.members[each.member].rank) is not None])
         yield wrapped(f"Less late: {counted(len(more), 'rank')} ({names}); stragglers.parquet has all.")
+    if job.together is not None:
+        steps = max(int(job.figures.steps[job.stragglers[0].member]), 1)
+        saving, portion = job.together.saving_ns / steps, share(job.together.saving_ns, job.together.recorded_ns)
+        yield wrapped(f"With all late ranks like the others, the job would save {time(saving)} a step ({portion}).")
     if job.on_one_clock and not job.stragglers:
         yield "No rank is late for 1 % of the time or more: nobody holds up the others."
     if job.waited_for is not None:
