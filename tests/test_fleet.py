@@ -250,7 +250,7 @@ def test_a_full_disk_is_named_and_the_next_run_goes_on(
         map_traces(sources, tmp_path, here)
     assert {outcome.code for outcome in outcomes(tmp_path)} == {"output"}
     reduce_folder(tmp_path)
-    assert "cannot be written (No space left on device)" in " ".join(open_fleet(tmp_path).summary.split())
+    assert "its result cannot be written (No space left on device)" in " ".join(open_fleet(tmp_path).summary.split())
     map_traces(sources, tmp_path, here)
     assert {outcome.code for outcome in outcomes(tmp_path)} == {""}
 

@@ -42,7 +42,7 @@ def summary(job: Job) -> str:
 def wrapped(text: str, indent: str = "") -> str:
     """Text in lines of the summary's width, from the second on indented."""
     return textwrap.fill(
-        safe(text), _WIDTH, subsequent_indent=indent + "  ", initial_indent=indent, break_on_hyphens=False
+        safe(text), _WIDTH, initial_indent=indent, subsequent_indent=" " * (len(indent) + 2), break_on_hyphens=False
     )
 
 
