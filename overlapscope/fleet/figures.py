@@ -39,7 +39,8 @@ Times = Mapping[str, Int64]
 class Figures:
     """Times of each member in its average step; ``steps`` is how many it has, 0 for one that is not used.
 
-    ``idle`` is its idle time by rule and kind. Where a trace has no steps, all of it counts as one.
+    ``idle`` is its idle time by rule and kind. Where a trace has no steps, all of it counts as one. Of a rank with
+    several GPUs it is the average of these.
     """
 
     steps: Int64
@@ -52,13 +53,14 @@ def figures(steps: pandas.DataFrame, idle: pandas.DataFrame, members: int) -> Fi
     steps = steps[steps["member"] >= 0]
     idle = idle[idle["member"] >= 0]
     member = steps["member"].to_numpy(np.int64)
-    count = np.bincount(member, minlength=members)
+    count = np.bincount(member, minlength=members)  # of steps, once for each GPU of the rank
+    alone = steps.drop_duplicates(["member", "step"])["member"].to_numpy(np.int64)
     times = {name: _mean(values, member, count) for name, values in step_times(steps).items()}
     by_rule = {
         (str(code), str(kind)): _mean(rows["idle_ns"].to_numpy(np.int64), rows["member"].to_numpy(np.int64), count)
         for (code, kind), rows in idle.groupby(["code", "kind"], sort=True)
     }
-    return Figures(count, times, by_rule)
+    return Figures(np.bincount(alone, minlength=members), times, by_rule)
 
 
 def step_times(steps: pandas.DataFrame) -> Times:

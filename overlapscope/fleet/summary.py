@@ -74,9 +74,9 @@ def _late(job: Job) -> Iterator[str]:
 
 def _by_durations(job: Job, member: int) -> str:
     used = job.figures.steps > 0
-    share = 100 * job.figures.times[COLLECTIVES] / np.maximum(job.figures.times[STEP], 1)
-    text = f"{label(job.members[member])} is in exposed collectives for {share[member]:.0f} % of its time, others for "
-    text += f"up to {share[used].max():.0f} %: most likely they wait for it."
+    percent = 100 * job.figures.times[COLLECTIVES] / np.maximum(job.figures.times[STEP], 1)
+    text = f"{label(job.members[member])} is in exposed collectives for {percent[member]:.0f} % of its time, others "
+    text += f"for up to {percent[used].max():.0f} %: most likely they wait for it."
     found = job.findings[job.findings["member"] == member].sort_values("order", kind="stable")
     return text if found.empty else f"{text} Its first finding: {_title(found.iloc[0])}."
 
