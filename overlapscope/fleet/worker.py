@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from dataclasses import asdict
 
@@ -15,7 +16,8 @@ from overlapscope.fleet.work import work
 
 
 def main() -> None:
-    """Work until the standard input ends."""
+    """Work until the standard input ends, or whoever started it ends it: an interrupt is for that one to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no answer
     for line in sys.stdin:
