@@ -11,7 +11,7 @@ from overlapscope.atomic_files import writing
 from overlapscope.errors import OutputError
 from overlapscope.fleet.map import Part, failed
 from overlapscope.fleet.ranks import Found, Member
-from overlapscope.fleet.schema import ROWS, schema
+from overlapscope.fleet.schema import NO_GPU_WORK, ROWS, schema
 from overlapscope.fleet.store import read_part
 from overlapscope.fleet.task import Outcome
 
@@ -116,7 +116,7 @@ def _found(source: str, part: Part) -> Found:
         processes.setdefault(device["process"], device["device"])
     return Found(
         source,
-        row["status"] != "failed",
+        row["status"] not in ("failed", NO_GPU_WORK),
         row["recorded_rank"],
         row["world_size"],
         row["gpus"],

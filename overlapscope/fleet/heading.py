@@ -11,6 +11,7 @@ import numpy as np
 from overlapscope.fleet.figures import STEP
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import number_list
+from overlapscope.fleet.schema import NO_GPU_WORK
 from overlapscope.formatting import counted, time
 
 _MOST = 3  # problems of a kind, and traces of a rank
@@ -46,10 +47,10 @@ def size_line(job: Job) -> str:
 def problems(job: Job) -> Iterator[str]:
     """Traces that failed or lost data, and ranks that are missing or there twice."""
     traces = job.traces
-    for status, words in (("failed", "cannot be used"), ("damaged", "damaged")):
+    for status, words in (("failed", "cannot be used"), (NO_GPU_WORK, "has no GPU work"), ("damaged", "damaged")):
         found = traces[traces["status"] == status].to_dict("records")
         for row in found[:_MOST]:
-            why = row["error"] if status == "failed" else row["lost"]
+            why = row["lost"] if status == "damaged" else row["error"]
             yield f"{_called(row)} {words}: {why}"[:_LONGEST]
         if len(found) > _MOST:
             yield f"and {len(found) - _MOST} more {words}: traces.parquet has all"

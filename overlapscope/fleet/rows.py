@@ -12,7 +12,7 @@ from overlapscope.diagnosis.finding import DeviceDiagnosis
 from overlapscope.diagnosis.gpu_time import COLLECTIVES, COPIES, KERNELS
 from overlapscope.diagnosis.lateness import Lateness
 from overlapscope.fleet.collectives import collective_rows, step_number
-from overlapscope.fleet.schema import ROWS, schema
+from overlapscope.fleet.schema import NO_GPU_WORK, ROWS, schema
 from overlapscope.measure.definitions import their_overlap
 from overlapscope.measure.places import is_step
 from overlapscope.measure.spans import covered, intersect, merge, subtract, union
@@ -49,11 +49,12 @@ def tables_of(audit: Audit) -> dict[str, pyarrow.Table]:
 def trace_row(audit: Audit) -> dict[str, Any]:
     """What is known of the trace itself."""
     trace, metadata = audit.trace, audit.trace.metadata
+    nothing = trace.health.no_device_work
     lost = [warning for warning in trace.health if warning.severity is HealthSeverity.DAMAGE]
     return {
-        "status": "damaged" if trace.health.damaged else "complete",
+        "status": NO_GPU_WORK if nothing else "damaged" if trace.health.damaged else "complete",
         "code": "",
-        "error": "",
+        "error": nothing,
         "format": metadata.format,
         "recorded_rank": metadata.rank,
         "world_size": metadata.world_size,

@@ -11,12 +11,15 @@ if TYPE_CHECKING:
 VERSION = "overlapscope.fleet/1"
 """Version of the tables; results of another version are made again."""
 
+NO_GPU_WORK = "no-gpu-work"
+"""The status of a trace without device work."""
+
 _TYPES = {"i": "int64", "f": "float64", "s": "string", "b": "bool"}
 
 COLUMNS: dict[str, dict[str, str]] = {
     "traces": {
         "content": "s SHA-256 of the file",
-        "status": "s complete, damaged or failed",
+        "status": "s complete, damaged, no-gpu-work or failed",
         "code": "s code of the error, empty without one",
         "error": "s why the trace could not be used, empty where it could",
         "format": "s kineto or nsys",
