@@ -110,14 +110,14 @@ for number, batch in enumerate(LOADER):
 
 def test_steps_are_found_by_the_first_optimizer(run: Run) -> None:
     result = run(TRAINING.replace("ACCUMULATE", "False"), "--steps", "auto")
-    assert inside() == [2, 3, 4, 5, 6]  # after its first step, and one to warm up
+    assert inside() == [3, 4, 5, 6, 7]  # from its second step on, and one to warm up
     assert "recorded 5 steps (counted by 'Optimizer.step#SGD.step')" in result.stderr
 
 
 def test_steps_over_which_gradients_are_accumulated_are_whole(run: Run) -> None:
     result = run(TRAINING.replace("ACCUMULATE", "True"), "--steps", "auto", "--warmup", "0")
-    assert inside() == list(range(2, 12))
-    assert "recorded 5 steps" in result.stderr
+    assert inside() == list(range(4, 12))
+    assert "recorded 4 of 5 steps" in result.stderr
 
 
 def test_steps_are_found_by_batches(run: Run) -> None:
@@ -134,14 +134,18 @@ def test_steps_are_found_by_batches(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (LOOP, "its range 'step' repeats 6 times: --within 'step' selects it"),
-        ("import torch\nx = torch.ones(3)\nfor _ in range(9): x.neg().abs()", "2 operators repeats 9 times: --from"),
+        (LOOP, "its range 'step' repeats 6 times: overlapscope audit --within 'step' selects it"),
+        (
+            "import torch\nx = torch.ones(3)\nfor _ in range(9): x.neg().abs()",
+            "2 operators repeats 9 times: overlapscope audit --from",
+        ),
         ("import torch\ntorch.ones(3).neg().abs()", "nothing in it repeats"),
     ],
 )
 def test_a_script_without_steps_is_recorded_as_a_whole(run: Run, text: str, sentence: str) -> None:
     result = run(text, "--steps", "auto")
-    assert "no step of an optimizer and no batches of a DataLoader: all of the script is recorded" in result.stderr
+    assert "fewer than two steps of an optimizer" in result.stderr
+    assert "all of the script is recorded" in result.stderr
     assert sentence in result.stderr
     assert Path("train.json.gz").exists()
 
@@ -150,6 +154,54 @@ def test_a_script_without_steps_cannot_be_timed_without_a_profiler(run: Run) -> 
     result = run(LOOP, "--steps", "auto", "--unprofiled", "2")
     assert result.exit_code == 2
     assert "leave --unprofiled out" in result.stderr
+
+
+BRIEF = TRAINING.replace("if number % 2 or not ACCUMULATE", "if number < MADE")
+
+
+def test_one_step_of_an_optimizer_is_no_loop(run: Run) -> None:
+    """The batches after it are too few to be steps: everything is kept."""
+    result = run(BRIEF.replace("MADE", "1"), "--steps", "auto")
+    assert result.exit_code == 0
+    assert inside() == list(range(12))
+    assert "all of the script is recorded" in result.stderr
+
+
+@pytest.mark.parametrize("warmup", ["1", "3"])
+def test_what_was_recorded_before_too_few_steps_is_kept(warmup: str, run: Run) -> None:
+    """The optimizer stops before one step is recorded; it was recorded until its second step."""
+    result = run(BRIEF.replace("MADE", "3"), "--steps", "auto", "--warmup", warmup)
+    assert result.exit_code == 0, result.stderr
+    assert inside() == [0, 1]
+    assert "the script ended before a step was recorded" in result.stderr
+    assert "recorded to train.json.gz" in result.stderr
+
+
+def test_too_few_steps_are_said_with_the_ranges_that_there_were(run: Run) -> None:
+    result = run(BRIEF.replace("MADE", "4"), "--steps", "auto", "--unprofiled", "9")
+    assert result.exit_code == 2
+    assert "the script ended after 2 of 16 steps, counted by 'Optimizer.step#SGD.step'" in result.stderr
+    assert "--unprofiled" in result.stderr
+    assert "Optimizer.step#SGD.step (8x)" in result.stderr
+    assert "step()" not in result.stderr
+
+
+def test_ranges_of_other_threads_are_no_steps_and_are_named(run: Run) -> None:
+    text = """
+import threading, torch
+def work():
+    with torch.profiler.record_function("worker 1"): pass
+other = threading.Thread(target=work); other.start(); other.join()
+"""
+    result = run(text, "--range", "worker*")
+    assert result.exit_code == 2
+    assert "only ranges of the main thread are counted, other threads opened: worker 1 (1x)" in result.stderr
+
+
+def test_a_recording_without_a_gpu_is_not_sent_to_audit(run: Run) -> None:
+    result = run(LOOP)
+    assert "no GPU work to audit" in result.stderr
+    assert "overlapscope audit" not in result.stderr
 
 
 @pytest.fixture
@@ -212,7 +264,10 @@ def test_a_duration_longer_than_the_script_records_to_its_end(run: Run) -> None:
         (("--delay", "60"), "ended before the delay of 60 s"),
         (("--range", "nothing"), "no range named 'nothing'; the script's main thread opened: step (6x), inside 0 (1x)"),
         (("--range", "step", "--steps", "60"), ""),
-        (("--range", "step", "--warmup", "60"), "after 6 of 61 steps"),
+        (
+            ("--range", "step", "--warmup", "60"),
+            "the script ended after 6 of 61 steps, ranges named 'step', that --steps, --warmup and",
+        ),
         (("-o", "no/folder.json"), "cannot be written"),
     ],
 )

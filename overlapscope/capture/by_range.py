@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from overlapscope.capture.annotate import profiler_name
+from overlapscope.capture.heard_ranges import PROFILER_STEP, HeardRanges
 from overlapscope.capture.late_start import LateStart
 from overlapscope.capture.recorder import record
 from overlapscope.capture.watch import watch_ranges
-
-_MOST_NAMES = 12  # in a message
-_PROFILER_STEP = "ProfilerStep#"
-"""What the names of the ranges begin with that the profiler itself opens while it records."""
 
 
 @contextmanager
@@ -25,8 +21,9 @@ def recording_by_range(recording: record, pattern: str) -> Iterator[None]:
     outermost counts.
     """
     occurrences = _Occurrences(recording, pattern)
+    recording.when_too_few = occurrences.too_few
     start = occurrences.start.ending(occurrences.nothing_matched)
-    with start, watch_ranges(occurrences.opened, occurrences.closed):
+    with start, watch_ranges(occurrences.opened, occurrences.closed, occurrences.heard.on_other):
         yield
 
 
@@ -37,13 +34,11 @@ class _Occurrences:
         self.start = LateStart(recording)
         self._recording, self._pattern = recording, profiler_name(pattern)
         self._matches = re.compile(_regular(self._pattern), re.DOTALL).fullmatch
-        self._heard: Counter[str] = Counter()
+        self.heard = HeardRanges()
         self._depth = 0
 
     def opened(self, name: str) -> None:
-        if name.startswith(_PROFILER_STEP):
-            return
-        self._heard[name] += 1
+        self.heard.on_main(name)
         if self._is_meant(name):
             self._depth += 1
             if self._depth == 1:
@@ -58,16 +53,18 @@ class _Occurrences:
 
     def nothing_matched(self) -> str:
         """A sentence with the ranges that there are."""
-        if not self._heard:
-            there = "the script's main thread opened no range in this process; --steps auto finds steps by itself"
-        else:
-            names = [f"{name} ({count}x)" for name, count in self._heard.most_common(_MOST_NAMES)]
-            more = len(self._heard) - len(names)
-            there = f"the script's main thread opened: {', '.join(names)}" + (f", and {more} more" if more else "")
+        there = self.heard.sentence() + ("" if self.heard else "; --steps auto finds steps by itself")
         return f"nothing was recorded: no range named {self._pattern!r}; {there}"
 
+    def too_few(self, made: int, asked: int) -> str:
+        """A sentence for a script that ended before the first occurrence to record."""
+        return (
+            f"nothing was recorded: the script ended after {made} of {asked} steps, ranges named {self._pattern!r}, "
+            f"that --steps, --warmup and --unprofiled ask for; ask for fewer; {self.heard.sentence()}"
+        )
+
     def _is_meant(self, name: str) -> bool:
-        return not name.startswith(_PROFILER_STEP) and self._matches(name) is not None
+        return not name.startswith(PROFILER_STEP) and self._matches(name) is not None
 
 
 def _regular(pattern: str) -> str:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from overlapscope.capture.heard_ranges import HeardRanges
 from overlapscope.capture.late_start import LateStart
 from overlapscope.capture.recorder import record
 from overlapscope.capture.watch import on_main_thread, replaced, watch_ranges
 
 OPTIMIZER, LOADER = "Optimizer.step", "enumerate(DataLoader)"
 """What the names of the ranges begin with that torch itself opens in each step."""
-_FIRST_BATCHES = 2  # one batch is no loop: programs look at the first to learn its shape
+_FIRST = 2  # one step or batch is no loop: programs look at the first batch, or try a step, to learn its shape
 _PATIENCE = 64  # batches without a step of an optimizer that was made: more than gradients are accumulated over
 
 
@@ -21,19 +22,21 @@ _PATIENCE = 64  # batches without a step of an optimizer that was made: more tha
 def recording_by_step(recording: record, steps: int, *, from_begin: bool) -> Iterator[None]:
     """Record so many steps of the script: from one step of its first optimizer to the next, or from batch to batch.
 
-    Where it has an optimizer, batches are not steps, unless `_PATIENCE` of them pass without a step of it.
+    Where it has an optimizer, batches are not steps, unless `_PATIENCE` of them pass without a step of it. Steps are
+    counted from the second on.
 
     Args:
         recording: the recording, of the whole block where ``from_begin``, else of so many steps.
         steps: how many.
-        from_begin: record from the begin of the script until the first step is found, and drop that then. A script
-            without steps is recorded as a whole so.
+        from_begin: record from the begin of the script until steps are found. That is kept where none of them is
+            recorded until the script's end.
     """
     start = LateStart(recording)
     finder = _Finder(recording, steps, start, restarts=from_begin)
     if from_begin:
         start.begin()
-    ranges = watch_ranges(finder.opened, finder.closed)
+    recording.when_too_few = finder.too_few
+    ranges = watch_ranges(finder.opened, finder.closed, finder.heard.on_other)
     with start.ending(finder.nothing_found), ranges, _watch_optimizers(finder.made, finder.stepped):
         yield
 
@@ -46,34 +49,47 @@ class _Finder:
         self._optimizers_made = False
         self._optimizer: Any = None
         self._stepped = False
-        self._batches = 0
+        self._batches = self._optimizer_steps = 0
+        self.heard = HeardRanges()
 
     def made(self) -> None:
         self._optimizers_made = True
 
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has made its step; its range is still open."""
-        if not self._recording.marker:
+        if self._optimizer is None:
             self._optimizer = optimizer
         self._stepped = self._stepped or optimizer is self._optimizer
 
     def opened(self, name: str) -> None:
+        self.heard.on_main(name)
         if not name.startswith(LOADER):
             return
         self._batches += 1
-        if self._batches >= (_PATIENCE if self._optimizers_made else _FIRST_BATCHES):
+        if self._batches >= (_PATIENCE if self._optimizers_made else _FIRST):
             self._end_step(LOADER)
 
     def closed(self, name: str) -> None:
         if name.startswith(OPTIMIZER) and self._stepped:
             self._stepped = False
-            self._end_step(name)
+            self._batches = 0
+            self._optimizer_steps += 1
+            if self._optimizer_steps >= _FIRST:
+                self._end_step(name)
 
     def nothing_found(self) -> str:
         return (
-            "nothing was recorded: the script's main thread made no step of a torch optimizer and took fewer than "
-            f"{_FIRST_BATCHES} batches from a DataLoader; name a range with --range, or leave --unprofiled out to "
-            "record all of it"
+            f"nothing was recorded: the script's main thread made fewer than {_FIRST} steps of a torch optimizer and "
+            f"took too few batches from a DataLoader to tell steps by; name a range with --range, or leave "
+            f"--unprofiled out to record all of it; {self.heard.sentence()}"
+        )
+
+    def too_few(self, made: int, asked: int) -> str:
+        """A sentence for a script that ended before the first step to record."""
+        return (
+            f"nothing was recorded: the script ended after {made} of {asked} steps, counted by "
+            f"{self._recording.marker!r}, that --steps, --warmup and --unprofiled ask for; ask for fewer, or name a "
+            f"range with --range; {self.heard.sentence()}"
         )
 
     def _end_step(self, marker: str) -> None:

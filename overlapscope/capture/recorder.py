@@ -66,6 +66,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
     Attributes:
         path: the trace.
         marker: what ends each step, or begins the recording, where that was found or chosen by name.
+        when_too_few: says that nothing was recorded, from the number of steps made and that of steps asked for.
 
     Raises:
         CaptureError: no GPU, no torch, another profiler is recording, or the block ended before
@@ -115,13 +116,20 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self._loaders = LoaderNotes()
         self._around, self._naming = ExitStack(), ExitStack()
         self._entered = self._saved = self._watching = False
+        self._earlier: Profiler | None = None
         self.marker = ""
+        self.when_too_few: Callable[[int, int], str] = self._block_too_short
         self._keeps_unprofiled = True
 
     @property
     def done(self) -> bool:
         """Whether everything that was asked for is recorded, or recording has failed."""
         return not self._plan
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the work of GPUs is recorded."""
+        return self._on_gpu
 
     @property
     def saved(self) -> bool:
@@ -201,7 +209,10 @@ class record:  # noqa: N801 - reads as a verb where it is used
             self._guarded(self._end_early)
 
     def restart(self, steps: int | None = None) -> None:
-        """Drop what is recorded so far, and record so many steps from here, or the rest of the block."""
+        """Record so many steps from here, or the rest of the block, instead of what is recorded so far.
+
+        Where the block ends before one of the ``steps`` is recorded, what was recorded so far is kept after all.
+        """
         if self._plan and not self._elsewhere:
             self._guarded(lambda: self._restart(steps))
 
@@ -242,7 +253,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _restart(self, steps: int | None) -> None:
         if self._plan[0].profiled:
-            self._stop(None)
+            self._stop(None if self._outside else self._known())
+            self._earlier = None if steps is None else self._running
         self._keeps_unprofiled = not profilers.TorchProfiler.used
         self._past.clear()
         self._plan = planned(steps, *self._counts)
@@ -341,19 +353,29 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self._plan.clear()
         if at.profiled:
             self._stop(None)
-        raise CaptureError(
-            f"{self.path}: nothing was recorded, because the block ended after "
-            f"{sum(len(each.ticks_ns) for each in asked)} of {sum(each.steps or 0 for each in asked)} steps; "
+        if self._earlier is not None:
+            self._saved = self._earlier.save()
+            return
+        made, wanted = sum(len(each.ticks_ns) for each in asked), sum(each.steps or 0 for each in asked)
+        raise CaptureError(self.when_too_few(made, wanted))
+
+    def _block_too_short(self, made: int, asked: int) -> str:
+        return (
+            f"{self.path}: nothing was recorded, because the block ended after {made} of {asked} steps; "
             "call step() at the end of each, or ask for fewer"
         )
 
     def _finish(self) -> None:
+        self._earlier = None
+        self._stop(self._known())
+        self._saved = self._running.save()
+
+    def _known(self) -> Calibration:
+        """The calibration, with the steps that were timed."""
         kept = {RECORDED, UNPROFILED} if self._keeps_unprofiled else {RECORDED}
         timed = {each.name: each.timed() for each in self._past if each.name in kept}
         recorded, unprofiled = timed.get(RECORDED), timed.get(UNPROFILED)
-        known = replace(self._calibration, recorded=recorded, unprofiled=unprofiled, loaders=self._loaders.loaders)
-        self._stop(known)
-        self._saved = self._running.save()
+        return replace(self._calibration, recorded=recorded, unprofiled=unprofiled, loaders=self._loaders.loaders)
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Run what may fail in the middle of somebody's loop: the loop goes on, its end says what failed."""

@@ -28,13 +28,15 @@ def _ignore(_name: str) -> None:
 
 
 @contextmanager
-def watch_ranges(opened: Heard = _ignore, closed: Heard = _ignore) -> Iterator[None]:
+def watch_ranges(opened: Heard = _ignore, closed: Heard = _ignore, opened_elsewhere: Heard = _ignore) -> Iterator[None]:
     """Call ``opened(name)`` before and ``closed(name)`` after each range of the main thread.
+
+    ``opened_elsewhere(name)`` is called before each range of another thread, on that thread.
 
     Hears ``record_function``, `overlapscope.annotate`, ``nvtx.annotate`` and the push and pop functions of ``nvtx``
     and ``torch.cuda.nvtx``; of ranges of one name inside each other, the outermost. Several may listen at once.
     """
-    ear = _Ear(opened, closed)
+    ear = _Ear(opened, closed, opened_elsewhere)
     with ExitStack() as changes:
         if not _ears:
             for owner, name, new in (*_torch_changes(), *_nvtx_changes()):
@@ -47,29 +49,32 @@ def watch_ranges(opened: Heard = _ignore, closed: Heard = _ignore) -> Iterator[N
 class _Ear:
     """Counts how deep each name is open on the main thread."""
 
-    def __init__(self, opened: Heard, closed: Heard) -> None:
-        self._opened, self._closed = opened, closed
+    def __init__(self, opened: Heard, closed: Heard, opened_elsewhere: Heard) -> None:
+        self._opened, self._closed, self._opened_elsewhere = opened, closed, opened_elsewhere
         self._depth: dict[str, int] = {}
         self._process = os.getpid()
 
     def open(self, name: str) -> None:
-        if self._elsewhere:
+        if self._forked:
+            return
+        if not on_main_thread():
+            self._opened_elsewhere(name)
             return
         self._depth[name] = self._depth.get(name, 0) + 1
         if self._depth[name] == 1:
             self._opened(name)
 
     def close(self, name: str) -> None:
-        if self._elsewhere or not self._depth.get(name):
+        if self._forked or not on_main_thread() or not self._depth.get(name):
             return
         self._depth[name] -= 1
         if not self._depth[name]:
             self._closed(name)
 
     @property
-    def _elsewhere(self) -> bool:
-        """On another thread, or in a process that was forked off."""
-        return not on_main_thread() or os.getpid() != self._process
+    def _forked(self) -> bool:
+        """In a process that was forked off."""
+        return os.getpid() != self._process
 
 
 _ears: list[_Ear] = []

@@ -165,14 +165,30 @@ def _recording(recording: record, part: _Part) -> AbstractContextManager[None]:
 def _say_recorded(recording: record, part: _Part) -> None:
     """Say how much is recorded, where, and what to do with it."""
     what = "recorded"
-    if part.count is not None and recording.marker:
+    if part.auto and recording.marker and not recording.recorded_steps:
+        say(_ended_before_steps(recording.marker))
+    elif part.count is not None and recording.marker:
         done = recording.recorded_steps
         asked = "" if done == part.count else f" of {part.count}"
         steps = "step" if done == 1 and not asked else "steps"
         what = f"recorded {done}{asked} {steps} (counted by {recording.marker!r})"
     elif part.auto:
         say(_without_steps(recording.path))
-    say(f"{what} to {recording.path}; analyse it with: overlapscope audit {recording.path}")
+    say(f"{what} to {recording.path}; {_what_next(recording)}")
+
+
+def _what_next(recording: record) -> str:
+    if not recording.on_gpu:
+        return "it has no GPU work to audit: it was recorded with --device cpu"
+    return f"analyse it with: overlapscope audit {recording.path}"
+
+
+def _ended_before_steps(marker: str) -> str:
+    """That what was recorded is the script's begin, because its steps were too few."""
+    return (
+        f"the script ended before a step was recorded: it made too few (counted by {marker!r}) after those that "
+        "--warmup skips; what was recorded from its begin until its steps were found is kept"
+    )
 
 
 def _without_steps(path: Path) -> str:
@@ -180,16 +196,20 @@ def _without_steps(path: Path) -> str:
     from overlapscope.measure.repetition import repetition
     from overlapscope.read.opening import open_trace
 
-    none = "no step of an optimizer and no batches of a DataLoader: all of the script is recorded"
+    none = (
+        "fewer than two steps of an optimizer, and too few batches of a DataLoader to count steps by: all of the "
+        "script is recorded"
+    )
     trace = open_trace(path)
     found = repetition(trace)
     if found is None:
         return f"{none}, and nothing in it repeats"
     if found.range is not None:
-        return f"{none}; its range {found.range!r} repeats {found.count} times: --within {found.range!r} selects it"
+        repeats = f"its range {found.range!r} repeats {found.count} times"
+        return f"{none}; {repeats}: overlapscope audit --within {found.range!r} selects it"
     begin, end = ((at - trace.start_ns) / 1e6 for at in (found.start_ns, found.end_ns))
     sequence = f"a sequence of {counted(found.length, found.what.removesuffix('s'))} repeats {found.count} times"
-    return f"{none}; {sequence}: --from {begin:.3f} --to {end:.3f} selects them"
+    return f"{none}; {sequence}: overlapscope audit --from {begin:.3f} --to {end:.3f} selects them"
 
 
 def _leave_fork(status: int) -> NoReturn:
