@@ -35,7 +35,7 @@ the data still wait for it.
 ## When this misleads
 - The call blocks a thread that had nothing else to launch. Then the GPU is not idle because of it, and nothing is
   reported.
-- Pinning memory in every step has a cost of its own: see OVL009. Pinned memory cannot be swapped out; pin what is
+- Pinning memory in every step has a cost of its own: see OVL018. Pinned memory cannot be swapped out; pin what is
   copied often.
 - GPUs that access pageable memory directly (GH200, with address translation services) need no staging. The trace
   shows whether calls block.
