@@ -270,9 +270,12 @@ def test_a_range_that_is_added_for_an_interval_encloses_nothing_else() -> None:
         (["audit", "TRACE", "--format", "json"], 2),
         (["audit", "TRACE", "--format", "csv"], 2),
         (["audit", "TRACE", "TRACE"], 2),
-        *((["copies", "TRACE", *more], 0) for more in ([], ["--format", "csv"])),
-        (["gaps", "TRACE"], 0),
-        (["findings", "TRACE"], 0),
+        *((["copies", "TRACE", *more], 2) for more in ([], ["--format", "csv"])),
+        (["gaps", "TRACE"], 2),
+        (["findings", "TRACE"], 2),
+        (["findings", "TRACE", "-q"], 2),
+        (["compare", "TRACE", "GPU"], 2),
+        (["compare", "GPU", "TRACE"], 2),
         (["ranges", "TRACE"], 0),
         (["timeline", "TRACE", "-o", "OUT.png"], 0),
         (["report", "TRACE", "-o", "OUT.html"], 0),
@@ -284,13 +287,23 @@ def test_a_range_that_is_added_for_an_interval_encloses_nothing_else() -> None:
 def test_a_trace_without_device_work_is_named_once(arguments: list[str], status: int, tmp_path: Path) -> None:
     step = make.cpu_op("step", 0, 9) | {"cat": "user_annotation"}
     trace = make.write(tmp_path / "cpu.json", make.cpu_op("aten::add", 0, 5), step)
-    given = [each.replace("TRACE", str(trace)).replace("OUT", str(tmp_path / "out")) for each in arguments]
+    given = [
+        each.replace("TRACE", str(trace)).replace("OUT", str(tmp_path / "out")).replace("GPU", str(SAMPLE))
+        for each in arguments
+    ]
     result = run(*given)
     shown = result.stderr + (result.stdout if "json" not in arguments else "")
     said = " ".join(shown.replace("\n", " ").split())
     assert result.exit_code == status
     assert said.count("CPU-only trace") == arguments.count("TRACE")
     assert "ran without ProfilerActivity.CUDA" in said
+
+
+def test_the_caption_of_a_trace_without_device_work_says_so(tmp_path: Path) -> None:
+    step = make.cpu_op("step", 0, 9) | {"cat": "user_annotation"}
+    trace = make.write(tmp_path / "cpu.json", make.cpu_op("aten::add", 0, 5), step)
+    caption = run("timeline", trace, "-o", tmp_path / "t.png").stdout
+    assert "a program on the host, without GPU work." in caption
 
 
 def test_a_report_without_device_work_says_so_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from overlapscope.cli.changes import split_changes
-from overlapscope.cli.messages import ExitCode, complaining, refuse_to_replace, say
+from overlapscope.cli.messages import ExitCode, complaining, refuse_to_replace, require_device_work, say
 from overlapscope.cli.options import Debug, Format, Output, Quiet, Within
 from overlapscope.cli.output import deliver, deliver_json, render_to
 from overlapscope.cli.progress import phases
@@ -79,6 +79,8 @@ def _compared(
     with phases(sides[1][0], quiet=quiet) as progress:
         progress.begin("reading")
         before, after = ([open_trace(path, progress=progress.read) for path in side] for side in sides)
+        for trace in (*before, *after):
+            require_device_work(trace, "compare")
         return compare(before, after, within, changes, on_phase=progress.begin)
 
 

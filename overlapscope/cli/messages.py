@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from overlapscope.errors import OutputError, OverlapscopeError
+from overlapscope.errors import OutputError, OverlapscopeError, WindowEmpty
 from overlapscope.formatting import safe
 
 if TYPE_CHECKING:
@@ -51,6 +51,12 @@ def complaining(*, debug: bool = False) -> Iterator[None]:
     except OverlapscopeError as error:
         complain(error, debug=debug)
         raise typer.Exit(ExitCode.UNUSABLE) from error
+
+
+def require_device_work(trace: Trace, action: str) -> None:
+    """Raise `WindowEmpty` for a trace without device work, which leaves nothing to ``action``."""
+    if trace.health.no_device_work:
+        raise WindowEmpty(f"{trace.metadata.path}: no GPU work to {action}: {trace.health.no_device_work}")
 
 
 def say_without_device_work(trace: Trace, *, quiet: bool = False) -> None:

@@ -53,4 +53,4 @@ def ranges_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         table = range_table(trace, selection.window(trace))
         return Found(table, np.arange(len(table)), "Ranges", _SHOWN)
 
-    table_command(path, TableOutput(form, output, top, quiet, debug), find)
+    table_command(path, TableOutput(form, output, top, quiet, debug), find, of_gpu=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from overlapscope.cli.messages import complaining, refuse_to_replace, say, say_without_device_work
+from overlapscope.cli.messages import ExitCode, complaining, refuse_to_replace, say, say_without_device_work
 from overlapscope.cli.options import TableFormat
 from overlapscope.cli.output import deliver, render_to
 from overlapscope.cli.progress import Phases, phases
@@ -61,8 +61,8 @@ class Found:
     shown: tuple[str, ...]
 
 
-def table_command(path: Path, how: TableOutput, find: Callable[[Trace, Phases], Found]) -> None:
-    """Read a trace, find a table, and write it."""
+def table_command(path: Path, how: TableOutput, find: Callable[[Trace, Phases], Found], *, of_gpu: bool = True) -> None:
+    """Read a trace, find a table, and write it; of a trace without GPU work, a table ``of_gpu`` work is no result."""
     with complaining(debug=how.debug):
         if how.format is TableFormat.PARQUET and how.output is None:
             raise OutputError("parquet is no text: name a file with --output")
@@ -74,7 +74,10 @@ def table_command(path: Path, how: TableOutput, find: Callable[[Trace, Phases], 
             trace = open_trace(path, progress=progress.read)
             found = find(trace, progress)
         _write(trace, found, how)
-        say_without_device_work(trace, quiet=how.quiet)
+        no_result = of_gpu and bool(trace.health.no_device_work)
+        say_without_device_work(trace, quiet=how.quiet and not no_result)
+    if no_result:
+        raise typer.Exit(ExitCode.UNUSABLE)
 
 
 def diagnosed(trace: Trace, selection: Selection, progress: Phases, *, simulate: bool = False) -> Any:

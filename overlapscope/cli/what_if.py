@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from overlapscope.cli.changes import CHANGES_HELP, complete_change, note_old_name
-from overlapscope.cli.messages import complaining, refuse_to_replace
+from overlapscope.cli.messages import complaining, refuse_to_replace, require_device_work
 from overlapscope.cli.options import Debug, Format, From, Output, Quiet, Step, To, TracePath, Within
 from overlapscope.cli.output import deliver, deliver_json, print_lines, render_to
 from overlapscope.cli.progress import phases
 from overlapscope.cli.selection import Selection
-from overlapscope.errors import ChangeNotUnderstood, WindowEmpty
+from overlapscope.errors import ChangeNotUnderstood
 from overlapscope.formatting import time
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ def _predict(
     with phases(path, quiet=quiet) as progress:
         progress.begin("reading")
         trace = open_trace(path, progress=progress.read)
-        if trace.health.no_device_work:
-            raise WindowEmpty(f"{path}: no GPU work to simulate: {trace.health.no_device_work}")
+        require_device_work(trace, "simulate")
         trace, name = _ranged(trace, selection)
         progress.begin("simulating")
         found = what_if(trace, [_limited(trace, each, selection) for each in changes], name)

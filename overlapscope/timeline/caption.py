@@ -39,6 +39,8 @@ def caption(trace: Trace, window: tuple[int, int] | None = None, shown: Shown = 
 
 
 def _what(trace: Trace) -> str:
+    if trace.health.no_device_work:
+        return "a program on the host, without GPU work"
     used = sorted({key.device for key in device_keys(trace)})
     names = sorted({name for name in map(trace.metadata.device_name, used) if name})
     return f"a program on {' and '.join(safe(name) for name in names)}" if names else "a program"
