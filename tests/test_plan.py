@@ -109,3 +109,38 @@ def test_what_only_saves_the_profilers_own_cost_is_not_offered(
     plan = diagnose(trace_of(tmp_path, text, **about)).plan
     assert plan is not None
     assert [step.changes for step in plan.steps] == steps
+
+
+@pytest.mark.parametrize(
+    ("sample", "within", "words"),
+    [
+        (
+            "moe_prefetch-pageable",
+            "moe_prefetch",
+            {
+                "non-blocking": "prefetch, aten::copy_, cudaStreamSynchronize",
+                "no-scalar-sync": "compute, aten::nonzero, cudaStreamSynchronize",
+            },
+        ),
+        ("prefetcher-blocking", None, {"side-stream": "copy batch, aten::copy_, cudaMemcpyAsync, stream 7"}),
+        (
+            "gemm_copy-pageable-copy-first-blocking-same",
+            None,
+            {
+                "side-stream": "round / copy, aten::copy_, cudaMemcpyAsync, stream 7",
+                "non-blocking": "round / copy, aten::copy_, cudaStreamSynchronize",
+            },
+        ),
+    ],
+)
+def test_each_step_says_where_it_is_made_also_without_a_finding(
+    sample: str, within: str | None, words: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = diagnose(open_trace(SAMPLES / f"{sample}.json.gz"), within)
+    assert found.plan is not None
+    places = {step.changes[-1]: step.places[0] for step in found.plan.steps if not step.fixes}
+    assert {name: places[name].endswith(words[name]) for name in words} == dict.fromkeys(words, True), places
+    Console(width=300).print(*findings(found, 100))
+    said = capsys.readouterr().out
+    for name in words:
+        assert f"{name} at {places[name]}: overlapscope explain {name}" in said

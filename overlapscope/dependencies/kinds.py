@@ -32,6 +32,8 @@ class DependencyKind(Labelled):
 
 OWN_DURATION = (DependencyKind.API_CALL, DependencyKind.ALLOCATION)
 """From the start of a call to its end."""
+WAITS = (DependencyKind.SYNCHRONISATION, DependencyKind.STAGING, DependencyKind.DRIVER_LOCK)
+"""From what a call waits for to its end."""
 
 FACTS: dict[DependencyKind, tuple[str, str]] = {
     DependencyKind.PROGRAM_ORDER: (

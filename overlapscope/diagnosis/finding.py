@@ -184,7 +184,8 @@ class Step(Row):
     Attributes:
         changes: all changes so far, the newest last; a step adds two where neither saves enough alone.
         fixes: codes of the findings that the newest changes fix; empty where only earlier changes make it possible.
-        places: where these findings cost most: what to edit.
+        places: where to edit: where these findings cost most; for a change without a finding what it edits, the longest
+            first.
         predicted_ns: simulated time of the window, with profiler overhead.
         saving_ns: saving against the simulation without changes, with profiler overhead in both.
         low_ns: lower bound of the time, from unknown dependencies.

@@ -10,6 +10,7 @@ from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.diagnosis.edits import edited_places
 from overlapscope.diagnosis.finding import Finding, Plan, Step
 from overlapscope.diagnosis.savings import change_of, with_saving
 from overlapscope.measure.windows import Window, is_whole, of_range, with_range
@@ -115,7 +116,7 @@ class _Search:
         return Step(
             changes=names,
             fixes=tuple(dict.fromkeys(finding.code for finding in fixed)),
-            places=tuple(dict.fromkeys(finding.where.words for finding in fixed if finding.where.words)),
+            places=tuple(dict.fromkeys(self._places(found.changes, before))),
             predicted_ns=found.predicted_ns,
             saving_ns=found.saving_ns,
             low_ns=found.low_ns,
@@ -125,6 +126,20 @@ class _Search:
             time_low_ns=found.stated.low_ns,
             time_high_ns=found.stated.high_ns,
         )
+
+    def _places(self, changes: tuple[Change, ...], before: tuple[str, ...]) -> Iterator[str]:
+        """Where the newest changes are made: as their findings have it, else where they edit the program."""
+        for change in changes:
+            if str(change) in before:
+                continue
+            own = [each.where.words for each in self.findings if each.change == str(change) and each.where.words]
+            others = tuple(each for each in changes if each is not change)
+            yield from own or self._edited(change, others)
+
+    def _edited(self, change: Change, others: tuple[Change, ...]) -> list[str]:
+        base = self.base
+        found = edited_places(base.graph, base.window, change, others, base.config)
+        return [share.where.words for share in found if share.where.words]
 
 
 def _times(found: Prediction) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -35,7 +37,8 @@ def findings(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
     head = [Text(heading(diagnosis), style="dim"), Text("")]
     if diagnosis.plan is not None:
         plan = diagnosis.plan
-        return [*head, *parts, *(fitted(plan_title(plan), plan_rows(plan), width) if plan.steps else []), Text("")]
+        table = fitted(plan_title(plan), plan_rows(plan), width) if plan.steps else []
+        return [*head, *parts, *table, *(Text(line, style="dim") for line in added(plan)), Text("")]
     fixable = any(finding.change is not None for finding in diagnosis.findings)
     return [*head, *parts, *([Text(TOO_LARGE, style="dim"), Text("")] if fixable else [])]
 
@@ -49,6 +52,18 @@ def heading(diagnosis: Diagnosis) -> str:
         if plan is None
         else f"{text}. Savings are {SIMULATED[plan.baseline]}, against {time(plan.baseline_ns)}."
     )
+
+
+def added(plan: Plan) -> Iterator[str]:
+    """For steps that fix no finding what they edit, and the pages about their changes."""
+    known = 0
+    for step in plan.steps:
+        names = step.changes[known:]
+        known = len(step.changes)
+        if not step.fixes:
+            pages = ", ".join(f"overlapscope explain {name.partition('=')[0]}" for name in names)
+            place = f" at {safe(step.places[0])}" if step.places else ""
+            yield f"{' + '.join(names)}{place}: {pages}"
 
 
 def plan_title(plan: Plan) -> str:

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 
 from overlapscope.dependencies.graph import Dependencies, Graph
-from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
+from overlapscope.dependencies.kinds import OWN_DURATION, WAITS
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.config import SimulationConfig
-
-_WAITS = (DependencyKind.SYNCHRONISATION, DependencyKind.STAGING, DependencyKind.DRIVER_LOCK)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +102,7 @@ class Editor:
         """Let some calls wait for nothing and take at most this, in ns."""
         into = np.isin(self.dependencies.target, self.graph.call_end(calls))
         self.limit_weights(into & self.dependencies.of_kind(*OWN_DURATION), most_ns)
-        self.remove(into & self.dependencies.of_kind(*_WAITS))
+        self.remove(into & self.dependencies.of_kind(*WAITS))
 
     def calls_of(self, copies: Bool) -> Int64:
         """The graph's calls that issued some rows of copies."""
