@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from overlapscope import audit, diagnose
-from overlapscope.diagnosis.finding import Severity
+from overlapscope.diagnosis.finding import Confidence, Severity
 from overlapscope.measure.ceiling import ceiling
 from overlapscope.measure.devices import activity, device_keys
 from overlapscope.measure.host import HostConfig, blocked_from_ns
@@ -118,6 +118,17 @@ def test_copies_that_are_exposed_but_cost_little_are_told_as_information(tmp_pat
 def test_it_is_not_told_where_copies_are_hidden_or_overlap_would_help(old: str, new: str, tmp_path: Path) -> None:
     text = EXPOSED.replace("10_001-10_201", "10_001-10_101").replace(old, new)
     assert "OVL024" not in {finding.code for finding in diagnose(trace_of(tmp_path, text)).findings}
+
+
+def test_a_limit_by_the_host_is_less_certain_than_one_by_the_kernels(tmp_path: Path) -> None:
+    """The host may wait inside of an operator, and the profiler lengthens its work."""
+    by_kernels = diagnose(trace_of(tmp_path, EXPOSED)).findings[0]
+    assert (by_kernels.confidence, by_kernels.confirm_with) == (Confidence.HIGH, "")
+    working = EXPOSED.replace("| launch 30-33", "| op aten::work 40-20_150 | launch 30-33")
+    (by_host,) = (each for each in diagnose(trace_of(tmp_path, working)).findings if each.code == "OVL024")
+    assert by_host.evidence["bound_by"] == "host"
+    assert by_host.confidence is Confidence.MEDIUM
+    assert "overlapscope.record" in by_host.confirm_with
 
 
 def test_copies_of_pageable_memory_are_no_limit(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ Perfect overlap would save 2 %. With copies of 64 MiB before kernels of 2.7 ms i
 Copies last as long as recorded: pinned memory makes pageable copies faster, which is no overlap, so that copies from
 pageable memory are no limit here. Kernels that run beside copies are a little slower. The profiler lengthens calls
 and operators: without it, a limit by the host is lower. An operator that waits without a CUDA call, such as the one
-in which a DataLoader waits for its workers, counts as work of the host. In a trace without operators that work is not
-recorded, and overlap may save even less.
+in which a DataLoader waits for its workers, counts as work of the host. So the confidence is medium where the host is
+the limit. In a trace without operators that work is not recorded, and overlap may save even less.
 
 ## Sources
 Arithmetic: work that runs concurrently takes at least as long as the longest of it (Amdahl, 1967). One engine serves
@@ -51,9 +51,10 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import share, time
-from overlapscope.measure.ceiling import DTOH, HTOD, Ceiling, ceiling
+from overlapscope.measure.ceiling import DTOH, HOST, HTOD, Ceiling, ceiling
 from overlapscope.model.enums import Direction, MemoryKind
 
 _DIRECTION = {HTOD: Direction.HTOD, DTOH: Direction.DTOH}
@@ -75,7 +76,21 @@ def view(context: DeviceContext) -> Report | None:
     )
     evidence = most.to_dict() | {"exposed_copy_ns": exposed}
     nothing = np.empty(0, np.int64)
-    return Report(message, evidence, informational=True, copies=nothing, calls=nothing, idle_ns=0)
+    confirm = _confirm(context) if most.bound_by == HOST else ""
+    sure = Confidence.MEDIUM if confirm else Confidence.HIGH
+    return Report(message, evidence, sure, confirm, informational=True, copies=nothing, calls=nothing, idle_ns=0)
+
+
+def _confirm(context: DeviceContext) -> str:
+    """What shows how much of the host's time is its own work, not a wait in an operator or the profiler's."""
+    recording = context.trace.metadata.recording
+    if recording is None:
+        tool = "a recording by overlapscope.record, which measures the profiler overhead"
+    else:
+        known = recording.profiler_factor is not None
+        tool = "" if known else "a recording with --unprofiled 5, which measures the profiler overhead"
+    stacks = "stacks, which show whether the host waits, such as for DataLoader workers"
+    return f"{tool}; {stacks}" if tool else stacks
 
 
 def _noticeable(context: DeviceContext, copies: int, exposed: int) -> bool:
