@@ -77,6 +77,14 @@ def test_the_summary_names_the_straggler_and_its_cause_within_a_screen(done: Pat
     assert "Its HtoD copies are pageable; those of the other 28 are pinned." in text
 
 
+def test_findings_without_idle_time_are_in_the_table_and_not_in_the_summary(done: Path) -> None:
+    found = open_fleet(done).to_pandas("findings")
+    assert set(found[found["idle_ns"] == 0]["code"]) == {"OVL024"}
+    listed = open_fleet(done).summary.partition("Findings, by GPU idle time")[2]
+    assert "OVL001" in listed
+    assert "OVL024" not in listed
+
+
 def test_nothing_is_lost_and_what_is_wrong_is_named(done: Path) -> None:
     text = " ".join(open_fleet(done).summary.split())
     assert "31 traces, 29 of 30 ranks" in text

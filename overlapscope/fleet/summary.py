@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from overlapscope.diagnosis.finding import Severity
 from overlapscope.fleet.figures import COLLECTIVES, COPIES, IDLE, KERNELS, MOVING, STEP, WAITING
 from overlapscope.fleet.heading import clock_lines, problems, size_line
 from overlapscope.fleet.job import Job
@@ -120,6 +121,7 @@ def _rank_rows(job: Job) -> Iterator[str]:
 
 def _findings(job: Job) -> Iterator[str]:
     found = job.findings[job.findings["member"] >= 0]
+    found = found[(found["idle_ns"] > 0) | (found["severity"] == str(Severity.HAZARD))]
     if found.empty:
         return
     each = found.groupby(["code", "name", "kind", "member"], sort=True)["idle_ns"].max().reset_index()
