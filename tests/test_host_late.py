@@ -151,3 +151,18 @@ def test_operators_that_always_take_long_are_launch_bound(tmp_path: Path) -> Non
     """A slow host: an operator in 200 us, a kernel of 10 us each."""
     found = host_late(tmp_path, loop(200, "thread 1: op aten::add 0-190 | launch 170-180 -> stream 7: 182-192", 200))
     assert [entry.kind for entry in found] == ["launch-bound"]
+
+
+@pytest.mark.parametrize("call", ["cudaMalloc", "cudaHostAlloc"])
+@pytest.mark.parametrize(("after", "in_loop"), [("second", False), ("first", True)])
+def test_allocations_are_set_up_where_no_kernel_ran_both_before_and_after(
+    call: str, after: str, in_loop: bool, tmp_path: Path
+) -> None:
+    text = f"""
+    thread 1: launch first 0-5 -> stream 7: 10-100 | launch first 20-25 -> stream 7: 100-200
+              {call} 30-4000 | launch {after} 4010-4015 -> stream 7: 4020-4200
+              launch {after} 4030-4035 -> stream 7: 4200-4400
+    """
+    found = {(entry.code, entry.kind) for entry in diagnose(trace_of(tmp_path, text)).findings}
+    assert (("OVL008", "first-use") in found) is not in_loop
+    assert bool(found & {("OVL009", None), ("OVL018", None)}) is in_loop

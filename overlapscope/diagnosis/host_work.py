@@ -15,7 +15,7 @@ import numpy as np
 
 from overlapscope.measure.host import MODULE_LOADING
 from overlapscope.measure.places import innermost
-from overlapscope.measure.spans import EMPTY, Spans, merge, union
+from overlapscope.measure.spans import EMPTY, Spans, covered, merge, union
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
 from overlapscope.model.enums import ALLOCATIONS, LAUNCHES
 from overlapscope.model.tables import HostWork
@@ -80,6 +80,7 @@ class HostWorkKinds:
         return (
             self._first_launches
             | self._first_allocations
+            | self._allocations_outside_loops
             | _named(trace, trace.api_calls, lambda name: _SETTING_UP.search(name) is not None)
         )
 
@@ -117,6 +118,30 @@ class HostWorkKinds:
         seldom = 2 * later < np.bincount(kind, minlength=len(begins)) - 1
         found = np.zeros(len(calls), np.bool_)
         found[rows[first & (seldom | (later == 0))[kind[inside]]]] = True
+        return found
+
+    @cached_property
+    def _allocations_outside_loops(self) -> Bool:
+        """Allocations and frees with no kernel that is launched both before and after them: no loop has them.
+
+        So a program that runs several tests sets up each. Where a process has no kernel twice, what repeats is not
+        known, and it has none of these.
+        """
+        kernels, calls = self.trace.kernels, self.trace.api_calls
+        found = np.zeros(len(calls), np.bool_)
+        launched_ns = np.where(kernels.call == NO_ID, kernels.start_ns, np.append(calls.start_ns, 0)[kernels.call])
+        for process in np.unique(kernels.process).tolist():
+            mine = kernels.process == process
+            name, start_ns = kernels.name_id[mine], launched_ns[mine]
+            _, kind, count = np.unique(name, return_inverse=True, return_counts=True)
+            first, last = np.full(len(count), np.iinfo(np.int64).max), np.zeros(len(count), np.int64)
+            np.minimum.at(first, kind, start_ns)
+            np.maximum.at(last, kind, start_ns)
+            again = count > 1
+            if again.any():
+                rows = np.flatnonzero(np.isin(calls.kind, ALLOCATIONS) & (calls.process == process))
+                work = union(first[again], last[again])
+                found[rows] = covered(calls.start_ns[rows], calls.end_ns[rows], work) == 0
         return found
 
     @cached_property

@@ -17,7 +17,8 @@ place given is what the thread did while the GPU was idle, not the launch that c
 
 Data loading is PyTorch's range `enumerate(DataLoader)` or a Python frame of a loader's `__next__`. First use is a call
 that loads a module or makes a stream; a launch or an operator whose first call takes ten times as long as the later
-ones; and the allocations of an operator's first call, where later calls seldom make any.
+ones; the allocations of an operator's first call, where later calls seldom make any; and allocations where no kernel
+is launched both before and after them, as between two tests of a program.
 
 ## Fix
 ```python
