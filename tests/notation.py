@@ -10,7 +10,8 @@ A line without ``thread N:`` goes on with the thread before it. What a thread do
     launch                   a kernel; ``launch gemm`` names it
     copy 4KiB pinned DtoH    an asynchronous copy; ``memcpy ...`` one that blocks by its name
     peer-copy 4KiB 0 to 1    a copy from one GPU to another
-    record A, wait A         an event; the trace knows of which record a wait is where both name one
+    record A, wait A, event-sync A
+                             an event; the trace knows of which record a wait is where both name one
     sync, stream-sync, event-sync
                              a synchronisation; the trace knows of which stream where one follows
     cudaMalloc               any call by its name
@@ -102,10 +103,11 @@ class _Reader:
         if what == "record":
             self.recorded[words[0]] = int(stream), self.calls
             return []
-        if what == "wait":
+        if what in {"wait", "event-sync"}:
             known = self.recorded[words[0]] if words else (-1, None)
             named = dict(zip(("wait_on_stream", "wait_on_cuda_event_record_corr_id"), known, strict=True))
-            return [make.sync("Stream Wait Event", *called, **where, **named)]
+            kind = "Stream Wait Event" if what == "wait" else "Event Sync"
+            return [make.sync(kind, *called, **where, **named)]
         if what == "stream-sync":
             return [make.sync("Stream Sync", *called, **where)]
         if what in {"copy", "memcpy"}:

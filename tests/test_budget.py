@@ -115,6 +115,35 @@ def test_a_value_that_nobody_waits_for_is_no_scalar_read(tmp_path: Path) -> None
     assert only(trace_of(tmp_path, read), "step", scalar_reads_per_step=0).value == 1
 
 
+DEFERRED = """
+    thread 1: range step 0-1000 | launch 1-5 -> stream 7: 10-200 | copy 4B pinned DtoH 6-9 -> stream 7: 201-202
+    record A 10-12 -> stream 7 | launch 21-25 -> stream 7: 203-600 | copy 4B pinned DtoH 26-29 -> stream 7: 601-602
+    record B 30-32 -> stream 7
+"""
+"""Two values that are copied to the host; what comes next waits for one of them."""
+
+
+@pytest.mark.parametrize(
+    ("wait", "reads"),
+    [
+        ("event-sync 33-204", 0),
+        ("event-sync 33-604", 1),
+        ("event-sync A 700-701 -> stream 7", 0),
+        ("event-sync B 700-701 -> stream 7", 1),
+        ("stream-sync 33-604 -> stream 7", 1),
+    ],
+)
+def test_a_wait_for_an_earlier_copy_is_no_scalar_read(wait: str, reads: int, tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, f"{DEFERRED} | {wait}")
+    assert only(trace, "step", scalar_reads_per_step=0).value == reads
+
+
+@pytest.mark.parametrize("name", ["json", "sqlite"])
+def test_a_read_that_was_put_off_a_step_is_no_scalar_read(name: str) -> None:
+    trace = open_trace(SAMPLES / f"scalar_reads-cpu-deferred.{name}.gz")
+    assert only(trace, "scalar_reads", scalar_reads_per_step=1).status is Status.PASSED
+
+
 def test_a_single_value_is_no_pageable_buffer(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, READING)
     assert only(trace, pageable_bytes=0).value == 0
