@@ -91,6 +91,7 @@ def test_lost_data_is_told_apart(limits: Path, tmp_path: Path) -> None:
         (["--config", "wrong.toml"], "wrong.toml: check.pageable_byte: no such key; do you mean pageable_bytes?"),
         (["--config", "limits.toml", "--baseline", "none.json"], "none.json: no such baseline; --update-baseline"),
         (["--config", "limits.toml", "--baseline", "wrong.toml"], "wrong.toml: is no JSON"),
+        (["--config", "empty.toml"], "empty.toml: check.ranges.round: has no limits"),
         ([], "no limits: there are none in overlapscope.toml or pyproject.toml here; name a --config"),
     ],
 )
@@ -99,6 +100,7 @@ def test_there_is_no_result_with_a_configuration_that_is_wrong(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("wrong.toml").write_text("[check]\npageable_byte = 0\n")
+    Path("empty.toml").write_text("[check]\npageable_bytes = 0\n[check.ranges.round]\n")
     result = run(PINNED, *arguments)
     assert result.exit_code == 2
     assert message in result.stderr
@@ -145,6 +147,13 @@ def test_a_baseline_is_written_and_compared(tmp_path: Path, monkeypatch: pytest.
     worse = run(UNPINNED, "--baseline", "b.json")
     assert worse.exit_code == 3
     assert "FAILED  pageable_bytes (baseline): copied from or to pageable memory: 384 MiB" in worse.stdout
+
+
+def test_a_range_without_limits_is_compared_with_a_baseline(limits: Path, tmp_path: Path) -> None:
+    limits.write_text("[check.ranges.round]\n")
+    path = tmp_path / "b.json"
+    assert run(PINNED, "--config", limits, "--baseline", path, "--update-baseline").exit_code == 0
+    assert run(UNPINNED, "--config", limits, "--baseline", path).exit_code == 3
 
 
 def test_updating_a_baseline_still_checks_the_limits(limits: Path, tmp_path: Path) -> None:

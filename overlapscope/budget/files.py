@@ -18,36 +18,53 @@ CONFIGURATIONS = ("overlapscope.toml", _PYPROJECT)
 """Where limits are looked for, the first one that has some."""
 
 
-def read_budget(path: str | Path) -> Budget:
+def read_budget(path: str | Path, *, has_baseline: bool = False) -> Budget:
     """Read limits: ``[tool.overlapscope.check]`` of a pyproject.toml, ``[check]`` of any other TOML file.
+
+    Only to compare with a baseline (``has_baseline``) may a range be there without limits.
 
     Raises:
         BudgetNotUnderstood: there is no such file, or something in it is wrong; the text names the key.
     """
     path = Path(path)
-    budget = _budget_in(path)
+    budget = _budget_in(path, has_baseline=has_baseline)
     if not budget and not budget.ranges:
         raise BudgetNotUnderstood(f"{path}: has no limits; they belong under [{dotted(_key(path))}]")
     return budget
 
 
-def found_budget(folder: Path) -> Budget | None:
+def found_budget(folder: Path, *, has_baseline: bool = False) -> Budget | None:
     """The limits in the first of `CONFIGURATIONS` of a folder that has some; None where none has.
+
+    Only to compare with a baseline (``has_baseline``) may a range be there without limits.
 
     Raises:
         BudgetNotUnderstood: something in one of them is wrong; the text names the key.
     """
-    found = (_budget_in(folder / name) for name in CONFIGURATIONS if (folder / name).exists())
+    paths = (folder / name for name in CONFIGURATIONS)
+    found = (_budget_in(path, has_baseline=has_baseline) for path in paths if path.exists())
     return next((budget for budget in found if budget or budget.ranges), None)
 
 
-def _budget_in(path: Path) -> Budget:
+def _budget_in(path: Path, *, has_baseline: bool) -> Budget:
     try:
-        return budget_from(table_at(tomllib.loads(_text(path)), _key(path)), _key(path))
+        budget = budget_from(table_at(tomllib.loads(_text(path)), _key(path)), _key(path))
+        if not has_baseline:
+            _refuse_empty_ranges(budget, _key(path))
     except tomllib.TOMLDecodeError as error:
         raise BudgetNotUnderstood(f"{path}: is no TOML ({error})") from error
     except BudgetNotUnderstood as error:
         raise BudgetNotUnderstood(f"{path}: {error}") from error
+    return budget
+
+
+def _refuse_empty_ranges(budget: Budget, key: tuple[str, ...]) -> None:
+    """Raise `BudgetNotUnderstood` for a range without limits: nothing of it would be checked, and all would pass."""
+    for name, limits in budget.ranges.items():
+        if not list(limits):
+            raise BudgetNotUnderstood(
+                f"{dotted((*key, 'ranges', name))}: has no limits; without any it is only compared with a --baseline"
+            )
 
 
 def _key(path: Path) -> tuple[str, ...]:

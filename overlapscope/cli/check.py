@@ -103,8 +103,8 @@ def _budget(config: Path | None, *, has_baseline: bool) -> Budget:
     from overlapscope.budget.limits import Budget
 
     if config is not None:
-        return read_budget(config)
-    found = found_budget(Path())
+        return read_budget(config, has_baseline=has_baseline)
+    found = found_budget(Path(), has_baseline=has_baseline)
     if found is None and not has_baseline:
         raise BudgetNotUnderstood(f"no limits: there are none in {' or '.join(CONFIGURATIONS)} here; name a --config")
     return found or Budget()
