@@ -73,14 +73,31 @@ def test_the_check_leaves_its_results_and_the_last_step_fails_with_its_status(
     assert step("Result", runner, STATUS=found["status"]).returncode == status
 
 
-def test_a_wrong_configuration_fails_the_job_and_leaves_nothing_to_comment(runner: Path) -> None:
+def test_where_the_check_could_not_run_the_summary_and_the_comment_say_so(runner: Path) -> None:
+    """An older comment may say that the limits are kept."""
     done = step("Check", runner, TRACE=PINNED, CONFIG="nowhere.toml", BASELINE="")
     found = outputs(runner)
     assert (done.returncode, found["status"]) == (0, "2")
     assert "nowhere.toml: cannot be read" in done.stderr
-    script(runner / "gh", "echo called >> calls")
-    assert step("Comment", runner, SUMMARY=found["summary"], NUMBER="7").returncode == 0
-    assert not (runner / "calls").exists()
+    said = (runner / "summary").read_text()
+    assert said.startswith("### overlapscope check could not run\n")
+    script(runner / "gh", "true")
+    for summary in (found["summary"], ""):  # the step before may not have run either
+        assert step("Comment", runner, SUMMARY=summary, NUMBER="7").returncode == 0
+        assert (runner / "overlapscope-comment.md").read_text() == f"<!-- overlapscope check -->\n{said}"
+
+
+@pytest.mark.parametrize(("status", "words"), [(1, "some data of the trace was lost"), (2, "could not run")])
+def test_a_status_that_no_limit_explains_is_explained(status: int, words: str, runner: Path) -> None:
+    done = step("Result", runner, STATUS=str(status))
+    assert done.returncode == status
+    assert words in done.stdout
+
+
+def test_a_trace_is_never_an_option(runner: Path) -> None:
+    done = step("Check", runner, TRACE="--help", CONFIG="limits.toml", BASELINE="")
+    assert outputs(runner)["status"] == "2"
+    assert "--help: no such file" in done.stderr
 
 
 def test_a_baseline_is_compared(runner: Path) -> None:
@@ -93,11 +110,12 @@ def test_a_baseline_is_compared(runner: Path) -> None:
 @pytest.mark.parametrize(("known", "request_line"), [("", "POST repos/owner/name/issues/7/comments"), ("42", "PATCH")])
 def test_there_is_one_comment_that_is_changed_later(known: str, request_line: str, runner: Path) -> None:
     (runner / "check.md").write_text("### result\n")
-    script(runner / "gh", f'echo "$*" >> calls; case "$*" in *--jq*) echo "{known}";; esac')
+    script(runner / "gh", f'echo $* >> calls; case "$*" in *--jq*) echo "{known}";; esac')
     done = step("Comment", runner, SUMMARY=runner / "check.md", NUMBER="7")
     assert done.returncode == 0, done.stderr
     first, second = (runner / "calls").read_text().splitlines()
-    assert "issues/7/comments --jq" in first
+    assert "owner=owner -f name=name -F number=7 --jq" in first
+    assert "select(.viewerDidAuthor and (.body | startswith(" in first
     assert request_line in second
     assert (runner / "overlapscope-comment.md").read_text() == "<!-- overlapscope check -->\n### result\n"
 
