@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from overlapscope.budget.result import CheckResult
 from overlapscope.budget.text import detail_of
 from overlapscope.errors import OverlapscopeError
 from overlapscope.measure.windows import of_range
 from overlapscope.plot.timeline import save_timeline
+
+_T = TypeVar("_T")
+
+
+def plainly(call: Callable[..., _T], *args: Any) -> _T:
+    """Call something; of a documented error, pytest shows the test's own line and the sentence."""
+    __tracebackhide__ = True
+    try:
+        return call(*args)
+    except OverlapscopeError as error:
+        raise error.with_traceback(None) from None
 
 
 def explained(result: CheckResult, figure: Path, trace: Path) -> str:

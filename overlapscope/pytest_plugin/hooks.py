@@ -39,10 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{_MARKER}(within=None, no=[...], syncs=..., hidden=...): limits on its runs")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a marker that is malformed before any test runs."""
-    for item in items:
-        _limits_of(item)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse a marker that is malformed before its test runs."""
+    _limits_of(item)
 
 
 @pytest.fixture
@@ -91,4 +91,5 @@ def _limits_of(item: pytest.Item) -> list[tuple[str | None, Limits]]:
     try:
         return [limits_of(marker.args, marker.kwargs) for marker in markers]
     except BudgetNotUnderstood as error:
-        raise pytest.UsageError(f"{item.nodeid}: {error}") from error
+        path, line, _ = item.location
+        pytest.fail(f"{path}:{(line or 0) + 1}: {error}", pytrace=False)

@@ -16,6 +16,7 @@ from overlapscope.capture import recorder
 from overlapscope.capture.machine import require_cuda
 from overlapscope.errors import CaptureError
 from overlapscope.formatting import counted
+from overlapscope.pytest_plugin.failure import plainly
 from overlapscope.pytest_plugin.run import RecordedRun, Run, Settings
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -62,8 +63,9 @@ class Overlap:
         Raises:
             TraceError: it cannot be used.
         """
+        __tracebackhide__ = True
         run = Run(Path(path), self._settings())
-        _ = run.trace
+        plainly(getattr, run, "trace")
         self.runs.append(run)
         return run
 
@@ -76,12 +78,13 @@ class Overlap:
 
     def _can(self, check: Callable[[], None]) -> None:
         """Skip the test where something raises that nothing can be recorded; fail it where the options say so."""
+        __tracebackhide__ = True
         try:
             check()
         except CaptureError as error:
             if self.settings.require_gpu:
                 raise
-            pytest.skip(f"overlap: {error}")
+            pytest.skip(f"overlap: {str(error).partition(';')[0]}")  # what to do instead is no use in a test
 
 
 def _numbered(path: Path, number: int) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,12 +10,12 @@ from typing import Any
 
 from overlapscope.budget.check import baseline_of, check
 from overlapscope.budget.files import found_budget, read_baseline, read_budget, write_baseline
-from overlapscope.budget.limits import Budget, Limits, Tolerances
+from overlapscope.budget.limits import ALL_CAUSES, Budget, Limits, Tolerances
 from overlapscope.budget.result import CheckResult
 from overlapscope.capture.recorder import record
 from overlapscope.errors import BudgetNotUnderstood
 from overlapscope.model.trace import Trace
-from overlapscope.pytest_plugin.failure import explained
+from overlapscope.pytest_plugin.failure import explained, plainly
 from overlapscope.pytest_plugin.markers import limits_named
 from overlapscope.read.opening import open_trace
 from overlapscope.report.content import audit
@@ -62,49 +62,55 @@ class Run:
     def assert_no(self, *rules: str, within: str | None = None) -> None:
         """Assert that these rules, by code or name, have no finding."""
         __tracebackhide__ = True
-        self.assert_limits(limits_named({"no": list(rules)}), within)
+        self._assert_named({"no": list(rules)}, within)
 
-    def assert_syncs(self, at_most: int, within: str | None = None) -> None:
+    def assert_syncs(self, at_most: int = 0, *, within: str | None = None) -> None:
         """Assert that no step has more synchronisations."""
         __tracebackhide__ = True
-        self.assert_limits(limits_named({"syncs": at_most}), within)
+        self._assert_named({"syncs": at_most}, within)
 
-    def assert_scalar_reads(self, at_most: int, within: str | None = None) -> None:
+    def assert_scalar_reads(self, at_most: int = 0, *, within: str | None = None) -> None:
         """Assert that the host reads no more values from the GPU in any step."""
         __tracebackhide__ = True
-        self.assert_limits(limits_named({"scalar_reads": at_most}), within)
+        self._assert_named({"scalar_reads": at_most}, within)
 
-    def assert_pageable(self, at_most_bytes: int = 0, within: str | None = None) -> None:
+    def assert_pageable(self, at_most: int = 0, *, within: str | None = None) -> None:
         """Assert that no more bytes are copied from or to pageable memory."""
         __tracebackhide__ = True
-        self.assert_limits(limits_named({"pageable_bytes": at_most_bytes}), within)
+        self._assert_named({"pageable_bytes": at_most}, within)
 
-    def assert_blocked(self, at_most: float, within: str | None = None) -> None:
+    def assert_blocked(self, at_most: float, *, within: str | None = None) -> None:
         """Assert that calls block a thread for no more than this share of the host time."""
         __tracebackhide__ = True
-        self.assert_limits(limits_named({"blocked": at_most}), within)
+        self._assert_named({"blocked": at_most}, within)
 
-    def assert_hidden(self, at_least: float, within: str | None = None) -> None:
+    def assert_hidden(self, at_least: float, *, within: str | None = None) -> None:
         """Assert that at least this share of the hideable copy time is hidden."""
         __tracebackhide__ = True
-        self.assert_limits(limits_named({"hidden": at_least}), within)
+        self._assert_named({"hidden": at_least}, within)
 
-    def assert_idle(self, at_most: float, cause: str = "all", within: str | None = None) -> None:
-        """Assert that no GPU is idle for more than this share of the time, for one cause or rule, or for any."""
+    def assert_idle(self, at_most: float | None = None, *, within: str | None = None, **shares: float) -> None:
+        """Assert that no GPU is idle for more than this share of the time; by cause or rule, such as ``copy_call``."""
         __tracebackhide__ = True
-        self.assert_limits(limits_named({"idle": {cause: at_most}}), within)
+        every = {} if at_most is None else {ALL_CAUSES: at_most}
+        self._assert_named({"idle": {**every, **shares}}, within)
 
-    def assert_saving(self, at_most: float, within: str | None = None) -> None:
+    def assert_saving(self, at_most: float, *, within: str | None = None) -> None:
         """Assert that the simulated fixes together save no more than this share of the time."""
         __tracebackhide__ = True
-        self.assert_limits(limits_named({"saving": at_most}), within)
+        self._assert_named({"saving": at_most}, within)
+
+    def _assert_named(self, values: Mapping[str, Any], within: str | None) -> None:
+        """Assert limits by their short names."""
+        __tracebackhide__ = True
+        self.assert_limits(plainly(limits_named, values), within)
 
     def assert_limits(self, limits: Limits, within: str | None = None) -> None:
         """Assert that these limits are kept."""
         __tracebackhide__ = True
         if not list(limits):
             raise BudgetNotUnderstood("an assertion without a limit asserts nothing")
-        self._assert(check(self.trace, _budget(limits, within)))
+        self._assert(plainly(check, self.trace, _budget(limits, within)))
 
     def broken(self, limits: Limits, within: str | None = None) -> str:
         """What such an assertion would say; nothing where it would not fail."""
@@ -113,10 +119,11 @@ class Run:
     def assert_budget(self, path: str | Path | None = None) -> None:
         """Assert that the limits in a file are kept; without one, those in the root folder of the tests."""
         __tracebackhide__ = True
-        budget = found_budget(self._settings.root) if path is None else read_budget(path)
+        read, where = (found_budget, self._settings.root) if path is None else (read_budget, path)
+        budget = plainly(read, where)
         if budget is None:
             raise BudgetNotUnderstood(f"{self._settings.root}: no limits in overlapscope.toml or pyproject.toml")
-        self._assert(check(self.trace, budget))
+        self._assert(plainly(check, self.trace, budget))
 
     def assert_baseline(self, within: str | None = None, tolerances: Tolerances = Tolerances()) -> None:
         """Assert that nothing is worse than the stored baseline; ``--overlap-update-baseline`` stores it."""
@@ -124,11 +131,11 @@ class Run:
         path, budget = self._settings.baseline, _budget(Limits(), within, tolerances)
         if self._settings.update_baseline:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_baseline(baseline_of(self.trace, budget), path)
+            write_baseline(plainly(baseline_of, self.trace, budget), path)
             return
         if not path.exists():
             raise AssertionError(f"there is no baseline {path}: pytest --overlap-update-baseline writes it")
-        self._assert(check(self.trace, budget, read_baseline(path)))
+        self._assert(plainly(check, self.trace, budget, plainly(read_baseline, path)))
 
     def _assert(self, result: CheckResult) -> None:
         __tracebackhide__ = True
