@@ -31,7 +31,7 @@ from overlapscope import (
 )
 from overlapscope.budget.baseline import limits_of
 from overlapscope.budget.configuration import budget_from, dotted
-from overlapscope.budget.limits import ABOUT
+from overlapscope.budget.limits import ABOUT, Unit
 from overlapscope.pytest_plugin.markers import NAMES
 from overlapscope.pytest_plugin.run import RecordedRun
 from tests.conftest import ROOT, SAMPLES
@@ -179,6 +179,13 @@ def test_an_unknown_key_is_named_wherever_it_stands(where: tuple[str, ...], name
     with pytest.raises(BudgetNotUnderstood) as caught:
         budget_from(table, ("check",))
     assert str(caught.value).startswith(f"{dotted(('check', *where, name))}: no such key")
+
+
+def test_what_a_baseline_allows_can_be() -> None:
+    before = {"hidden_share": 0.0, "blocked_share": 0.99, "pageable_bytes": 10, "findings": []}
+    found = {limit.name: limit.allowed for limit in limits_of(before, Tolerances(pageable_bytes=Tolerance(5)), [])}
+    assert found == {"hidden_share": 0, "blocked_share": 1, "pageable_bytes": 15}
+    assert Unit.BYTES.shown(10**18) == "1,000,000,000,000,000,000 B"
 
 
 # The page about it

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
@@ -133,6 +136,29 @@ def test_nothing_replaces_the_trace(limits: Path, tmp_path: Path) -> None:
         assert run(trace, "--config", limits, option, trace).exit_code == 2
     assert run(trace, "--config", limits, "--baseline", trace, "--update-baseline").exit_code == 2
     assert Path(trace).read_bytes() == before
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_a_reader_who_has_gone_does_not_change_the_exit_status(form: str, limits: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "overlapscope", "check", str(UNPINNED), "--config", str(limits), "--format", form]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, text=True)
+    os.close(writing)
+    assert done.returncode == 3, done.stderr
+    assert "Error" not in done.stderr
+
+
+def test_a_finding_has_one_fix_under_all_limits() -> None:
+    result = result_of(UNPINNED, pageable_bytes=0, hidden_share=1, idle_share={"all": 0, "copy_call": 0, "OVL001": 0})
+    assert len(result.violations) == 5
+    assert len({(outcome.rule, outcome.fix) for outcome in result.violations}) == 1
+
+
+def test_idle_time_is_said_in_the_words_of_its_cause() -> None:
+    result = result_of(UNPINNED, idle_share={"all": 0, "copy_call": 0, "OVL001": 0})
+    words = [outcome.message.partition(":")[0] for outcome in result.violations]
+    assert words == ["GPU idle time", "GPU idle time, host blocked in copy calls", "GPU idle time, OVL001"]
 
 
 # Baseline

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from overlapscope.budget.limits import ABOUT, CAUSES, Limit, Tolerances
+from overlapscope.budget.limits import ABOUT, CAUSES, Limit, Tolerances, Unit
 from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.errors import BudgetNotUnderstood
 
@@ -62,9 +62,14 @@ def limits_of(before: Figures, tolerances: Tolerances, findings: Iterable[str]) 
         for part, number in parts.items() if name != FINDINGS else ():
             if number is not None:
                 allowed = getattr(tolerances, name).allowed(number, at_least=ABOUT[name].at_least)
-                yield Limit(name, allowed, ABOUT[name], part)
+                yield Limit(name, _possible(allowed, ABOUT[name].unit), ABOUT[name], part)
     for code in sorted(set(findings) - set(before[FINDINGS])):
         yield Limit("no_findings", 0, ABOUT["no_findings"], code)
+
+
+def _possible(allowed: float, unit: Unit) -> float:
+    """The nearest figure that can be: no share is below 0 or above 1."""
+    return max(0, min(allowed, 1) if unit is Unit.SHARE else allowed)
 
 
 def _figures(data: Any, key: str) -> Figures:

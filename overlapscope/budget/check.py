@@ -14,7 +14,9 @@ from overlapscope.budget.result import Against, CheckResult, Outcome, Status
 from overlapscope.budget.scope import Scope, scope_of
 from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.attribution import Attribution
+from overlapscope.diagnosis.catalogue import rule
 from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
+from overlapscope.diagnosis.finding import Finding
 from overlapscope.errors import RangeNotFound
 from overlapscope.model.trace import Trace
 
@@ -97,6 +99,7 @@ def _outcome(scope: Scope | str, name: str | None, limit: Limit, against: Agains
     status = _status(limit, figure)
     passed = status is Status.PASSED
     found = [] if isinstance(scope, str) or passed else scope.diagnosis.findings
+    finding = next((finding for finding in found if finding.code == figure.rule), None)
     return Outcome(
         range=name,
         limit=limit.key,
@@ -107,9 +110,17 @@ def _outcome(scope: Scope | str, name: str | None, limit: Limit, against: Agains
         unit=limit.about.unit,
         message=_message(limit, figure, status),
         rule=None if passed else figure.rule,
-        finding=next((finding.message for finding in found if finding.code == figure.rule), None),
+        finding=None if finding is None else finding.message,
         places=() if passed else figure.places,
+        fix=None if passed else _fix(figure, finding),
     )
+
+
+def _fix(figure: Figure, finding: Finding | None) -> str | None:
+    """That of the finding, under whichever limit; without one, what fits the first place."""
+    if not figure.places or figure.rule is None:
+        return None
+    return rule(figure.rule).fix_for(figure.places[0].where) if finding is None else finding.fix
 
 
 def _status(limit: Limit, figure: Figure) -> Status:
@@ -124,8 +135,7 @@ def _message(limit: Limit, figure: Figure, status: Status) -> str:
     if figure.value is None:
         return figure.missing
     about, shown = limit.about, limit.about.unit.shown
-    of = "" if limit.part is None else f" ({limit.part})"
     at = f" ({figure.about})" if figure.about else ""
     bound = f"at {'least' if about.at_least else 'most'} {shown(limit.allowed)} allowed"
-    text = f"{about.words}{of}: {shown(figure.value)}{at}, {bound}"
+    text = f"{limit.words}: {shown(figure.value)}{at}, {bound}"
     return f"{text}, but {figure.doubt}" if status is Status.NOT_MEASURED else text

@@ -16,6 +16,10 @@ CAUSES = (ALL_CAUSES, *(cause.name.lower() for cause in Cause))
 """The keys of ``idle_share`` but for the codes of rules."""
 
 
+_SIZED_BYTES = 2**50
+"""Beyond it no unit is shorter than the number."""
+
+
 class Unit(StrEnum):
     """What a figure is counted in."""
 
@@ -31,7 +35,9 @@ class Unit(StrEnum):
         """
         if self is Unit.SHARE:
             return f"{100 * value:.3g} %"
-        return size(round(value)) if self is Unit.BYTES else f"{value:,.10g}"
+        if self is Unit.COUNT:
+            return f"{value:,.10g}"
+        return size(round(value)) if value < _SIZED_BYTES else f"{round(value):,} B"
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,14 @@ class Limit:
     allowed: float
     about: About
     part: str | None = None
+
+    @property
+    def words(self) -> str:
+        """What its figure is, as text."""
+        if self.part is None or self.part == ALL_CAUSES:
+            return self.about.words
+        known = self.part in CAUSES
+        return f"{self.about.words}, {Cause[self.part.upper()].label if known else self.part}"
 
     @property
     def key(self) -> str:

@@ -49,6 +49,7 @@ class Outcome(Row):
         rule: code of the rule about it; None where none is, or nothing was found.
         finding: the finding of that rule there, as a sentence; None without one.
         places: where it comes from, the largest part first.
+        fix: what to change, as PyTorch code: that of the finding, else of the rule at the first place; None without.
     """
 
     range: str | None
@@ -62,6 +63,7 @@ class Outcome(Row):
     rule: str | None = None
     finding: str | None = None
     places: tuple[Cost, ...] = ()
+    fix: str | None = None
 
     @property
     def label(self) -> str:
@@ -79,18 +81,13 @@ class Outcome(Row):
         return f"{self.status}: {self.message}" if self.status is Status.NOT_MEASURED else self.message
 
     @property
-    def fix(self) -> str | None:
-        """What to change at the first place, as PyTorch code; None without a place or a rule."""
-        return rule(self.rule).fix_for(self.places[0].where) if self.rule and self.places else None
-
-    @property
     def reason(self) -> str | None:
         """The rule by its code and name."""
         return None if self.rule is None else f"{self.rule} {rule(self.rule).name}"
 
     def to_dict(self) -> dict[str, Any]:
         """The outcome as JSON-ready data: an entry of ``outcomes``."""
-        plain = super().to_dict() | {"places": [cost.to_dict() for cost in self.places], "fix": self.fix}
+        plain = super().to_dict() | {"places": [cost.to_dict() for cost in self.places]}
         return plain | {"status": self.status.replace(" ", "_")}
 
 

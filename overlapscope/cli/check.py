@@ -12,7 +12,7 @@ import typer
 
 from overlapscope.cli.messages import ExitCode, complaining, refuse_to_replace, say
 from overlapscope.cli.options import Debug, Output, Quiet, TracePath
-from overlapscope.cli.output import deliver, deliver_json, print_lines, render_to
+from overlapscope.cli.output import deliver, deliver_json, print_lines, render_to, whoever_reads
 from overlapscope.cli.progress import phases
 from overlapscope.errors import BudgetNotUnderstood
 
@@ -90,10 +90,11 @@ def check_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             refuse_to_replace(path, target)
         asked = _Asked(_budget(config, has_baseline=baseline is not None), baseline, update_baseline)
         result = _checked(path, asked, quiet=quiet)
-        _write(result, output_format, output)
         _write_also(result, junit, summary)
-        if annotations:
-            _annotate(result)
+        with whoever_reads():
+            _write(result, output_format, output)
+            if annotations:
+                _annotate(result)
     raise typer.Exit(_status(result))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +59,16 @@ def render_to(output: Path | None, render: Callable[[Console], None]) -> None:
     buffer = StringIO()
     render(Console(file=buffer, width=_FILE_WIDTH, highlight=False, color_system=None))
     deliver(buffer.getvalue(), output)
+
+
+@contextmanager
+def whoever_reads() -> Iterator[None]:
+    """Go on where the reader of standard output has gone, as ``head`` does: the exit status counts all the same."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # rich exits by itself
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_lines(lines: list[str], console: Console) -> None:
