@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from overlapscope.comparison.inside import KERNEL, inside
-from overlapscope.comparison.matching import Matching
+from overlapscope.comparison.matching import Matching, on_host
 from overlapscope.comparison.operators import operator_behind
 from overlapscope.comparison.parts import Parts, calls_alone, reads_alone
 from overlapscope.comparison.swaps import Part
@@ -82,7 +82,7 @@ class Done:
     def _inside(self, side: int, calls: Int64) -> int:
         graph = (self.before, self.after)[side]
         times = graph.calls.process[calls], graph.calls.start_ns[calls], graph.calls.end_ns[calls]
-        return int(self.windows[side].touches(*times).sum())
+        return int(on_host(graph.trace, self.windows[side]).touches(*times).sum())
 
     def _streams(self) -> Words:
         beside = [self._with_kernels(graph, rows) for graph, rows in self._copies]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.comparison.matching import Matching
+from overlapscope.comparison.matching import Matching, occurrences
 from overlapscope.dependencies.graph import Graph
 from overlapscope.measure.windows import Window
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import LINK
 
 KERNEL, COPY = 0, 1
@@ -52,9 +52,18 @@ def inside(graphs: tuple[Graph, Graph], matching: Matching, windows: tuple[Windo
     one, two = (
         Inside(
             graph,
-            window.touches(graph.work.process, graph.work.start_ns, graph.work.end_ns),
+            _there(graph, window),
             np.isin(np.arange(len(graph.work)), rows),
         )
         for graph, window, rows in zip(graphs, windows, (matching.work.before, matching.work.after), strict=True)
     )
     return one, two
+
+
+def _there(graph: Graph, window: Window) -> Bool:
+    """Which work is in the window: of a range what is issued in it, though it may run when others are, too."""
+    work = graph.work
+    if window.name is None:
+        return window.touches(work.process, work.start_ns, work.end_ns)
+    issued: Bool = occurrences(graph, window) != NO_ID
+    return issued

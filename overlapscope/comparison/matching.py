@@ -8,7 +8,7 @@ import numpy as np
 
 from overlapscope.comparison.common import previous_common_call
 from overlapscope.dependencies.graph import Graph
-from overlapscope.measure.windows import Window
+from overlapscope.measure.windows import Window, rows_called
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind
 from overlapscope.model.trace import DEVICE_WORK, Trace
@@ -100,22 +100,49 @@ def _work_keys(graph: Graph, window: Window, codes: Int64) -> Int64:
         rows = work.row[mine]
         what[mine] = trace.copies.direction[rows] if name == "copies" else codes[table.name_id[rows]]
         size[mine] = table.size_bytes[rows] if name != "kernels" else 0
-    moment = np.where(work.call == NO_ID, work.start_ns, work.issued_ns(graph.calls))
-    place = np.stack([_ranks(work.process), _ranks(work.device), _occurrence(window, work.process, moment)])
+    place = np.stack([_ranks(work.process), _ranks(work.device), occurrences(graph, window)])
     keys = np.concatenate([place, np.stack([work.table, what, size])])
-    return _numbered(keys, np.lexsort((work.start_ns, moment)), np.ones(len(work), np.bool_))
+    return _numbered(keys, np.lexsort((work.start_ns, _issued_ns(graph))), np.ones(len(work), np.bool_))
 
 
-def _occurrence(window: Window, process: Int64, moment_ns: Int64) -> Int64:
-    """The number of the occurrence in which something was issued, the last one to begin; `NO_ID` outside of them."""
+def _issued_ns(graph: Graph) -> Int64:
+    """When each piece of work was issued; where that is not recorded, when it began."""
+    work = graph.work
+    return np.where(work.call == NO_ID, work.start_ns, work.issued_ns(graph.calls))
+
+
+def on_host(trace: Trace, window: Window) -> Window:
+    """The occurrences of a range on the host alone, without the work that runs on; a window without one as it is."""
     if window.name is None:
-        return np.zeros(len(process), np.int64)
-    order = np.argsort(window.start_ns, kind="stable")
-    found = np.full(len(process), NO_ID, np.int64)
-    for number, row in enumerate(order.tolist()):
-        inside = (moment_ns >= window.start_ns[row]) & (moment_ns < window.end_ns[row])
-        found[inside & (process == window.process[row])] = number
+        return window
+    ranges = trace.ranges.take(rows_called(trace, window.name))
+    whole = replace(window, start_ns=ranges.start_ns, end_ns=ranges.end_ns, process=ranges.process)
+    return first(whole, len(window.start_ns))
+
+
+def occurrences(graph: Graph, window: Window) -> Int64:
+    """In which occurrence of a window, by number, each piece of work was issued; `NO_ID` outside of them.
+
+    Occurrences that overlap, such as nested ranges that one pattern matches, count as one.
+    """
+    work, moment = graph.work, _issued_ns(graph)
+    if window.name is None:
+        return np.zeros(len(work), np.int64)
+    host, found = on_host(graph.trace, window), np.full(len(work), NO_ID, np.int64)
+    for process in np.unique(host.process).tolist():
+        own, mine = host.process == process, work.process == process
+        starts, ends = _outermost(host.start_ns[own], host.end_ns[own])
+        number = np.searchsorted(starts, moment[mine], side="right") - 1
+        found[mine] = np.where((number >= 0) & (moment[mine] < ends[number]), number, NO_ID)
     return found
+
+
+def _outermost(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
+    """Begin and end of intervals, in their order, those that overlap as one; those that only touch stay apart."""
+    order = np.argsort(start_ns, kind="stable")
+    starts, ends = start_ns[order], np.maximum.accumulate(end_ns[order])
+    begins = np.flatnonzero(np.append(True, starts[1:] >= ends[:-1]))
+    return starts[begins], ends[np.append(begins[1:], len(ends)) - 1]
 
 
 def _ranks(values: Int64) -> Int64:
