@@ -11,10 +11,11 @@ from overlapscope.comparison.config import CompareConfig
 from overlapscope.comparison.ranges import RangeChange
 from overlapscope.comparison.side import Run, Side
 from overlapscope.comparison.work import Work
-from overlapscope.formatting import safe, share
+from overlapscope.formatting import safe, share, size
 from overlapscope.measure.devices import device_keys
 from overlapscope.model.frames import Row
 
+_NO_EFFECT = " The change of the time is no effect of a fix."
 _TOOLS = {"kineto": "torch.profiler", "nsys": "Nsight Systems"}
 
 
@@ -38,10 +39,23 @@ def remarks(
     before: Side, after: Side, work: Work, ranges: Sequence[RangeChange], config: CompareConfig
 ) -> tuple[Remark, ...]:
     """All that there are, what makes a comparison worthless first."""
-    return (*_work(work, ranges, config), *_places(before, after), *_amounts(before, after), *_lost(before, after))
+    within = before.typical.window.name
+    return (
+        *_work(work, ranges, within, config),
+        *_places(before, after),
+        *_amounts(before, after),
+        *_lost(before, after),
+    )
 
 
-def _work(work: Work, ranges: Sequence[RangeChange], config: CompareConfig) -> Iterator[Remark]:
+def _work(work: Work, ranges: Sequence[RangeChange], within: str | None, config: CompareConfig) -> Iterator[Remark]:
+    if work.data_share < config.comparable_share:
+        yield Remark(
+            OTHER_WORK,
+            f"Not the same work: {size(work.before_bytes)} are copied before, {size(work.after_bytes)} after, in copies "
+            f"of other sizes, and kernels take other times.{_NO_EFFECT}{_hint(ranges, within)}",
+        )
+        return
     least = min(work.before_share, work.after_share)
     if least < config.same_share:
         comparable = least >= config.comparable_share
@@ -49,15 +63,19 @@ def _work(work: Work, ranges: Sequence[RangeChange], config: CompareConfig) -> I
             PARTLY_OTHER_WORK if comparable else OTHER_WORK,
             f"{'Partly other work' if comparable else 'Not the same work'}: {share(work.before_share, 1)} of what the "
             f"GPU computes before, and {share(work.after_share, 1)} of it after, has a counterpart on the other side."
-            + ("" if comparable else " The change of the time is no effect of a fix.")
-            + _hint(ranges),
+            + ("" if comparable else _NO_EFFECT)
+            + _hint(ranges, within),
         )
 
 
-def _hint(ranges: Sequence[RangeChange]) -> str:
-    """A range that both sides have, one of them more often."""
+def _hint(ranges: Sequence[RangeChange], within: str | None) -> str:
+    """A range that both sides have, one of them more often, other than the one that is compared."""
     both = [(entry, entry.before, entry.after) for entry in ranges if entry.before and entry.after]
-    other = [(entry.name, one, two) for entry, one, two in both if one.occurrences != two.occurrences]
+    other = [
+        (entry.name, one, two)
+        for entry, one, two in both
+        if one.occurrences != two.occurrences and entry.name != within
+    ]
     if not other:
         return ""
     name, one, two = other[0]

@@ -39,12 +39,17 @@ class Work:
     ``matched`` is the number of kernels, copies and memsets that both have, ``only`` what has no counterpart.
     ``before_share`` and ``after_share`` are shares of the kernel time in kernels that both have; of the copied bytes
     that both copy where a side has no kernels. A kernel of a larger grid than its counterpart counts in proportion.
+    ``data_share`` says how nearly both handle the same amount of data; ``before_bytes`` and ``after_bytes`` is what
+    each copies over links.
     """
 
     matched: int
     only: tuple[OnlyOne, ...]
     before_share: float
     after_share: float
+    data_share: float
+    before_bytes: int
+    after_bytes: int
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data: ``work`` of a comparison."""
@@ -52,6 +57,9 @@ class Work:
             "matched": self.matched,
             "before_share": self.before_share,
             "after_share": self.after_share,
+            "data_share": self.data_share,
+            "before_bytes": self.before_bytes,
+            "after_bytes": self.after_bytes,
             "only": [entry.to_dict() for entry in self.only],
         }
 
@@ -70,7 +78,30 @@ def common_work(before: Graph, after: Graph, matching: Matching, windows: tuple[
         only=tuple(sorted(only, key=lambda entry: (-max(entry.before_ns, entry.after_ns), entry.name))[:listed]),
         before_share=shares[0],
         after_share=shares[1],
+        data_share=_data_share(*sides),
+        before_bytes=_copied(sides[0])[1],
+        after_bytes=_copied(sides[1])[1],
     )
+
+
+def _data_share(before: Inside, after: Inside) -> float:
+    """The ratio of what both handle, by the measure in which they are the most alike; 1 where a side has none.
+
+    Fixes pack copies, which keeps their bytes; drop some, which keeps the size of each; or copy a smaller type, which
+    keeps the kernels' time. Where all three differ, both handle other amounts of data.
+    """
+    (count, copied), (other_count, other_copied) = _copied(before), _copied(after)
+    kernel_ns = [int(side.kernel_ns[side.there].sum()) for side in (before, after)]
+    if not (copied and other_copied and all(kernel_ns)):
+        return 1.0
+    pairs = (copied, other_copied), (copied / count, other_copied / other_count), kernel_ns
+    return max(min(pair) / max(pair) for pair in pairs)
+
+
+def _copied(side: Inside) -> tuple[int, int]:
+    """How many copies over links there are, and their bytes."""
+    sizes = side.graph.trace.copies.size_bytes[side.graph.work.row[side.there & side.over_link]]
+    return len(sizes), int(np.maximum(sizes, 0).sum())
 
 
 def _share(side: Inside, other: Inside, pairs: Pairs) -> float:

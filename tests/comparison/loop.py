@@ -18,8 +18,8 @@ _ENQUEUE, _LATENCY = 4.0, 5.0
 class Loop:
     """Each step copies, waits for the copy or not, and launches a kernel; times are in us.
 
-    Copies of pageable memory block their call. ``pieces`` is how many copies a step makes of its data, ``reads``
-    whether it reads a value at its end, ``scatter`` the share by which everything scatters.
+    Copies of pageable memory block their call. ``pieces`` is how many copies a step makes of its data of so many
+    ``kib``, ``reads`` whether it reads a value at its end, ``scatter`` the share by which everything scatters.
     """
 
     steps: int = 4
@@ -33,6 +33,7 @@ class Loop:
     gap_us: float = 20
     allocation_us: float = 0
     pieces: int = 1
+    kib: int = 64
     reads: bool = False
     scatter: float = 0
     seed: int = 0
@@ -70,7 +71,9 @@ class _Writer:
 
     def _step(self) -> None:
         for _ in range(self.loop.pieces):
-            self._copy(f"{64 // self.loop.pieces}KiB {self.loop.memory} HtoD", self.loop.copy_us / self.loop.pieces)
+            self._copy(
+                f"{self.loop.kib // self.loop.pieces}KiB {self.loop.memory} HtoD", self.loop.copy_us / self.loop.pieces
+            )
         if self.loop.allocation_us:
             self._call("cudaMalloc", self._about(self.loop.allocation_us))
         copied = self.free[self.loop.stream]

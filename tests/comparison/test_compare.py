@@ -30,6 +30,7 @@ def traces(folder: Path, loop: Loop, count: int = 5, first: int = 0) -> list[Tra
 
 
 def compared(folder: Path, before: Loop, after: Loop, within: str | None = None) -> Comparison:
+    folder.mkdir(exist_ok=True)
     return compare(before.trace(folder / "before"), after.trace(folder / "after"), within)
 
 
@@ -259,3 +260,19 @@ def test_both_timelines_are_on_one_axis(tmp_path: Path) -> None:
     assert len(axes) == 2
     assert np.diff(axes[0].get_xlim()) == pytest.approx(np.diff(axes[1].get_xlim()))
     assert [axis.get_title(loc="left").partition(":")[0] for axis in axes] == ["before", "after"]
+
+
+def test_other_amounts_of_data_are_other_work_and_what_fixes_do_to_copies_is_not(tmp_path: Path) -> None:
+    found = compared(tmp_path, Loop(), Loop(kib=1024, copy_us=3200, kernel_us=4800))
+    assert codes(found)[0] == "other-work"
+    assert "256 KiB are copied before, 4 MiB after" in found.remarks[0].message
+    for number, fixed in enumerate((Loop(kib=16, copy_us=50), Loop(pieces=4))):
+        assert not codes(compared(tmp_path / f"{number}", Loop(), fixed))
+
+
+@pytest.mark.parametrize("within", ["off*", "*", "bring back"])
+def test_work_of_a_range_is_what_is_issued_in_it(within: str) -> None:
+    before, after = (SAMPLES / f"offload-{name}.json.gz" for name in ("pageable-same", "pinned-side"))
+    found = compare(open_trace(before), open_trace(after), within)
+    assert found.work.before_share == found.work.after_share == 1.0
+    assert found.same_work
