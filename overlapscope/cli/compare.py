@@ -43,8 +43,8 @@ def compare_command(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     Several traces a side give medians, and a change within their spread is not called one.
 
-    Exit status: 0 when the traces were compared, 1 when some data of them was lost or they do not do the same work, 2
-    when there is no result.
+    Exit status: 0 when the traces were compared, 1 when some data of them was lost or no effect can be told, as between
+    other work or other GPUs, 2 when there is no result.
     """
     with complaining(debug=debug):
         if figure is not None:
@@ -96,5 +96,7 @@ def _write(found: Comparison, form: Format, output: Path | None) -> None:
 
 
 def _status(found: Comparison) -> ExitCode:
-    lost = any(run.trace.health.damaged for side in (found.before, found.after) for run in side.runs)
-    return ExitCode.PARTIAL if lost or not found.same_work else ExitCode.CLEAN
+    from overlapscope.comparison.remarks import DAMAGED
+
+    lost = any(remark.code == DAMAGED for remark in found.remarks)
+    return ExitCode.PARTIAL if lost or not found.comparable else ExitCode.CLEAN

@@ -11,7 +11,8 @@ from overlapscope.comparison.hybrids import Program
 from overlapscope.comparison.matching import Matching, first, match
 from overlapscope.comparison.ranges import STEPS, range_changes
 from overlapscope.comparison.reached import Reached, reached
-from overlapscope.comparison.remarks import OTHER_WORK, remarks
+from overlapscope.comparison.remarks import is_comparable, remarks
+from overlapscope.comparison.repeats import about_runs, left_out
 from overlapscope.comparison.result import Comparison
 from overlapscope.comparison.side import Run, Side, sides_of
 from overlapscope.comparison.why import Why, why
@@ -36,7 +37,8 @@ def compare(
     """Compare the traces of a program before and after a change: figures, findings, and why the time differs.
 
     Args:
-        before: a trace, or several of the same program; medians count then, and a change within their spread is none.
+        before: an opened trace, or several of the same program; medians count then, and a change within their spread is
+            none. Of several, those that have lost data are left out.
         after: likewise.
         within: only the host ranges of this name (``*`` and ``?`` match). Where it occurs more often on one side,
             figures are for one occurrence. Without it the whole traces are compared, or their steps of torch's profiler
@@ -47,10 +49,13 @@ def compare(
         on_phase: called with the name of each part of the work when it begins.
 
     Raises:
+        TypeError: a side is not made of opened traces.
+        ValueError: a side has no trace.
         RangeNotFound: a trace has no such range.
         ChangeNotUnderstood: a change of ``predicted`` is none that we know.
     """
-    sides = [(side,) if isinstance(side, Trace) else tuple(side) for side in (before, after)]
+    given = [_opened(side) for side in (before, after)]
+    sides = [_usable(side) for side in given]
     name = _steps_where_they_differ((*sides[0], *sides[1])) if within is None else within
     on_phase("measuring")
     runs = [[Run.of(trace, name, config.audit) for trace in side] for side in sides]
@@ -62,8 +67,8 @@ def compare(
     matching = match(ends[0].graph, ends[1].graph, windows)
     work = common_work(ends[0].graph, ends[1].graph, matching, windows, config.listed)
     aligned = range_changes(*ends, config.listed)
-    said = remarks(one, two, work, aligned, config)
-    comparable = all(remark.code != OTHER_WORK for remark in said)
+    said = (*left_out(*given), *about_runs(one, two, config), *remarks(one, two, work, aligned, config))
+    comparable = is_comparable(said)
     on_phase("simulating")
     return Comparison(
         before=one,
@@ -73,10 +78,26 @@ def compare(
         ranges=aligned,
         work=work,
         why=_why(one, two, matching, windows, config) if comparable else None,
-        reached=None if predicted is None else _reached(one, two, predicted),
+        reached=None if predicted is None or not comparable else _reached(one, two, predicted),
         remarks=said,
         config=config,
     )
+
+
+def _opened(side: object) -> tuple[Trace, ...]:
+    """The traces of a side."""
+    traces = tuple(side) if isinstance(side, Sequence) and not isinstance(side, str) else (side,)
+    wrong = next((each for each in traces if not isinstance(each, Trace)), None)
+    if wrong is not None:
+        raise TypeError(f"compare takes opened traces, such as open_trace({str(wrong)!r})")
+    if not traces:
+        raise ValueError("compare takes at least one trace a side")
+    return tuple(each for each in traces if isinstance(each, Trace))
+
+
+def _usable(side: tuple[Trace, ...]) -> tuple[Trace, ...]:
+    """The traces of a side that have not lost data; all where there is none."""
+    return tuple(trace for trace in side if not trace.health.damaged) or side
 
 
 def _steps_where_they_differ(traces: Sequence[Trace]) -> str | None:

@@ -11,8 +11,9 @@ from overlapscope.report.content import AuditConfig
 class CompareConfig:
     """Thresholds, each with its reason.
 
-    ``single_share``: with one trace a side, a change of less than this share is none; programs that the GPU or the link
-    limits differ by up to that between two processes.
+    ``single_share``: with one trace a side, a change of less than this share is none; two times of one program differ
+    by that at the median. ``tenth_share``: they differ by that in every tenth, so that a smaller change may be chance,
+    and that is said; docs/predictions.md has both figures.
     ``least_share``: with several a side neither is one below this share, however close together they are.
     ``mentioned_share``: a part of the change, or a finding's idle time, is mentioned from this share on, of the change
     or of the time.
@@ -25,7 +26,8 @@ class CompareConfig:
     ``listed``: kernels, copies and ranges that are listed, those with the longest time; a screen holds fewer.
     """
 
-    single_share: float = 0.03
+    single_share: float = 0.04
+    tenth_share: float = 0.16
     least_share: float = 0.01
     mentioned_share: float = 0.02
     same_share: float = 0.95

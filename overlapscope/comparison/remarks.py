@@ -27,8 +27,21 @@ class Remark(Row):
     message: str
 
 
+DAMAGED = "damaged"
+"""The code of the warning that a trace has lost data."""
+
 OTHER_WORK = "other-work"
 """The code of the warning that the two sides do different things, so that the change of the time says nothing."""
+
+
+OTHER_GPU, OTHER_PROFILER = "other-gpu", "other-profiler"
+MIXED_WORK, MIXED_GPUS = "mixed-work", "mixed-gpus"
+_INCOMPARABLE = (OTHER_WORK, OTHER_GPU, OTHER_PROFILER, MIXED_WORK, MIXED_GPUS)
+
+
+def is_comparable(said: Sequence[Remark]) -> bool:
+    """Whether the change of the time can be the effect of a change of the program."""
+    return not any(remark.code in _INCOMPARABLE for remark in said)
 
 
 PARTLY_OTHER_WORK = "partly-other-work"
@@ -52,8 +65,8 @@ def _work(work: Work, ranges: Sequence[RangeChange], within: str | None, config:
     if work.data_share < config.comparable_share:
         yield Remark(
             OTHER_WORK,
-            f"Not the same work: {size(work.before_bytes)} are copied before, {size(work.after_bytes)} after, in copies "
-            f"of other sizes, and kernels take other times.{_NO_EFFECT}{_hint(ranges, within)}",
+            f"Not the same work: {size(work.before_bytes)} are copied before, {size(work.after_bytes)} after, in "
+            f"copies of other sizes, and kernels take other times.{_NO_EFFECT}{_hint(ranges, within)}",
         )
         return
     least = min(work.before_share, work.after_share)
@@ -85,10 +98,10 @@ def _hint(ranges: Sequence[RangeChange], within: str | None) -> str:
 
 def _places(before: Side, after: Side) -> Iterator[Remark]:
     """Other GPUs, profilers or ranks."""
-    gpus = _each(before, _gpus), _each(after, _gpus)
+    gpus = _each(before, gpus_of), _each(after, gpus_of)
     if gpus[0] != gpus[1]:
         yield Remark(
-            "other-gpu",
+            OTHER_GPU,
             f"Other GPUs: {gpus[0]} before, {gpus[1]} after. Kernel and copy times differ with the GPU, so that the "
             "effect of a change of the program cannot be told from theirs.",
         )
@@ -96,9 +109,9 @@ def _places(before: Side, after: Side) -> Iterator[Remark]:
     if tools[0] != tools[1]:
         wall = "the time is compared without them" if before.unprofiled else "and in the time"
         yield Remark(
-            "other-profiler",
+            OTHER_PROFILER,
             f"Other profilers: {tools[0]} before, {tools[1]} after. Their own cost is in the host's times, blocked "
-            f"time and idle time; {wall}.",
+            f"time and idle time; {wall}. The effect of a change of the program cannot be told from theirs.",
         )
     elif not before.unprofiled and _calibrated(before) != _calibrated(after):
         known = "before" if _calibrated(before) else "after"
@@ -126,7 +139,7 @@ def _lost(before: Side, after: Side) -> Iterator[Remark]:
     for run in (*before.runs, *after.runs):
         if run.trace.health.damaged:
             name = safe(PurePath(run.trace.metadata.path).name)
-            yield Remark("damaged", f"{name} has lost data; overlapscope audit says what.")
+            yield Remark(DAMAGED, f"{name} has lost data; overlapscope audit says what.")
 
 
 def _each(side: Side, what: Callable[[Run], str]) -> str:
@@ -134,7 +147,8 @@ def _each(side: Side, what: Callable[[Run], str]) -> str:
     return ", ".join(sorted({what(run) for run in side.runs}))
 
 
-def _gpus(run: Run) -> str:
+def gpus_of(run: Run) -> str:
+    """The GPUs of a trace, by their names."""
     names = [run.trace.metadata.device_name(key.device) or "unknown GPU" for key in device_keys(run.trace)]
     return " + ".join(f"{names.count(name)} x {safe(name)}" for name in dict.fromkeys(names)) or "none"
 
@@ -149,4 +163,4 @@ def _rank(run: Run) -> str:
 
 
 def _calibrated(side: Side) -> bool:
-    return all(run.base is not None and run.base.unprofiled_ns is not None for run in side.runs)
+    return all(run.is_unprofiled for run in side.runs)

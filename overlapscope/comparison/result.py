@@ -11,7 +11,7 @@ from overlapscope.comparison.figures import Figure, by_key, plain, side_dict, sp
 from overlapscope.comparison.findings import FindingChanges
 from overlapscope.comparison.ranges import RangeChange
 from overlapscope.comparison.reached import Reached
-from overlapscope.comparison.remarks import OTHER_WORK, Remark
+from overlapscope.comparison.remarks import OTHER_WORK, Remark, is_comparable
 from overlapscope.comparison.sentences import change_sentence, why_sentence
 from overlapscope.comparison.side import Side
 from overlapscope.comparison.why import Why
@@ -29,8 +29,8 @@ SCHEMA = "overlapscope.compare/1"
 class Comparison:
     """Two sides of traces: what changed between them, and why.
 
-    ``why`` is None where the two do other work, or a trace is too large to simulate. ``reached`` is the time that was
-    predicted for some changes, None without any.
+    ``why`` is None where no effect can be told, as between other work or GPUs, or a trace is too large to simulate.
+    ``reached`` is the time that was predicted for some changes, None without any, or where no effect can be told.
     """
 
     before: Side
@@ -55,10 +55,17 @@ class Comparison:
         return all(remark.code != OTHER_WORK for remark in self.remarks)
 
     @property
+    def comparable(self) -> bool:
+        """Whether the change of the time can be the effect of a change of the program."""
+        return is_comparable(self.remarks)
+
+    @property
     def verdict(self) -> str:
-        """``faster``, ``slower``, ``no-change``, or ``other-work`` where the times cannot be compared."""
+        """``faster``, ``slower``, ``no-change``; ``other-work`` or ``not-comparable`` where no effect can be told."""
         if not self.same_work:
             return "other-work"
+        if not self.comparable:
+            return "not-comparable"
         if not self.wall.changed:
             return "no-change"
         return "faster" if (self.wall.change or 0) < 0 else "slower"
@@ -70,7 +77,11 @@ class Comparison:
         if self.why is not None:
             said.append(
                 why_sentence(
-                    self.why, self.config, changed=self.wall.changed, per_occurrence=self.before.per_occurrence
+                    self.why,
+                    self.config,
+                    changed=self.wall.changed,
+                    per_occurrence=self.before.per_occurrence,
+                    several=max(len(side.runs) for side in (self.before, self.after)) > 1,
                 )
             )
         if self.reached is not None:

@@ -60,6 +60,11 @@ class Run:
         """How long the GPUs were idle for a cause."""
         return sum(device.idle.sum_ns(cause) for device in self.audit.devices)
 
+    @property
+    def is_unprofiled(self) -> bool:
+        """Whether its time without the profiler is known; a trace without GPU work has nothing to simulate."""
+        return self.base is not None and self.base.unprofiled_ns is not None and len(self.graph.work) > 0
+
     def wall_ns(self, *, unprofiled: bool) -> int:
         """The length of the window, without the profiler where all of its cost is known and asked for."""
         without = None if self.base is None or not unprofiled else self.base.unprofiled_ns
@@ -100,6 +105,6 @@ class Side:
 def sides_of(before: Sequence[Run], after: Sequence[Run]) -> tuple[Side, Side]:
     """Two sides on one baseline: without the profiler where that is known of all, else as recorded."""
     runs = (*before, *after)
-    unprofiled = all(run.base is not None and run.base.unprofiled_ns is not None for run in runs)
+    unprofiled = all(run.is_unprofiled for run in runs)
     per_occurrence = len({run.occurrences for run in runs}) > 1
     return Side(tuple(before), unprofiled, per_occurrence), Side(tuple(after), unprofiled, per_occurrence)

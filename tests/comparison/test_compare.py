@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,14 @@ from typer.testing import CliRunner
 from overlapscope import ChangeNotUnderstood, RangeNotFound, Trace, compare, open_trace
 from overlapscope.cli.main import app
 from overlapscope.comparison.result import Comparison
+from overlapscope.comparison.sentences import amounts_of
+from overlapscope.formatting import time
 from overlapscope.html.comparison_page import comparison_html
 from overlapscope.plot.before_after import before_after
 from tests import kineto_maker as make
 from tests.comparison.loop import Loop
 from tests.conftest import SAMPLES
+from tests.notation import trace_of
 
 BLOCKING, NON_BLOCKING = (SAMPLES / f"prefetcher-{name}.json.gz" for name in ("blocking", "non-blocking"))
 PAGEABLE = Loop(memory="pageable", copy_us=400)
@@ -164,7 +168,7 @@ def test_kernels_of_two_profilers_are_matched(tmp_path: Path) -> None:
     found = compare(open_trace(BLOCKING), open_trace(SAMPLES / "prefetcher-non-blocking.sqlite.gz"))
     assert codes(found) == ["other-profiler"]
     assert found.work.before_share > 0.95
-    assert "pinning 16 copies" in found.sentence
+    assert (found.verdict, found.why) == ("not-comparable", None)
 
 
 def test_what_one_side_has_more_of_is_listed(tmp_path: Path) -> None:
@@ -276,3 +280,76 @@ def test_work_of_a_range_is_what_is_issued_in_it(within: str) -> None:
     found = compare(open_trace(before), open_trace(after), within)
     assert found.work.before_share == found.work.after_share == 1.0
     assert found.same_work
+
+
+def test_nothing_is_attributed_where_no_effect_can_be_told(tmp_path: Path) -> None:
+    h100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}]}
+    found = compare(PAGEABLE.trace(tmp_path / "h200"), Loop().trace(tmp_path / "h100", **h100), predicted="pin")
+    assert (found.verdict, found.why, found.reached) == ("not-comparable", None, None)
+    assert "faster" not in found.sentence
+    other = compare(PAGEABLE.trace(tmp_path / "a"), Loop(kernel="conv").trace(tmp_path / "b"), predicted="pin")
+    assert (other.verdict, other.reached) == ("other-work", None)
+
+
+def test_traces_of_one_side_are_checked_against_each_other(tmp_path: Path) -> None:
+    same, other = Loop().trace(tmp_path / "a"), Loop(kernel="conv").trace(tmp_path / "b")
+    mixed = compare([same, other], same)
+    assert codes(mixed)[0] == "mixed-work"
+    assert mixed.verdict == "not-comparable"
+    ranks = [Loop().trace(tmp_path / f"{rank}", distributedInfo={"rank": rank, "world_size": 2}) for rank in (0, 1)]
+    assert "several-ranks" in codes(compare(ranks, ranks))
+    h100 = Loop().trace(tmp_path / "h100", deviceProperties=[{"id": 0, "name": "NVIDIA H100"}])
+    assert "mixed-gpus" in codes(compare([same, h100], [same, h100]))
+
+
+def test_damaged_traces_do_not_count_where_a_side_has_others(tmp_path: Path) -> None:
+    whole = Loop().trace(tmp_path / "whole")
+    damaged = truncated(tmp_path)
+    assert damaged.health.damaged
+    found = compare([whole, damaged], [whole, whole])
+    assert codes(found) == ["damaged"]
+    assert "left out" in found.remarks[0].message
+    assert [run.trace for run in found.before.runs] == [whole]
+
+
+def truncated(folder: Path) -> Trace:
+    """A trace whose file ends early."""
+    source = next(iter(folder.rglob("*.json")))
+    path = folder / "truncated.json"
+    path.write_text(source.read_text()[: source.stat().st_size // 2])
+    return open_trace(path)
+
+
+@pytest.mark.parametrize(
+    ("sides", "error"), [(("a.json", "b.json"), TypeError), ((["a.json"], None), TypeError), (([], []), ValueError)]
+)
+def test_what_is_no_opened_trace_is_refused(sides: tuple[Any, Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match="compare takes"):
+        compare(*sides)
+
+
+def test_a_trace_without_gpu_work_counts_as_recorded(tmp_path: Path) -> None:
+    empty = trace_of(tmp_path, "thread 1: range step 0-100 | sync 10-20", **make.H200)
+    found = compare(empty, empty)
+    assert not found.before.unprofiled
+    assert "as recorded" in found.sentence
+
+
+def test_a_range_that_is_compared_is_not_proposed(tmp_path: Path) -> None:
+    found = compared(tmp_path, Loop(), Loop(steps=2, kernel="conv"), "step")
+    assert "--within" not in found.remarks[0].message
+
+
+def test_one_trace_a_side_is_said_to_be_chance_below_a_share(tmp_path: Path) -> None:
+    little = compared(tmp_path, Loop(kernel_us=1000), Loop(kernel_us=900))
+    assert little.verdict == "faster"
+    assert "one trace a side: a change below 16 % may be chance" in little.sentence
+    none = compared(tmp_path / "none", Loop(kernel_us=1000), Loop(kernel_us=990))
+    assert "one trace a side: a change below 4 % may be chance" in none.sentence
+
+
+@pytest.mark.parametrize("total_ns", [999_700, 45_060_000, 1_499_900_000, 2_564_000_000, 999, 12_345, 805_400_000])
+def test_stated_parts_add_up_to_the_stated_total(total_ns: int) -> None:
+    parts = [round(total_ns * part) for part in (0.611, 0.377, -0.013)]
+    amounts = amounts_of([*parts, total_ns - sum(parts)])
+    assert sum(map(float, amounts)) == pytest.approx(float(time(total_ns).split()[0]))
