@@ -22,6 +22,7 @@ from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind, MemoryKind
 
 _OTHER_SHARE = 0.01  # kernels that take less than this share of the time are not what was changed
+_WAITING = (("synchronisation", "synchronisations"), ("read of a single value", "reads of single values"))
 _OF_HOST = (Cause.DATA_LOADING, Cause.FIRST_USE)
 _MOST = 0.5  # of what the host saves: less than half of it is not what it is about
 _FACTS = 2  # more than that is no sentence
@@ -50,7 +51,7 @@ class Done:
             Part.ALLOCATIONS: self._allocations,
             Part.KERNEL_TIMES: lambda: ("kernel times", False),
             Part.HOST: lambda: self._host(saved[Part.HOST]),
-            Part.ORDER: self._order,
+            Part.ORDER: lambda: self._order(saved[Part.ORDER]),
             Part.PROFILER: lambda: ("the profiler's own cost", False),
         }
         return {part: said[part]() for part in saved}
@@ -65,19 +66,17 @@ class Done:
 
     def _waits(self) -> Words:
         gone, new = ([self._inside(side, calls) for calls in self._waiting(side)] for side in range(len(self.windows)))
-        if any(new) and any(gone):
-            fewer = sum(gone) - sum(new)
-            what = f"dropping {fewer:,}" if fewer > 0 else f"adding {-fewer:,}" if fewer else "other"
-            return f"{what} synchronisations ({sum(gone):,} gone, {sum(new):,} new)", True
-        syncs, reads = gone if any(gone) else new
-        parts = [counted(syncs, "synchronisation")] if syncs else []
-        parts += [counted(reads, "read of a single value", "reads of single values")] if reads else []
-        return f"{'dropping' if any(gone) else 'adding'} {' and '.join(parts)}", True
+        kinds = zip(_WAITING, gone, new, strict=True)
+        said = [_exchanged(name, *numbers) for name, *numbers in kinds if any(numbers)]
+        return (" and ".join(_verb_once(said)), True) if said else None
 
     def _waiting(self, side: int) -> tuple[Int64, Int64]:
-        """Synchronisations and reads that only one side has."""
+        """Synchronisations and reads that only one side has; the one that a read waits with is no further one."""
         graph, matching = (self.before, self.matching) if side == 0 else (self.after, self.matching.flipped)
-        return calls_alone(graph, matching.calls.before, SYNC_CALLS), reads_alone(graph, matching)
+        syncs, reads = calls_alone(graph, matching.calls.before, SYNC_CALLS), reads_alone(graph, matching)
+        owner = graph.calls.owner
+        of_reads = np.isin(syncs - 1, reads) & (syncs > 0) & (owner[syncs - 1] == owner[syncs])
+        return syncs[~of_reads], reads
 
     def _inside(self, side: int, calls: Int64) -> int:
         graph = (self.before, self.after)[side]
@@ -88,7 +87,8 @@ class Done:
         beside = [self._with_kernels(graph, rows) for graph, rows in self._copies]
         off, onto = int((beside[0] & ~beside[1]).sum()), int((~beside[0] & beside[1]).sum())
         if not off and not onto:
-            return "waits between streams", False
+            one_each = all(_streams_of(graph) == 1 for graph in (self.before, self.after))
+            return ("order of the work on its stream" if one_each else "waits between streams"), False
         where = "off" if off >= onto else "to"
         return f"moving {counted(max(off, onto), 'copy', 'copies')} {where} the kernels' stream", True
 
@@ -121,26 +121,31 @@ class Done:
         operator = operator_behind(self.before.trace, self.after.trace, self.windows, saved_ns)
         return "host time between calls" + (f", mostly in {operator}" if operator else ""), False
 
-    def _order(self) -> Words:
-        facts = [fact[0] for fact in self._facts() if fact is not None][:_FACTS]
+    def _order(self, saved_ns: float) -> Words:
+        facts = [words for words, sign in self._facts() if sign * saved_ns >= 0][:_FACTS]
         return (" and ".join(facts), True) if facts else None
 
-    def _facts(self) -> Iterator[Words]:
-        """What else differs: the number of copies, kernels, CUDA graphs, the order of issue."""
+    def _facts(self) -> Iterator[tuple[str, int]]:
+        """What else differs, and whether it can save time (1), cost time (-1), or either (0).
+
+        The number of copies, kernels, CUDA graphs, the order of issue.
+        """
         sides = inside((self.before, self.after), self.matching, self.windows)
         if any((side.alone & side.over_link).any() for side in sides):
-            yield _fewer("copies", *(int((side.there & side.over_link).sum()) for side in sides))
+            before, after = (int((side.there & side.over_link).sum()) for side in sides)
+            fewer = _fewer("copies", before, after)
+            yield from [] if fewer is None else [(fewer[0], 1 if after < before else -1)]
         graphs = [
             self._inside(number, np.flatnonzero(side.graph.calls.kind == ApiKind.GRAPH_LAUNCH))
             for number, side in enumerate(sides)
         ]
         if bool(graphs[0]) != bool(graphs[1]):
-            yield ("a CUDA graph" if graphs[1] else "no CUDA graph"), True
+            yield ("a CUDA graph", 1) if graphs[1] else ("no CUDA graph", -1)
         if any(side.kernel_ns[side.alone].sum() > _OTHER_SHARE * side.kernel_ns[side.there].sum() for side in sides):
-            yield "other kernels", True
-        yield self._issued()
+            yield "other kernels", 0
+        yield from self._issued()
 
-    def _issued(self) -> Words:
+    def _issued(self) -> Iterator[tuple[str, int]]:
         """Whether copies are issued before or after other kernels."""
         kernels = self.before.work.table[self.matching.work.before] == KERNEL
         common = self.matching.work.before[kernels], self.matching.work.after[kernels]
@@ -149,10 +154,29 @@ class Done:
             moments = graph.work.issued_ns(graph.calls)
             ranks.append(np.searchsorted(np.sort(moments[others]), moments[copies]))
         earlier, later = int((ranks[1] < ranks[0]).sum()), int((ranks[1] > ranks[0]).sum())
-        if not earlier and not later:
-            return None
-        when = "earlier" if earlier >= later else "later"
-        return f"issuing {counted(max(earlier, later), 'copy', 'copies')} {when}", True
+        if earlier or later:
+            when, sign = ("earlier", 1) if earlier >= later else ("later", -1)
+            yield f"issuing {counted(max(earlier, later), 'copy', 'copies')} {when}", sign
+
+
+def _streams_of(graph: Graph) -> int:
+    """The largest number of streams with work on one GPU."""
+    work = graph.work
+    streams = np.unique(np.stack([work.process, work.device, work.stream]), axis=1)
+    return int(np.unique(streams[:2], axis=1, return_counts=True)[1].max(initial=0))
+
+
+def _verb_once(said: list[str]) -> list[str]:
+    """Phrases without the verb of the first one in the others."""
+    return said[:1] + [each.removeprefix(f"{said[0].split(maxsplit=1)[0]} ") for each in said[1:]]
+
+
+def _exchanged(names: tuple[str, str], gone: int, new: int) -> str:
+    """That calls of a kind are gone, new, or both."""
+    fewer = gone - new
+    number = counted(abs(fewer), *names) if fewer else f"other {names[1]}"
+    both = f" ({gone:,} gone, {new:,} new)" if gone and new else ""
+    return f"{'dropping ' if fewer > 0 else 'adding ' if fewer else ''}{number}{both}"
 
 
 def _fewer(what: str, before: int, after: int) -> Words:

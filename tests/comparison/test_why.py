@@ -74,6 +74,17 @@ def test_nothing_is_attributed_to_what_did_not_change(tmp_path: Path) -> None:
     assert not [reason for reason in found.reasons if reason.saved_ns or reason.done]
 
 
+def test_synchronisations_and_reads_are_counted_apart(tmp_path: Path) -> None:
+    found = why(tmp_path, Loop(reads=True, sync=True, gap_us=600), Loop(gap_us=600))
+    (waits,) = (reason for reason in found.reasons if reason.part == Part.WAITS)
+    assert waits.words == "dropping 4 synchronisations and 4 reads of single values"
+
+
+def test_fewer_copies_are_not_what_costs_time(tmp_path: Path) -> None:
+    found = why(tmp_path, Loop(pieces=4), Loop(pieces=1, gap_us=900, kernel_us=900))
+    assert all(reason.saved_ns >= 0 for reason in found.reasons if "fewer copies" in reason.words)
+
+
 def test_shares_are_averages_over_all_orders_and_add_up() -> None:
     """Two parts that each hide the other share what they save together; the third one is by itself."""
 
