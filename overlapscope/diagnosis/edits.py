@@ -45,11 +45,11 @@ def _other_copies(before: Graph, after: Graph) -> Bool:
 def _shorter_calls(before: Graph, after: Graph) -> Int64:
     """The calls that take less time by themselves, or wait for less."""
     end = before.call_end(np.arange(len(before.calls)))
-    less = [was > now for was, now in zip(_held(before), _held(after), strict=True)]
+    less = [was > now for was, now in zip(_taken_and_waits(before), _taken_and_waits(after), strict=True)]
     return np.flatnonzero(np.logical_or(*less)[end])
 
 
-def _held(graph: Graph) -> tuple[Int64, Int64]:
+def _taken_and_waits(graph: Graph) -> tuple[Int64, Int64]:
     """For each node how long its own call takes, and for how much else it waits."""
     edges, nodes = graph.dependencies, len(graph.time_ns)
     own, waits = edges.of_kind(*OWN_DURATION), edges.of_kind(*WAITS)
