@@ -36,7 +36,8 @@ def test_any_trace_can_be_simulated(corpus_trace: Path, tmp_path: Path) -> None:
     changes = [parse("faster-link=50" if name == "faster-link" else name) for name in NAMES]
     for each in changes:
         edited = changed(mine, [each]).graph
-        if each.name != "batch-copies":  # which packs on the host, and waits for all that it packs
+        # batch-copies packs on the host, and waits for all that it packs; copy-first lets long copies go later
+        if each.name not in {"batch-copies", "copy-first"}:
             assert simulate(edited).time_ns.max(initial=0) <= mine.time_ns.max(initial=0) + 100_000
     together, reversed_ = (simulate(changed(mine, some).graph) for some in (changes, changes[::-1]))
     assert (together.time_ns == reversed_.time_ns).all()
