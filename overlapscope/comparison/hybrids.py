@@ -11,7 +11,6 @@ from overlapscope.comparison.parts import Parts
 from overlapscope.comparison.swaps import Part, Swap, swapped
 from overlapscope.comparison.usual import with_usual
 from overlapscope.dependencies.graph import Graph
-from overlapscope.dependencies.simulate import Simulation
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.measure.windows import Window, of_range
 from overlapscope.whatif.retimed import retimed
@@ -50,20 +49,14 @@ class Program:
         """How long the occurrences take in a changed graph; a whole trace, as long as its calls and work."""
         simulated = self.base.link.simulate(graph)
         if self.window.name is None:
-            return _extent_ns(simulated) + self._around_ns
+            return simulated.length_ns + self._around_ns
         return first(of_range(retimed(simulated), self.window.name), len(self.window.start_ns)).wall_ns
 
     @cached_property
     def _around_ns(self) -> int:
         """What a whole trace has before its first call and after its last work."""
         simulated = self.base.link.simulate(self.base.graph if self.base.bare is None else self.base.bare)
-        return self.base.own_ns - _extent_ns(simulated)
-
-
-def _extent_ns(simulated: Simulation) -> int:
-    """From the first begin of calls and work to their last end."""
-    times = simulated.time_ns
-    return int(times.max() - times.min()) if len(times) else 0
+        return self.base.own_ns - simulated.length_ns
 
 
 class Hybrids:

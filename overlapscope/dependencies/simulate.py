@@ -18,6 +18,11 @@ class Simulation:
     time_ns: Int64
     bound_by: Int64
 
+    @property
+    def length_ns(self) -> int:
+        """From the first begin of calls and work to their last end; 0 without any."""
+        return int(self.time_ns.max() - self.time_ns.min()) if len(self.time_ns) else 0
+
 
 def simulate(graph: Graph) -> Simulation:
     """Let every node come as soon as its edges allow; those without edges stay where they were.

@@ -64,13 +64,13 @@ def profiler_cost(profiled: Profiled, run: Callable[[Graph], Simulation], config
     guess = _guess(trace, config, timed=factor is not None)
     if guess is None:
         return Cost(0.0, 0.0, calibrated=False) if len(trace.overheads) else None
-    wanted = _length(run(profiled.graph)) / factor if factor else 0.0
+    wanted = run(profiled.graph).length_ns / factor if factor else 0.0
     if recording is None or not wanted:
         return guess.usual
 
     @cache
     def length(off: Off) -> int:
-        return _length(run(profiled.without(guess.cost(off))))
+        return run(profiled.without(guess.cost(off))).length_ns
 
     off = _likeliest(length, wanted, wanted * max(recording.unsure, config.negligible), config)
     return replace(guess.cost(off), unexplained=length(off) / wanted - 1)
@@ -144,8 +144,3 @@ def _around_operators_ns(trace: Trace, config: ProfilerConfig) -> float:
     before = ops.start_ns[inner[first]] - ops.start_ns[around]
     after = np.maximum(ops.end_ns[around] - ended[around], 0)
     return float(np.quantile(before, config.least) + np.quantile(after, config.least))
-
-
-def _length(simulated: Simulation) -> int:
-    times = simulated.time_ns
-    return int(times.max() - times.min()) if len(times) else 0
