@@ -102,6 +102,7 @@ PAIRS = tuple(
         ("scalar_reads", "cpu", "cpu-deferred", (READ,)),
         ("scalar_reads", "nonzero", "nonzero-deferred", (READ,)),
         ("page_locking", "each-step", "once", ("preallocate",)),
+        ("copy_order", "weights-first", "ids-first", ("copy-first",)),
     )
 )
 
@@ -239,6 +240,7 @@ ONLY_KINETO = frozenset(
     {
         "moe_sparse-as-asked",
         "page_locking-each-step",
+        "copy_order-weights-first",
         "pinning_guide-pinned-blocking",
         "dataloader_train-article-loop",
     }

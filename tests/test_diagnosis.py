@@ -123,6 +123,8 @@ SAMPLE_CODES: dict[str, set[str | None]] = {
     "self_wait-read-unordered": {"OVL022"},
     "zero_copy-copied": {None},
     "zero_copy-mapped": {"OVL021"},
+    "copy_order-weights-first": {"OVL019"},
+    "copy_order-ids-first": {"OVL005"},
     "page_locking-each-step": {"OVL018"},
     "page_locking-once": {"OVL006"},  # the first chunk, a twentieth of the pass
 }

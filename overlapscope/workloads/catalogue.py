@@ -17,6 +17,7 @@ NAMES = (
     "offload",
     "scalar_reads",
     "page_locking",
+    "copy_order",
     "self_wait",
     "zero_copy",
 )

@@ -61,17 +61,18 @@ def keep_for(tensor: torch.Tensor, stream: torch.cuda.Stream | None) -> None:
 
 
 class Mark:
-    """An event that is made once and recorded in every step; without a GPU, whatever it marks is complete."""
+    """What was issued to a stream so far, as a new event each time; without a GPU, whatever it marks is complete."""
 
     def __init__(self, device: str) -> None:
-        import torch
-
-        self._event = torch.cuda.Event() if device != "cpu" else None  # type: ignore[no-untyped-call]
+        self._device = device
+        self._event: torch.cuda.Event | None = None
 
     def set(self) -> None:
         """Mark the work that was issued so far to the current stream."""
-        if self._event is not None:
-            self._event.record()
+        import torch
+
+        if self._device != "cpu":
+            self._event = torch.cuda.current_stream().record_event()
 
     def hold(self) -> None:
         """Let the current stream wait for the marked work."""
