@@ -30,6 +30,23 @@ def time(ns: float | None) -> str:
     raise AssertionError("the last scale takes everything")
 
 
+def interval(low_ns: float, high_ns: float, likely_ns: float) -> str:
+    """A time that is not exactly known, in ns, in one unit; a single time where both ends read the same.
+
+    >>> interval(112_000_000, 121_400_000, 115_000_000)
+    '112 to 121 ms, most likely 115'
+    >>> interval(900_000, 1_200_000, 1_000_000), interval(950, 950, 950)
+    ('0.9 to 1.2 ms, most likely 1', '950 ns')
+    """
+    length, unit = next(scale for scale in _SCALES if abs(likely_ns) >= scale[0] or scale[1] == "ns")
+    low, high, likely = (_figures(ns / length) for ns in (low_ns, high_ns, likely_ns))
+    return time(likely_ns) if low == high else f"{low} to {high} {unit}, most likely {likely}"
+
+
+def _figures(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= _WHOLE else f"{value:.3g}"
+
+
 def size(count: int) -> str:
     """A number of bytes as text with a binary unit.
 

@@ -188,10 +188,12 @@ class Step(Row):
             first.
         predicted_ns: simulated time of the window, with profiler overhead.
         saving_ns: saving against the simulation without changes, with profiler overhead in both.
-        low_ns: lower bound of the time, from unknown dependencies.
-        high_ns: upper bound of the time.
+        low_ns: the least time that is expected, with profiler overhead.
+        high_ns: the most.
         unprofiled_ns: simulated time without profiler overhead; None where the overhead is not known.
-        time_ns: simulated time on the plan's baseline, with its bounds ``time_low_ns`` and ``time_high_ns``.
+        unprofiled_low_ns: the least that is expected without it, known or not.
+        unprofiled_high_ns: the most.
+        time_ns: simulated time on the plan's baseline, with its interval ``time_low_ns`` to ``time_high_ns``.
     """
 
     changes: tuple[str, ...]
@@ -202,6 +204,8 @@ class Step(Row):
     low_ns: int
     high_ns: int
     unprofiled_ns: int | None
+    unprofiled_low_ns: int
+    unprofiled_high_ns: int
     time_ns: int
     time_low_ns: int
     time_high_ns: int

@@ -111,7 +111,7 @@ class _Search:
         return [name for name in dict.fromkeys(names) if name not in chosen]
 
     def _step(self, found: Prediction, before: tuple[str, ...]) -> Step:
-        names = tuple(str(change) for change in found.changes)
+        names, known = tuple(str(change) for change in found.changes), found.stated
         fixed = [finding for finding in self.findings if finding.change in set(names) - set(before)]
         return Step(
             changes=names,
@@ -121,10 +121,12 @@ class _Search:
             saving_ns=found.saving_ns,
             low_ns=found.low_ns,
             high_ns=found.high_ns,
-            unprofiled_ns=None if found.unprofiled is None else found.unprofiled.predicted_ns,
-            time_ns=found.stated.predicted_ns,
-            time_low_ns=found.stated.low_ns,
-            time_high_ns=found.stated.high_ns,
+            unprofiled_ns=known.predicted_ns if known is not found else None,
+            unprofiled_low_ns=found.own.low_ns,
+            unprofiled_high_ns=found.own.high_ns,
+            time_ns=known.predicted_ns,
+            time_low_ns=known.low_ns,
+            time_high_ns=known.high_ns,
         )
 
     def _places(self, changes: tuple[Change, ...], before: tuple[str, ...]) -> Iterator[str]:

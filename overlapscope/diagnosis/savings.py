@@ -47,7 +47,7 @@ def with_saving(
     found, most = base.predict((change,), bounds=False), 0
     saving = max(base.stated_ns - found.stated.predicted_ns, 0)
     if saving < least:
-        most = base.stated_ns - base.predict((change,)).stated.low_ns
+        most = base.stated_ns - base.predict((change,)).stated.estimate.by_order_ns[0]
     high = most if most >= least and most > saving else None
     idle_ns = finding.idle_ns * base.stated_ns / max(base.simulated_ns, 1)
     worth = max(config.worthless_share * idle_ns, config.noise_share * base.stated_ns)

@@ -10,6 +10,7 @@ from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.simulate import has_cycle
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.editor import Editor
+from overlapscope.whatif.open_waits import possible_waits
 
 
 def bounding_graphs(before: Graph, editor: Editor, changes: Iterable[Change]) -> tuple[Graph, Graph]:
@@ -22,7 +23,9 @@ def bounding_graphs(before: Graph, editor: Editor, changes: Iterable[Change]) ->
     edges = after.dependencies
     gone = edges.among(avoidable) & np.isin(edges.kind, avoidable.kind)  # a copy engine stays one
     less = after.with_dependencies(edges.take(~gone)) if gone.any() else after
-    for extra in (Dependencies.together(editor.possible, moved), editor.possible, moved):
+    waits = possible_waits(before, editor.config.dependencies.follow_ns)
+    together = (editor.possible, moved, waits), (editor.possible, moved), (editor.possible,), (moved,), (waits,)
+    for extra in (Dependencies.together(*parts) for parts in together):
         more = after.with_dependencies(after.dependencies, extra)
         if len(extra) and not has_cycle(more):  # else it is more order than there can be
             return less, more

@@ -60,6 +60,8 @@ class Change:
     """Whether several of it are made one by one: what each is about stays apart."""
     often_followed_by: ClassVar[tuple[str, ...]] = ()
     """Changes that become possible by it, though the trace cannot show yet that they are needed."""
+    only_removes: ClassVar[bool] = False
+    """Whether it only takes waits and work away, so that nothing becomes slower by it."""
 
     def __post_init__(self) -> None:
         """Raise `ChangeNotUnderstood` for a change that makes no sense."""
@@ -90,6 +92,11 @@ class Change:
         """What it leaves open beyond what `apply` has noted; None for nothing."""
         del before, after, config
         return None
+
+    def may_bring(self, trace: Trace) -> tuple[Change, ...]:
+        """Other changes that the same edit of a program often makes too; the lower bound has them."""
+        del trace
+        return ()
 
     def concerns(self, trace: Trace) -> Where:
         """To which rows of ``trace.copies`` and of ``trace.api_calls`` it applies."""

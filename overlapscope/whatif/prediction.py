@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from overlapscope.dependencies.critical_path import CriticalPath, critical_path
+from overlapscope.dependencies.critical_path import CriticalPath
 from overlapscope.dependencies.simulate import Simulation
-from overlapscope.formatting import share, time
+from overlapscope.formatting import interval, share, time
 from overlapscope.measure.windows import Window
 from overlapscope.model.frames import Row
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.change import Change
+from overlapscope.whatif.interval import path_of
 from overlapscope.whatif.retimed import retimed
+from overlapscope.whatif.uncertainty import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,15 +23,44 @@ if TYPE_CHECKING:
 SCHEMA = "overlapscope.what-if/2"
 
 
+CALIBRATED, IN_PART, UNKNOWN = "calibrated", "in part", "unknown"
+"""How much is known of what the profiler cost."""
+_KNOWN = {CALIBRATED: "", IN_PART: ", whose cost is known in part,", UNKNOWN: ", whose cost is not known,"}
+
+
 @dataclass(frozen=True)
 class Unprofiled(Row):
-    """The same without some cost of the profiler, in ns; ``event_ns`` is what it spent for each event it recorded."""
+    """The same without the cost of the profiler, in ns.
 
+    ``cost`` says how much is known of that: ``calibrated``; ``in part``, what shows in a trace without a calibration,
+    such as full buffers, and what operators take around those in them; or ``unknown``: then the time is the recorded
+    one, and the interval reaches down by what the profiler usually costs. ``event_ns`` is what it spent for each event
+    that it recorded, as far as known.
+    """
+
+    cost: str
     event_ns: float
     simulated_ns: int
-    predicted_ns: int
-    low_ns: int
-    high_ns: int
+    estimate: Estimate
+
+    @property
+    def predicted_ns(self) -> int:
+        """The window's length with the changes."""
+        return self.estimate.predicted_ns
+
+    @property
+    def low_ns(self) -> int:
+        """The least that is expected."""
+        return self.estimate.low_ns
+
+    @property
+    def high_ns(self) -> int:
+        """The most that is expected."""
+        return self.estimate.high_ns
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-ready data."""
+        return {"cost": self.cost, "simulated_ns": self.simulated_ns} | _plain(self.estimate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +74,10 @@ class Prediction:
         measured_ns: length of the window in the trace.
         simulated_ns: its length in the simulation with nothing changed, which gives the trace's times by construction.
             How good the model is shows where something changes, and in ``unprofiled``.
-        predicted_ns: its length with the changes.
-        low_ns: if nothing waits for copies that are moved to another stream, and coincidences order nothing then.
-        high_ns: if buffers are reused, so that moved copies still wait for the work before the copies before them; and
-            pieces that are packed are in no cache, and needed as views of what arrives.
-        unprofiled: without the profiler's own cost; None where the trace does not know that.
-        partly_unprofiled: without the part of the profiler's cost that shows in a trace without a calibration: what it
-            recorded of its own overhead, such as full buffers, and what operators take around those in them. None where
-            there is no such part in the window, and where ``unprofiled`` says more.
+        estimate: its length with the changes under the profiler, ``predicted_ns``, and the interval in which it is
+            expected, ``low_ns`` to ``high_ns``, with the reasons for its width.
+        unprofiled: the same without the profiler's cost, as far as that is known; None for a trace without calls.
+        narrowed_by: which recording would make the interval narrower; None where that is not wide.
         assumptions: what the prediction rests on.
         before: the simulation with nothing changed.
         simulation: the simulation with the changes.
@@ -63,14 +88,27 @@ class Prediction:
     changes: tuple[Change, ...]
     measured_ns: int
     simulated_ns: int
-    predicted_ns: int
-    low_ns: int
-    high_ns: int
+    estimate: Estimate
     unprofiled: Unprofiled | None
-    partly_unprofiled: Unprofiled | None
+    narrowed_by: str | None
     assumptions: tuple[str, ...]
     before: Simulation
     simulation: Simulation
+
+    @property
+    def predicted_ns(self) -> int:
+        """The window's length with the changes, under the profiler."""
+        return self.estimate.predicted_ns
+
+    @property
+    def low_ns(self) -> int:
+        """The least that is expected, under the profiler."""
+        return self.estimate.low_ns
+
+    @property
+    def high_ns(self) -> int:
+        """The most that is expected, under the profiler."""
+        return self.estimate.high_ns
 
     @property
     def saving_ns(self) -> int:
@@ -80,12 +118,13 @@ class Prediction:
     @property
     def own(self) -> Prediction | Unprofiled:
         """Whose times are those of the program itself: without what is known of the profiler."""
-        return self.unprofiled or self.partly_unprofiled or self
+        return self.unprofiled or self
 
     @property
     def stated(self) -> Prediction | Unprofiled:
         """Whose times an audit states: without the profiler where all of its cost is known, else as recorded."""
-        return self.unprofiled or self
+        known = self.unprofiled is not None and self.unprofiled.cost == CALIBRATED
+        return self.own if known else self
 
     @cached_property
     def after(self) -> Trace:
@@ -103,28 +142,17 @@ class Prediction:
         One row for each dependency, the first in time first: what waited, for what, by which kind of dependency, and
         the time that it adds; see `CriticalPath`.
         """
-        simulation = self.simulation if changed else self.before
-        graph = simulation.graph
-        inside = np.flatnonzero((graph.time_ns >= self.window.first_ns) & (graph.time_ns <= self.window.last_ns))
-        if not len(inside):
-            return CriticalPath.none(simulation)
-        last = int(inside[np.argmax(simulation.time_ns[inside])])
-        return critical_path(simulation, last, self.window.first_ns)
+        return path_of(self.simulation if changed else self.before, self.window)
 
     @property
     def sentence(self) -> str:
         """What it says, in one sentence."""
         what = " + ".join(map(str, self.changes)) or "nothing changed"
-        text = f"{what}: {time(self.simulated_ns)} -> {time(self.predicted_ns)}"
-        text += _bounds(self.low_ns, self.high_ns)
+        text = f"{what}: {time(self.simulated_ns)} -> {_expected(self.estimate)}"
         text += f", {share(self.saving_ns, self.simulated_ns)} less" if self.simulated_ns else ""
-        for what, without in (
-            ("the profiler", self.unprofiled),
-            ("what shows of the profiler", self.partly_unprofiled),
-        ):
-            if without is not None:
-                text += f"; without {what} {time(without.simulated_ns)} -> {time(without.predicted_ns)}"
-                text += _bounds(without.low_ns, without.high_ns)
+        if (without := self.unprofiled) is not None:
+            text += f"; without the profiler{_KNOWN[without.cost]} {time(without.simulated_ns)} -> "
+            text += _expected(without.estimate)
         return text + "."
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,20 +168,18 @@ class Prediction:
             "changes": [str(change) for change in self.changes],
             "measured_ns": self.measured_ns,
             "simulated_ns": self.simulated_ns,
-            "predicted_ns": self.predicted_ns,
-            "low_ns": self.low_ns,
-            "high_ns": self.high_ns,
-            "unprofiled": _plain(self.unprofiled),
-            "partly_unprofiled": _plain(self.partly_unprofiled),
+            **_plain(self.estimate),
+            "unprofiled": None if self.unprofiled is None else self.unprofiled.to_dict(),
+            "narrowed_by": self.narrowed_by,
             "assumptions": list(self.assumptions),
             "made_of": self.made_of,
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row with the times of the trace, and one without the profiler's cost as far as known; times in ns."""
+        """One row with the times of the trace, and one without the profiler's cost, as far as known; in ns."""
         import pandas as pd
 
-        times = {"recorded": self, "unprofiled": self.unprofiled, "partly_unprofiled": self.partly_unprofiled}
+        times = {"recorded": self, "unprofiled": self.unprofiled}
         names = ("simulated_ns", "predicted_ns", "low_ns", "high_ns")
         rows = {name: [getattr(each, key) for key in names] for name, each in times.items() if each is not None}
         return pd.DataFrame.from_dict(rows, orient="index", columns=list(names)).rename_axis("times")
@@ -162,12 +188,12 @@ class Prediction:
         return f"<Prediction: {self.sentence}>"
 
 
-def _plain(without: Unprofiled | None) -> dict[str, int] | None:
-    if without is None:
-        return None
-    return {key: value for key, value in without.to_dict().items() if key != "event_ns"}
+def _plain(found: Estimate) -> dict[str, Any]:
+    """The times, and the reasons for the width of the interval."""
+    times = {"predicted_ns": found.predicted_ns, "low_ns": found.low_ns, "high_ns": found.high_ns}
+    return times | {"uncertainty": [part.to_dict() for part in found.parts]}
 
 
-def _bounds(low_ns: int, high_ns: int) -> str:
-    low, high = time(low_ns), time(high_ns)
-    return "" if low == high else f" ({low} to {high})"
+def _expected(found: Estimate) -> str:
+    """The interval and the time in it that is most likely; only that where the interval is not wider."""
+    return interval(found.low_ns, found.high_ns, found.predicted_ns)

@@ -31,7 +31,7 @@ from overlapscope.dependencies.simulate import Simulation
 from overlapscope.measure.places import enclosing
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.trace import Trace
-from overlapscope.whatif.config import ProfilerConfig
+from overlapscope.whatif.config import ProfilerConfig, UncertaintyConfig
 from overlapscope.whatif.profiler import Cost, Profiled
 
 Off = tuple[float, ...]
@@ -74,6 +74,22 @@ def profiler_cost(profiled: Profiled, run: Callable[[Graph], Simulation], config
 
     off = _likeliest(length, wanted, wanted * max(recording.unsure, config.negligible), config)
     return replace(guess.cost(off), unexplained=length(off) / wanted - 1)
+
+
+def other_costs(cost: Cost | None, trace: Trace, config: UncertaintyConfig) -> tuple[Cost, ...]:
+    """What the profiler may have spent instead, at most and at least; nothing where steps were timed without it.
+
+    Other tools than torch's profiler slow a program that they do not record yet, so that no step is timed without them.
+    """
+    recording = trace.metadata.recording
+    if cost is not None and cost.calibrated and recording is not None and recording.issue_profiled is not None:
+        if recording.profiler_factor is not None:
+            return ()
+        times = (1 + config.events, 1 - config.events)
+        return tuple(replace(cost, operator_ns=each * cost.operator_ns, call_ns=each * cost.call_ns) for each in times)
+    known = cost or Cost(0.0, 0.0, calibrated=False)
+    operator_ns, call_ns = max(known.operator_ns, config.operator_ns), max(known.call_ns, config.call_ns)
+    return replace(known, operator_ns=operator_ns, call_ns=call_ns), replace(known, operator_ns=0.0, call_ns=0.0)
 
 
 def _guess(trace: Trace, config: ProfilerConfig, *, timed: bool) -> Guess | None:

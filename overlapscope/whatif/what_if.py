@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.simulate import Simulation, simulate
 from overlapscope.formatting import share
-from overlapscope.measure.windows import Window, between, of_range, whole
+from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.trace import Trace
-from overlapscope.whatif.bounds import bounding_graphs
-from overlapscope.whatif.catalogue import changed, understood
+from overlapscope.whatif.catalogue import understood
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import DEFAULT, SimulationConfig
 from overlapscope.whatif.duplex import Link
-from overlapscope.whatif.editor import Editor
-from overlapscope.whatif.prediction import Prediction, Unprofiled
+from overlapscope.whatif.interval import Basis, length_ns
+from overlapscope.whatif.narrower import narrower
+from overlapscope.whatif.prediction import CALIBRATED, IN_PART, UNKNOWN, Prediction, Unprofiled
 from overlapscope.whatif.profiler import Cost, Profiled
-from overlapscope.whatif.profiler_cost import profiler_cost
-from overlapscope.whatif.retimed import retimed
+from overlapscope.whatif.profiler_cost import other_costs, profiler_cost
+
+_REACHES_DOWN = "the lower bound without it has what it costs at most, in nine of ten recordings"
 
 
 def what_if(
@@ -39,8 +41,8 @@ def what_if(
         config: what the simulation assumes.
 
     Returns:
-        A `Prediction`: times of the window in ns, as the profiler makes them and, where the trace shows what that cost,
-        without it; ``low`` and ``high`` where the trace leaves open what waits for what.
+        A `Prediction`: times of the window in ns, as the profiler makes them and without it. Each has an interval, from
+        ``low`` to ``high``, in which the time is expected: as wide as what the trace leaves open.
 
     Raises:
         ChangeNotUnderstood: a change is none that we know, or contradicts another.
@@ -53,16 +55,19 @@ def what_if(
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """A trace's graph, the same without what is known of the profiler, and what predictions have in common."""
+    """A trace's graph, the same without what is known of the profiler, and what predictions have in common.
+
+    ``bare`` is None where nothing is known of the profiler's cost.
+    """
 
     graph: Graph
     window: Window
     config: SimulationConfig
     link: Link
+    profiled: Profiled
     simulated: Simulation
     simulated_ns: int
     profiler: Cost | None
-    event_ns: float
     bare: Graph | None
     without_ns: int | None
 
@@ -77,8 +82,12 @@ class Baseline:
         without_ns = None if bare is None else length_ns(link.simulate(bare), window)
         if cost is not None and not cost.calibrated and without_ns == simulated_ns:
             cost = bare = without_ns = None  # nothing of what is known lies in the window
-        event_ns = 0.0 if cost is None else profiled.event_ns(cost)
-        return cls(graph, window, config, link, simulated, simulated_ns, cost, event_ns, bare, without_ns)
+        return cls(graph, window, config, link, profiled, simulated, simulated_ns, cost, bare, without_ns)
+
+    @property
+    def event_ns(self) -> float:
+        """What the profiler spent for an event, as far as that is known."""
+        return 0.0 if self.profiler is None else self.profiled.event_ns(self.profiler)
 
     @property
     def unprofiled_ns(self) -> int | None:
@@ -102,44 +111,49 @@ class Baseline:
 
     def predict(self, changes: tuple[Change, ...], *, bounds: bool = True) -> Prediction:
         """Simulate the graph with some changes; without ``bounds`` low and high are as predicted."""
-        editor = changed(self.graph, changes, self.config)
-        simulated = self.link.simulate(editor.graph)
-        predicted, low, high = self._lengths(self.graph, editor, simulated, changes if bounds else None)
-        without = self._without(changes, bounds=bounds)
+        editor, after, found = self._recorded.predict(changes, bounds=bounds)
+        without, wide = self._without(changes, bounds=bounds), self.config.uncertainty.wide
         return Prediction(
             trace=self.graph.trace,
             window=self.window,
             changes=changes,
             measured_ns=self.window.wall_ns,
             simulated_ns=self.simulated_ns,
-            predicted_ns=predicted,
-            low_ns=low,
-            high_ns=high,
-            unprofiled=None if self.unprofiled_ns is None else without,
-            partly_unprofiled=without if self.unprofiled_ns is None else None,
+            estimate=found,
+            unprofiled=without,
+            narrowed_by=narrower((found if without is None else without.estimate), self.graph.trace, wide),
             assumptions=(*editor.assumptions, *self._about_profiler),
             before=self.simulated,
-            simulation=simulated,
+            simulation=after,
         )
 
-    def _lengths(
-        self, before: Graph, editor: Editor, simulated: Simulation, changes: tuple[Change, ...] | None
-    ) -> tuple[int, int, int]:
-        """How long the window takes after a change, at least and at most; without changes the same three times."""
-        predicted, after = length_ns(simulated, self.window), editor.graph
-        if changes is None:
-            return predicted, predicted, predicted
-        less, more = bounding_graphs(before, editor, changes)
-        low = predicted if less is after else length_ns(self.link.simulate(less), self.window)
-        high = predicted if more is after else length_ns(self.link.simulate(more), self.window)
-        return predicted, min(low, predicted), max(high, predicted)
+    @cached_property
+    def _recorded(self) -> Basis:
+        return Basis(self.graph, self.window, self.link.simulate, self.config, measured=True)
+
+    @cached_property
+    def _unprofiled(self) -> Basis:
+        graph = self.graph if self.bare is None else self.bare
+        otherwise = tuple(self.profiled.without(cost) for cost in self._other_costs())
+        unexplained = 0.0 if self.profiler is None else self.profiler.unexplained
+        return Basis(graph, self.window, self.link.simulate, self.config, otherwise, unexplained)
+
+    def _other_costs(self) -> tuple[Cost, ...]:
+        """What the profiler may have spent too; nothing else where steps were timed without it."""
+        return other_costs(self.profiler, self.graph.trace, self.config.uncertainty)
 
     def _without(self, changes: tuple[Change, ...], *, bounds: bool) -> Unprofiled | None:
-        if self.profiler is None or self.bare is None or self.without_ns is None:
+        if not len(self.graph.calls):
             return None
-        editor = changed(self.bare, changes, self.config)
-        lengths = self._lengths(self.bare, editor, self.link.simulate(editor.graph), changes if bounds else None)
-        return Unprofiled(self.event_ns, self.without_ns, *lengths)
+        _, _, found = self._unprofiled.predict(changes, bounds=bounds)
+        return Unprofiled(self._known, self.event_ns, self.own_ns, found)
+
+    @property
+    def _known(self) -> str:
+        """How much is known of what the profiler cost."""
+        if self.profiler is None:
+            return UNKNOWN
+        return CALIBRATED if self.profiler.calibrated else IN_PART
 
     @property
     def _about_profiler(self) -> tuple[str, ...]:
@@ -147,12 +161,12 @@ class Baseline:
         if not len(self.graph.calls):
             return ("there are no API calls in the trace, so all work begins when it did",)
         if cost is None:
-            return ("the profiler's own cost is not known, and stays in",)
+            return (f"the profiler's own cost is not known, and stays in; {_REACHES_DOWN}",)
         less = f"{self.event_ns / 1e3:.1f} us less for each event that it recorded"
         if cost.calibrated:
             return (f"without the profiler: {less}", *self._about_speed, *self._about_the_rest)
         seen = f"what it recorded of itself, and {less}" if self.event_ns else "what it recorded of itself"
-        return (f"of the profiler's cost only a part is known: {seen}",)
+        return (f"of the profiler's cost only a part is known: {seen}; {_REACHES_DOWN}",)
 
     @property
     def _about_the_rest(self) -> tuple[str, ...]:
@@ -175,11 +189,3 @@ class Baseline:
             for what, factor in factors.items()
             if abs(1 - factor) >= self.config.profiler.negligible
         )
-
-
-def length_ns(simulated: Simulation, window: Window) -> int:
-    """How long a window takes in a simulation."""
-    trace = retimed(simulated)
-    if window.name is not None:
-        return of_range(trace, window.name).wall_ns
-    return between(trace.start_ns, trace.end_ns).wall_ns

@@ -61,7 +61,8 @@ def test_a_damaged_calibration_neither_ends_a_prediction_nor_makes_it_absurd(dam
     trace = trace_of(tmp_path, text, **make.calibrated(**DAMAGED[damaged]), **make.H200)
     for changes in (["pin"], ["pin", "non-blocking"], ["batch-copies"], []):
         found = what_if(trace, changes)
-        assert 0 < found.low_ns <= found.predicted_ns <= found.high_ns <= found.simulated_ns
+        assert 0 < found.low_ns <= found.predicted_ns <= found.simulated_ns
+        assert found.predicted_ns <= found.high_ns <= 1.5 * found.simulated_ns
         assert (found.after.copies.duration_ns >= 0).all()
 
 
@@ -74,7 +75,11 @@ def test_json_has_what_is_promised() -> None:
     assert found["window"]["range"] == "gemm_copy"
     assert found["changes"] == ["pin"]
     assert found["low_ns"] <= found["predicted_ns"] <= found["high_ns"] < found["simulated_ns"]
-    assert found["unprofiled"].keys() == {"simulated_ns", "predicted_ns", "low_ns", "high_ns"}
+    times = {"simulated_ns", "predicted_ns", "low_ns", "high_ns"}
+    assert found["unprofiled"].keys() == times | {"cost", "uncertainty"}
+    for basis in (found, found["unprofiled"]):
+        assert basis["low_ns"] < basis["predicted_ns"] < basis["high_ns"]
+        assert {part["reason"] for part in basis["uncertainty"]} >= {"host", "device"}
 
 
 def test_a_frame_has_a_row_for_each_basis() -> None:

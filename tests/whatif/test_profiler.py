@@ -36,12 +36,11 @@ def test_what_the_profiler_did_for_itself_is_taken_out(tmp_path: Path) -> None:
     )
     found = what_if(trace, [], "step")
     assert found.simulated_ns == found.measured_ns == 3_000_000
-    assert found.unprofiled is None, "what an event cost stays in"
-    assert found.partly_unprofiled is not None
-    assert found.partly_unprofiled.simulated_ns == pytest.approx(3_000_000 - 800_000, abs=5_000)
-    assert found.to_dict()["unprofiled"] is None
-    assert found.to_dict()["partly_unprofiled"]["simulated_ns"] == found.partly_unprofiled.simulated_ns
-    assert "without what shows of the profiler" in found.sentence
+    assert found.unprofiled is not None
+    assert found.unprofiled.cost == "in part", "what an event cost stays in"
+    assert found.unprofiled.simulated_ns == pytest.approx(3_000_000 - 800_000, abs=5_000)
+    assert found.stated is found
+    assert "without the profiler, whose cost is known in part, 2.2 ms" in found.sentence
     assert any("only a part is known" in text for text in found.assumptions)
 
 
@@ -72,8 +71,10 @@ def test_what_the_profiler_did_is_gone_on_every_thread_that_waited_for_it(
 
 def test_without_a_calibration_the_profiler_s_cost_stays_in_and_is_said(tmp_path: Path) -> None:
     found = what_if(trace_of(tmp_path, "launch 0-4 -> stream 7: 5-10"), [])
-    assert found.unprofiled is found.partly_unprofiled is None
+    assert found.unprofiled is not None
+    assert (found.unprofiled.cost, found.unprofiled.predicted_ns) == ("unknown", found.predicted_ns)
     assert any("stays in" in text for text in found.assumptions)
+    assert "whose cost is not known" in found.sentence
 
 
 def test_overhead_of_the_profiler_outside_of_the_window_is_not_spoken_of(tmp_path: Path) -> None:
@@ -82,7 +83,8 @@ def test_overhead_of_the_profiler_outside_of_the_window_is_not_spoken_of(tmp_pat
                   range step 1_400-1_700 | launch 1_410-1_414 -> stream 7: 1_420-1_520
     """
     found = what_if(trace_of(tmp_path, text), [], "step")
-    assert found.partly_unprofiled is None
+    assert found.unprofiled is not None
+    assert found.unprofiled.cost == "unknown"
     assert any("is not known" in text for text in found.assumptions)
 
 
@@ -99,11 +101,12 @@ def nested(tmp_path: Path, count: int) -> Trace:
 def test_what_operators_take_around_others_is_a_part_of_the_profiler_s_cost(tmp_path: Path) -> None:
     """2 us before the inner one begins and 1 after it ends, at least; host-bound: each event costs twice that."""
     found = what_if(nested(tmp_path, 30), [])
-    assert found.unprofiled is None
-    assert found.partly_unprofiled is not None
-    assert found.partly_unprofiled.event_ns == pytest.approx(6_000)
-    assert found.simulated_ns - found.partly_unprofiled.simulated_ns == pytest.approx(29 * 3 * 6_000, rel=0.02)
-    assert what_if(nested(tmp_path, 10), []).partly_unprofiled is None, "ten tell nothing"
+    assert found.unprofiled is not None
+    assert (found.unprofiled.cost, found.unprofiled.event_ns) == ("in part", pytest.approx(6_000))
+    assert found.simulated_ns - found.unprofiled.simulated_ns == pytest.approx(29 * 3 * 6_000, rel=0.02)
+    few = what_if(nested(tmp_path, 10), []).unprofiled
+    assert few is not None
+    assert few.cost == "unknown", "ten tell nothing"
 
 
 def test_a_simulated_trace_has_nothing_of_the_profiler_s_own(tmp_path: Path) -> None:

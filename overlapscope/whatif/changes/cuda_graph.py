@@ -36,6 +36,7 @@ class CudaGraph(Change):
     """Launches in a row as one CUDA graph launch."""
 
     name: ClassVar[str] = "cuda-graph"
+    only_removes: ClassVar[bool] = True
     old_name: ClassVar[str | None] = "graph"
     about_calls: ClassVar[bool] = True
     keeps_apart: ClassVar[bool] = True

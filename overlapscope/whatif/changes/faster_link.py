@@ -30,6 +30,7 @@ class FasterLink(Change):
     """Pinned copies at ``gb_s`` GB/s."""
 
     name: ClassVar[str] = "faster-link"
+    only_removes: ClassVar[bool] = True
     option: ClassVar[str | None] = "gb_s"
     gb_s: float = float("nan")
 

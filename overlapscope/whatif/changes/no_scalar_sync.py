@@ -30,6 +30,7 @@ class NoScalarSync(Change):
     """The host reads no value in the loop."""
 
     name: ClassVar[str] = "no-scalar-sync"
+    only_removes: ClassVar[bool] = True
     old_name: ClassVar[str | None] = "no-host-read"
 
     def apply(self, editor: Editor, where: Where) -> None:

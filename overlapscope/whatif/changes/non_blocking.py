@@ -38,6 +38,7 @@ class NonBlocking(Change):
     """The host does not wait for copies."""
 
     name: ClassVar[str] = "non-blocking"
+    only_removes: ClassVar[bool] = True
     often_followed_by: ClassVar[tuple[str, ...]] = ("side-stream", "no-scalar-sync")
 
     def apply(self, editor: Editor, where: Where) -> None:

@@ -26,8 +26,10 @@ from overlapscope.measure.copies import host_kind
 from overlapscope.measure.launches import launch_latency_ns
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.trace import Trace
 from overlapscope.whatif.calls import blocking_by_name, enqueue_ns
 from overlapscope.whatif.change import Change
+from overlapscope.whatif.changes.non_blocking import NonBlocking
 from overlapscope.whatif.copy_speeds import pinned_speed
 from overlapscope.whatif.d2h_consumers import keep_waits_of_readers
 from overlapscope.whatif.editor import Editor, Where
@@ -39,7 +41,14 @@ class Pin(Change):
     """Pageable memory is pinned ahead of time."""
 
     name: ClassVar[str] = "pin"
+    only_removes: ClassVar[bool] = True
     often_followed_by: ClassVar[tuple[str, ...]] = ("non-blocking", "side-stream", "no-scalar-sync")
+
+    def may_bring(self, trace: Trace) -> tuple[Change, ...]:
+        """Where one switch pins the results on the host, their copies are often asynchronous from then on."""
+        pageable = self.concerns(trace).copies & (host_kind(trace.copies) == MemoryKind.PAGEABLE)
+        down = np.flatnonzero(pageable & (trace.copies.direction == Direction.DTOH))
+        return (NonBlocking(copies=tuple(down.tolist())),) if len(down) else ()
 
     def apply(self, editor: Editor, where: Where) -> None:
         """Make the copies pinned."""

@@ -33,6 +33,7 @@ class PinAhead(Change):
     """No ``pin_memory()`` in the loop."""
 
     name: ClassVar[str] = "pin-ahead"
+    only_removes: ClassVar[bool] = True
     about_calls: ClassVar[bool] = True
     often_followed_by: ClassVar[tuple[str, ...]] = ("non-blocking", "side-stream")
 

@@ -24,6 +24,7 @@ class Preallocate(Change):
     """No allocation and no free in the loop."""
 
     name: ClassVar[str] = "preallocate"
+    only_removes: ClassVar[bool] = True
     about_calls: ClassVar[bool] = True
     of_findings_calls: ClassVar[bool] = True
 
