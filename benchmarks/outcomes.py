@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 WITHIN = 0.06
 FILE = Path(__file__).with_name("predictions.json")
@@ -27,6 +29,7 @@ class Outcome:
         predicted_ms: with the changes.
         low_ms: the least that it may be.
         high_ms: the most that it may be.
+        parts_ms: what each reason adds to the interval, below and above.
         before_ms: the faulty program without a profiler.
         after_ms: the fixed program without a profiler.
         timed_ms: another such time of the faulty program, by the process that recorded it; None where it has none.
@@ -43,6 +46,7 @@ class Outcome:
     predicted_ms: float
     low_ms: float
     high_ms: float
+    parts_ms: dict[str, tuple[float, float]]
     before_ms: float
     after_ms: float
     timed_ms: float | None
@@ -54,9 +58,24 @@ class Outcome:
         return self.predicted_ms / self.after_ms - 1
 
     @property
+    def inside(self) -> bool:
+        """Whether the interval holds the fixed program's time."""
+        return self.low_ms <= self.after_ms <= self.high_ms
+
+    @property
+    def width(self) -> float:
+        """Of the interval, as a share of what is predicted."""
+        return (self.high_ms - self.low_ms) / self.predicted_ms
+
+    @property
+    def program(self) -> str:
+        """The program, whatever its variant."""
+        return self.faulty.partition("-")[0]
+
+    @property
     def label(self) -> str:
         """The program's name; of programs with several variants, those that are compared."""
-        name, _, variant = self.faulty.partition("-")
+        name, variant = self.program, self.faulty.partition("-")[2]
         return name if variant == "faulty" else f"{name}: {variant}, {self.fixed.removeprefix(name + '-')}"
 
 
@@ -82,8 +101,69 @@ class Outcomes:
         return cls(found["recordings"], found["written"], tuple(rows))
 
 
-def _rounded(row: Outcome) -> dict[str, object]:
-    return {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(row).items()}
+def _rounded(value: Any) -> Any:
+    """To a microsecond."""
+    if isinstance(value, Outcome | dict):
+        entries = value if isinstance(value, dict) else asdict(value)
+        return {key: _rounded(entry) for key, entry in entries.items()}
+    if isinstance(value, tuple | list):
+        return [_rounded(entry) for entry in value]
+    return round(value, 3) if isinstance(value, float) else value
+
+
+BY_CHANCE = ("host", "link", "device")
+"""Parts that add in quadrature; those of the other reasons are added up."""
+NINE_OF_TEN = 0.9
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of some intervals hold the fixed program's time, and how wide they are at the median.
+
+    ``left_out`` are as many with each program left out: what the other programs' times differ by scales the parts of
+    its intervals, so that nine of ten of theirs would hold. ``scales`` are the least and the largest of these factors.
+    """
+
+    count: int
+    inside: int
+    width: float
+    wide: int
+    left_out: int
+    scales: tuple[float, float]
+
+    @classmethod
+    def of(cls, rows: Sequence[Outcome], wide: float = 0.5) -> Coverage:
+        """Of at least two programs."""
+        needed = {id(row): _needed(row) for row in rows}
+        scale_of = {
+            program: _quantile([needed[id(row)] for row in rows if row.program != program])
+            for program in {row.program for row in rows}
+        }
+        return cls(
+            len(rows),
+            sum(row.inside for row in rows),
+            statistics.median(row.width for row in rows),
+            sum(row.width > wide for row in rows),
+            sum(needed[id(row)] <= scale_of[row.program] for row in rows),
+            (min(scale_of.values()), max(scale_of.values())),
+        )
+
+
+def _needed(row: Outcome) -> float:
+    """By which factor all parts have to be longer or shorter so that the interval just holds the time."""
+    side, off = (
+        (0, row.predicted_ms - row.after_ms)
+        if row.after_ms < row.predicted_ms
+        else (1, row.after_ms - row.predicted_ms)
+    )
+    added = math.hypot(*(part[side] for reason, part in row.parts_ms.items() if reason in BY_CHANCE))
+    added += sum(part[side] for reason, part in row.parts_ms.items() if reason not in BY_CHANCE)
+    return off / added if added else math.inf
+
+
+def _quantile(values: Sequence[float]) -> float:
+    """Which of some values nine of ten do not exceed."""
+    return sorted(values)[max(math.ceil(NINE_OF_TEN * len(values)) - 1, 0)]
 
 
 @dataclass(frozen=True)

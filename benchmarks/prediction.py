@@ -275,23 +275,32 @@ def outcome(group: str, traces: str, pair: Pair) -> Outcome:
     """What came of a pair, per step."""
     name = "step" if group != "workloads" else pair.faulty.partition("-")[0]
     found = what_if(open_trace(recording_path(group, traces, pair)), pair.changes, name)
+    times = _sample_times(pair, traces) if group == "workloads" else _program_times(pair)
+    return outcome_of(found, (traces, group, pair.faulty, pair.fixed), times)
+
+
+def outcome_of(found: Prediction, named: tuple[str, str, str, str], times_ms: tuple[float, float]) -> Outcome:
+    """What came of a prediction, per step: named by trace, group and both programs, with the times of these."""
+    traces, group, faulty, fixed = named
     own, step_ms = found.own, 1e6 * len(found.window.start_ns)
-    before, after = _sample_times(pair, traces) if group == "workloads" else _program_times(pair)
     return Outcome(
         traces=traces,
         group=group,
-        faulty=pair.faulty,
-        fixed=pair.fixed,
-        changes=pair.changes,
+        faulty=faulty,
+        fixed=fixed,
+        changes=tuple(map(str, found.changes)),
         measured_ms=found.measured_ns / step_ms,
         simulated_ms=own.simulated_ns / step_ms,
         predicted_ms=own.predicted_ns / step_ms,
         low_ms=own.low_ns / step_ms,
         high_ms=own.high_ns / step_ms,
-        before_ms=before,
-        after_ms=after,
+        parts_ms={
+            part.reason.name.lower(): (part.less_ns / step_ms, part.more_ns / step_ms) for part in own.estimate.parts
+        },
+        before_ms=times_ms[0],
+        after_ms=times_ms[1],
         timed_ms=_timed(found),
-        unprofiled=found.unprofiled is not None,
+        unprofiled=found.stated is own,
     )
 
 

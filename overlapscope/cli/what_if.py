@@ -127,7 +127,7 @@ def _lines(found: Prediction) -> list[str]:
     return [
         found.sentence,
         f"  critical path: {made_of}",
-        *(f"  {text}" for text in found.assumptions),
+        *(f"  {text}" for text in (*found.assumptions, *found.wide)),
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from overlapscope.comparison.side import Side
 from overlapscope.errors import ChangeNotUnderstood
-from overlapscope.formatting import share, time
+from overlapscope.formatting import interval, share, time
 from overlapscope.model.frames import Row
 from overlapscope.whatif.catalogue import understood
 from overlapscope.whatif.change import Change
@@ -19,7 +19,7 @@ PLAN = "plan"
 
 @dataclass(frozen=True)
 class Reached(Row):
-    """The predicted time with its bounds, and the one that was reached, in ns, both on the comparison's baseline."""
+    """The predicted time with its interval, and the one that was reached, in ns, both on the comparison's baseline."""
 
     changes: tuple[str, ...]
     predicted_ns: float
@@ -30,13 +30,12 @@ class Reached(Row):
     @property
     def sentence(self) -> str:
         """Both in one sentence."""
-        low, high = time(self.low_ns), time(self.high_ns)
-        bounds = "" if low == high else f" ({low} to {high})"
+        predicted = interval(self.low_ns, self.high_ns, self.predicted_ns)
         off = abs(self.reached_ns - self.predicted_ns)
         more = "more" if self.reached_ns > self.predicted_ns else "less"
         than = f"{share(off, self.predicted_ns)} {more} than predicted"
         changes = " + ".join(self.changes)
-        return f"Predicted for {changes}: {time(self.predicted_ns)}{bounds}; reached: {time(self.reached_ns)}, {than}."
+        return f"Predicted for {changes}: {predicted}; reached: {time(self.reached_ns)}, {than}."
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data: ``predicted`` of a comparison."""

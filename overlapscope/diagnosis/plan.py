@@ -127,6 +127,7 @@ class _Search:
             time_ns=known.predicted_ns,
             time_low_ns=known.low_ns,
             time_high_ns=known.high_ns,
+            narrowed_by=found.narrowed_by,
         )
 
     def _places(self, changes: tuple[Change, ...], before: tuple[str, ...]) -> Iterator[str]:

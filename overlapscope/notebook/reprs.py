@@ -54,7 +54,7 @@ def prediction_html(found: Prediction) -> str:
     from overlapscope import before_after_png
 
     rows = [{"on the critical path": name, "time": time(ns)} for name, ns in found.made_of.items()]
-    assumptions = [tag("li", entry) for entry in found.assumptions]
+    assumptions = [tag("li", entry) for entry in (*found.assumptions, *found.wide)]
     picture = _image(before_after_png(found))
     return together(tag("p", tag("strong", found.sentence)), picture, _table(rows), tag("ul", *assumptions))
 

@@ -126,6 +126,13 @@ class Prediction:
         known = self.unprofiled is not None and self.unprofiled.cost == CALIBRATED
         return self.own if known else self
 
+    @property
+    def wide(self) -> tuple[str, ...]:
+        """That its interval is wide and what would narrow it, in a sentence; nothing where it is not wide."""
+        if self.narrowed_by is None:
+            return ()
+        return (f"the interval is {share(self.own.estimate.width, 1)} wide; narrower by {self.narrowed_by}",)
+
     @cached_property
     def after(self) -> Trace:
         """The simulated trace, to be measured and drawn like the original."""
