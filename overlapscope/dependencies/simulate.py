@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from overlapscope.dependencies.apart import apart
 from overlapscope.dependencies.graph import Graph
 from overlapscope.model.columns import NO_ID, Bool, Int64
 
@@ -20,8 +21,9 @@ class Simulation:
 
     @property
     def length_ns(self) -> int:
-        """From the first begin of calls and work to their last end; 0 without any."""
-        return int(self.time_ns.max() - self.time_ns.min()) if len(self.time_ns) else 0
+        """From the first begin of calls and work to their last end, but for threads apart; 0 without any."""
+        times = self.time_ns[~apart(self.graph)]
+        return int(times.max() - times.min()) if len(times) else 0
 
 
 def simulate(graph: Graph) -> Simulation:

@@ -9,6 +9,7 @@ from math import hypot
 
 import numpy as np
 
+from overlapscope.dependencies.apart import apart
 from overlapscope.dependencies.critical_path import CriticalPath, critical_path
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.simulate import Simulation
@@ -120,8 +121,9 @@ def length_ns(simulated: Simulation, window: Window) -> int:
 
 def path_of(simulated: Simulation, window: Window) -> CriticalPath:
     """The chain of calls and device work that a window's length is made of."""
-    times = simulated.graph.time_ns
-    inside = np.flatnonzero((times >= window.first_ns) & (times <= window.last_ns))
+    graph = simulated.graph
+    within = (graph.time_ns >= window.first_ns) & (graph.time_ns <= window.last_ns)
+    inside = np.flatnonzero(within & ~apart(graph))
     if not len(inside):
         return CriticalPath.none(simulated)
     last = int(inside[np.argmax(simulated.time_ns[inside])])

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from overlapscope.dependencies.apart import apart
 from overlapscope.dependencies.simulate import Simulation
 from overlapscope.model.columns import NO_ID, NO_TIME, Int64
 from overlapscope.model.metadata import Metadata
@@ -33,7 +34,10 @@ def retimed(simulated: Simulation) -> Trace:
         work.append(_sorted(_at(table, *times, call=new_row[table.call])))
     syncs = trace.syncs
     thread = np.append(trace.api_calls.thread, NO_ID)[syncs.call]
-    waits = (host.at(syncs.process, thread, moment) for moment in (syncs.start_ns, syncs.end_ns))
+    known, place = syncs.call != NO_ID, (syncs.process, thread)
+    waits = (
+        np.where(known, host.at(*place, moment), host.among_all(moment)) for moment in (syncs.start_ns, syncs.end_ns)
+    )
     rows = {"call": new_row[syncs.call], "record_call": new_row[syncs.record_call]}
     return replace(
         trace,
@@ -85,17 +89,21 @@ def _sorted(table: _T) -> _T:
 class _Host:
     """Where the times of host threads go: they keep their distance from the call before them.
 
-    Those of a process without calls, such as a loader's worker, keep their place among all that was simulated.
+    Threads apart from the others, and those of a process without calls, such as a loader's worker, keep their place
+    among all the rest that was simulated.
     """
 
     def __init__(self, simulated: Simulation) -> None:
         calls, graph = simulated.graph.calls, simulated.graph
+        alone = apart(graph)
         order = np.argsort(graph.time_ns, kind="stable")
+        order = order[~alone[order]]
         self._old, self._new = graph.time_ns[order], np.maximum.accumulate(simulated.time_ns[order])
         self._calls = calls
         self._start = simulated.time_ns[graph.call_start(np.arange(len(calls)))]
         self._end = simulated.time_ns[graph.call_end(np.arange(len(calls)))]
         self._anchored = simulated.bound_by[graph.call_start(np.arange(len(calls)))] == NO_ID
+        self._alone = alone[graph.call_start(np.arange(len(calls)))]
         self._main: dict[int, int] = {}
         for process in np.unique(calls.process).tolist():
             threads, counts = np.unique(calls.thread[calls.process == process], return_counts=True)
@@ -112,10 +120,11 @@ class _Host:
         for owner in sorted(set(zip(process.tolist(), thread.tolist(), strict=True))):
             mine = np.flatnonzero((process == owner[0]) & (thread == owner[1]))
             calls = self._of(*owner)
-            result[mine] = self._shifted(calls, moment_ns[mine]) if len(calls) else self._among_all(moment_ns[mine])
+            tied = len(calls) and not self._alone[calls[0]]
+            result[mine] = self._shifted(calls, moment_ns[mine]) if tied else self.among_all(moment_ns[mine])
         return result
 
-    def _among_all(self, moment: Int64) -> Int64:
+    def among_all(self, moment: Int64) -> Int64:
         """Between two of what was simulated, as far along as before; outside of it, at the same distance."""
         if not len(self._old):
             return moment

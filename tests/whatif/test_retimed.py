@@ -35,12 +35,18 @@ def test_a_retimed_trace_is_a_trace(path: Path) -> None:
 OTHERS = {
     "a worker of a loader": [make.annotation("load", 300 * index, 280, pid=77, tid=77) for index in range(8)],
     "the profiler": [make.overhead(2_400, 5)],
+    "a thread that pins": [make.call(290 * n, 9, name="cudaEventQuery", correlation=n + 90, tid=5) for n in range(9)],
+    "a busier thread, and a synchronisation without a call": [
+        *(make.call(2 * at, 1, correlation=90 + at, tid=5) for at in range(4)),
+        *(make.kernel(2 * at + 1, 1, stream=9, correlation=90 + at) for at in range(4)),
+        make.sync("Context Sync", 1_400, 950, stream=-1, correlation=99),
+    ],
 }
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_processes_without_calls_go_with_the_others(other: str, tmp_path: Path) -> None:
-    """Two milliseconds of staging; what another process does meanwhile makes a shorter program no longer."""
+def test_what_waits_for_nothing_known_goes_with_the_others(other: str, tmp_path: Path) -> None:
+    """Two milliseconds of staging; what others do meanwhile makes a shorter program no longer."""
     copies = [{"direction": "HtoD", "host_memory": "pinned", "size_bytes": 20_000_000, "copy_ns": 1}]
     trace = trace_of(
         tmp_path,
