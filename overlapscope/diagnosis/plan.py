@@ -14,13 +14,14 @@ from overlapscope.diagnosis.edits import edited_places
 from overlapscope.diagnosis.finding import Finding, Plan, Step
 from overlapscope.diagnosis.savings import change_of, with_saving
 from overlapscope.measure.windows import Window, is_whole, of_range, with_range
-from overlapscope.whatif.catalogue import parse
+from overlapscope.whatif.catalogue import CHANGES, parse
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import SimulationConfig
 from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.what_if import Baseline
 
 _INTERVAL = "chosen interval"
+_OF_ANY_PLAN = tuple(kind.name for kind in CHANGES if kind.of_any_plan)
 
 
 def simulate_fixes(
@@ -28,19 +29,23 @@ def simulate_fixes(
 ) -> tuple[tuple[Finding, ...], Plan | None]:
     """Add the saving of its change to every finding, and make a plan of changes in the order of their saving.
 
-    The plan is None where nothing can be fixed, and for a trace that is too large (`overlapscope.what_if` simulates
-    traces of any size).
+    The plan is None where no change saves anything that a finding is about, and for a trace that is too large
+    (`overlapscope.what_if` simulates traces of any size).
     """
     graph = attribution.graph
     fixable = [finding for finding in findings if finding.change is not None]
     interval = window.name is None and not is_whole(graph.trace, window)
-    if len(graph.time_ns) > config.max_simulated_nodes or not fixable or (interval and not len(graph.calls)):
+    nothing = not fixable and not any(finding.idle_ns for finding in findings)
+    if len(graph.time_ns) > config.max_simulated_nodes or nothing or (interval and not len(graph.calls)):
         return findings, None
     if interval:
         graph, window = _as_range(graph, window, config)
     base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
+    steps = tuple(_Search(base, fixable, config).steps())
+    if not (fixable or steps):
+        return findings, None
     plan = Plan(
-        tuple(_Search(base, fixable, config).steps()),
+        steps,
         base.simulated_ns,
         base.unprofiled_ns,
         base.baseline,
@@ -60,6 +65,9 @@ def _as_range(graph: Graph, window: Window, config: DiagnosisConfig) -> tuple[Gr
 class _Search:
     """The search for a plan: again and again the change that saves most, two at once where no single one does.
 
+    Candidates are the changes of findings, what often follows them, and those of any plan: idle time has one finding,
+    but may be saved in several ways.
+
     A change must save enough in the times that are stated, and also without what is known of the profiler: what it adds
     to calls that a change removes is no saving.
     """
@@ -74,7 +82,7 @@ class _Search:
         reached = self.base.stated_ns, self.base.own_ns
         while True:
             names = self._next_names(chosen)
-            best = self._best(chosen, [(name,) for name in names], reached)
+            best = self._best(chosen, [(name,) for name in self._left((*names, *_OF_ANY_PLAN), chosen)], reached)
             best = best or self._best(chosen, list(combinations(self._with_followers(names, chosen), 2)), reached)
             if best is None:
                 return

@@ -98,6 +98,7 @@ class Rule:
         fixes: fixes for some places, which are better there.
         waited_for: what the GPU waits for, as a noun: ``pageable copies``.
         change: the change that simulates the fix.
+        not_simulated: where there is none, why.
         claims: which idle intervals of a device match it; an earlier rule has precedence.
         describe: the report about these intervals (rows of ``context.idle``).
         parts: the intervals by kind, where each kind is a finding of its own.
@@ -113,6 +114,7 @@ class Rule:
     fix: str
     waited_for: str
     change: str | None = None
+    not_simulated: str = "no change stands for its fix"
     claims: Callable[[DeviceContext], Bool] = no_claim
     describe: Callable[[DeviceContext, Int64], Report] | None = None
     fixes: tuple[FixFor, ...] = ()

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from overlapscope.diagnosis.catalogue import rule
 from overlapscope.diagnosis.finding import Diagnosis, Finding, Place, Plan, Severity
 from overlapscope.formatting import safe, share, time
 from overlapscope.report.headline import SIMULATED
@@ -111,8 +112,11 @@ def facts(finding: Finding, diagnosis: Diagnosis, *, blocked: bool = False) -> l
 
 
 def worth(finding: Finding, plan: Plan | None) -> list[str]:
-    """What the change of a finding saves, or why it is not offered, in at most one line."""
-    if finding.change is None or finding.saving_ns is None:
+    """What the change of a finding saves, or why it is not offered or not simulated, in at most one line."""
+    if finding.change is None:
+        why = not_simulated(finding)
+        return [f"its fix is not simulated: {why}"] if why else []
+    if finding.saving_ns is None:
         return []
     saved = time(finding.saving_ns) if finding.saving_ns else "nothing"
     if not finding.offered:
@@ -128,6 +132,13 @@ def worth(finding: Finding, plan: Plan | None) -> list[str]:
     elif plan is not None and not _alone(finding, plan):
         text += " alone; see below what it saves with others"
     return [text]
+
+
+def not_simulated(finding: Finding) -> str | None:
+    """Why no change stands for the fix of a finding that has none; None where there is nothing to save."""
+    if finding.severity is Severity.HAZARD:
+        return "it is about right values, not about time"
+    return rule(finding.code).not_simulated if finding.idle_ns and finding.severity is not Severity.INFO else None
 
 
 def _alone(finding: Finding, plan: Plan) -> bool:

@@ -116,9 +116,12 @@ def _costs(finding: Finding, device: DeviceAudit) -> bool:
 
 
 def _fix(diagnosis: Diagnosis) -> Iterator[str]:
-    """The change that saves most, and all of the plan; without a plan, the best of those that are offered."""
+    """The change that saves most, and all of the plan; without one, the best that is offered, or that there is none."""
     plan = diagnosis.plan
     if plan is None:
+        costly = [finding for finding in diagnosis.findings if finding.severity not in (Severity.HAZARD, Severity.INFO)]
+        if costly and not any(finding.change for finding in diagnosis.findings):
+            yield "No finding has a fix that is simulated."
         return
     if plan.steps:
         first, last = plan.steps[0], plan.steps[-1]

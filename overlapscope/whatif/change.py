@@ -58,6 +58,8 @@ class Change:
     """Whether, for a finding, it is about the calls of that finding only."""
     keeps_apart: ClassVar[bool] = False
     """Whether several of it are made one by one: what each is about stays apart."""
+    of_any_plan: ClassVar[bool] = False
+    """Whether a plan tries it though no finding has it: what it takes away need not be in the loop."""
     often_followed_by: ClassVar[tuple[str, ...]] = ()
     """Changes that become possible by it, though the trace cannot show yet that they are needed."""
     only_removes: ClassVar[bool] = False

@@ -32,6 +32,9 @@ queue, not for the transfer.
 If the host would launch late anyway (OVL008), removing the read gains little. A loop with a stopping criterion has to
 read a value now and then.
 
+Where something else holds the host, nothing is queued, and a read waits for nothing: it is no finding then. Hundreds of
+reads beside pageable copies (OVL001) become what costs once the copies are pinned. The plan has them as its next step.
+
 ## Sources
 PyTorch CUDA semantics, "Asynchronous execution". PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU
 synchronization".

@@ -90,6 +90,7 @@ RULE = Rule(
     name="copy-engine-busy",
     page=__doc__,
     waited_for="a busy copy engine",
+    not_simulated="which copies could be issued earlier, or be smaller, is not in a trace",
     about_copies=True,
     fix="# issue the copies that are needed first before the bulk copies; split these over the steps",
     claims=claims,

@@ -150,6 +150,7 @@ RULE = Rule(
     name="host-late",
     page=__doc__,
     waited_for="launches",
+    not_simulated="whether the host needs to do this there is not in a trace",
     by_kind=True,
     fix=_KINDS[Lateness.LAUNCH_BOUND].fix,
     claims=claims,

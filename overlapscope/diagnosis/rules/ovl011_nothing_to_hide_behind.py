@@ -74,6 +74,7 @@ RULE = Rule(
     name="nothing-to-hide-behind",
     page=__doc__,
     waited_for="copies with no kernel to hide behind",
+    not_simulated="there is no work to hide the copies behind, nor does a trace tell which bytes are needed",
     about_copies=True,
     fix="# copy fewer bytes (smaller data types, keep data on the GPU), or run other work at the same time",
     claims=claims,

@@ -99,6 +99,7 @@ RULE = Rule(
     name="blocking-launches",
     page=__doc__,
     waited_for="blocking launches",
+    not_simulated="how far ahead the host would launch is not in a trace that was made with blocking launches",
     fix="unset CUDA_LAUNCH_BLOCKING  # and profile again",
     claims=claims,
     describe=describe,

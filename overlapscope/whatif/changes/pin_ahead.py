@@ -35,6 +35,7 @@ class PinAhead(Change):
     name: ClassVar[str] = "pin-ahead"
     only_removes: ClassVar[bool] = True
     about_calls: ClassVar[bool] = True
+    of_any_plan: ClassVar[bool] = True
     often_followed_by: ClassVar[tuple[str, ...]] = ("non-blocking", "side-stream")
 
     def apply(self, editor: Editor, where: Where) -> None:
