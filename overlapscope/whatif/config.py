@@ -94,6 +94,8 @@ class SimulationConfig:
     one; Python between two calls takes 10 to 60 us under a profiler, so that what takes several times that is other
     work too. ``node_gap_ns``: time between two nodes of a CUDA graph beyond the duration that a kernel has outside of
     it; between 0.02 and 0.28 us in five chains of kernels on an H200 (`benchmarks/graph_nodes.py`).
+    ``loader_gb_s``: what the thread of a DataLoader pins of batches that come from workers, in shared memory that it
+    has not touched yet; 3.8 to 5.0 in five loops on hosts of H200s, 4.8 at the median.
     """
 
     dependencies: DependencyConfig = DEPENDENCIES
@@ -102,6 +104,7 @@ class SimulationConfig:
     uncertainty: UncertaintyConfig = UncertaintyConfig()
     host_gap_ns: int = 200_000
     node_gap_ns: int = 150
+    loader_gb_s: float = 4.8
 
 
 DEFAULT = SimulationConfig()

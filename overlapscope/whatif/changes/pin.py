@@ -5,12 +5,17 @@ The host side of the copies is page-locked. The call takes as long as a plain en
 of its size: by the trace's own pinned copies, else its calibration, else the link of the GPU. What the host does next
 is as fast as usual where the calibration knows by how much staging had slowed it. Calls that block by name still wait.
 
+Batches of a DataLoader are pinned by its thread, one by one: they come no faster than that, at 4.8 GB/s, and the batch
+that the loop waits for comes as much later.
+
 ## What it assumes
-Pinning itself is not in the prediction: pin once, ahead of time. What comes to the host is waited for before it is
-read.
+Other memory is pinned once, ahead of time: that is not in the prediction. What comes to the host is waited for before
+it is read. Batches are what is copied between `next()` and the first kernel.
 
 ## When it misleads
-Memory that is pinned anew in every step costs as much as staging, or more.
+Memory that is pinned anew in every step costs as much as staging, or more. So does a loader whose workers are slow: its
+thread that pins takes memory bandwidth from them. In a trace without the range that torch's profiler makes around
+`next()`, such as one of Nsight Systems, no batches of a loader are seen.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from overlapscope.whatif.changes.non_blocking import NonBlocking
 from overlapscope.whatif.copy_speeds import pinned_speed
 from overlapscope.whatif.d2h_consumers import keep_waits_of_readers
 from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.loader_pinning import charge_loader
 from overlapscope.whatif.post_staging import without_slowdown
 
 
@@ -42,6 +48,7 @@ class Pin(Change):
 
     name: ClassVar[str] = "pin"
     only_removes: ClassVar[bool] = True
+    of_any_plan: ClassVar[bool] = True
     often_followed_by: ClassVar[tuple[str, ...]] = ("non-blocking", "side-stream", "no-scalar-sync")
 
     def may_bring(self, trace: Trace) -> tuple[Change, ...]:
@@ -57,6 +64,7 @@ class Pin(Change):
         some = where.but(pageable).work(before)
         without_slowdown(editor, some)
         _shorten(editor, some)
+        charge_loader(editor, some)
         graph, calls = editor.graph, np.unique(before.work.call[some])
         calls = calls[calls != NO_ID]
         editor.limit_weights(graph.into(graph.call_end(calls), *OWN_DURATION), enqueue_ns(before, config))
