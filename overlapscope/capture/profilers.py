@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -16,6 +16,7 @@ from overlapscope.calibration.writing import to_json
 from overlapscope.capture import kineto_file
 from overlapscope.capture.annotate import DOMAIN, marker
 from overlapscope.capture.copy_consumers import copy_consumers, d2h_consumers
+from overlapscope.capture.other_profilers import refusing_profilers
 from overlapscope.errors import CaptureError, OverlapscopeError
 
 NSYS = "NSYS_PROFILING_SESSION_ID"
@@ -117,6 +118,7 @@ class TorchProfiler:
         self._before = warmup
         self._calibration = Calibration()
         self._bracket = OutsideProfiler(warmup) if on_gpu else None
+        self._refusing = ExitStack()
         self._profile = profile(
             activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
             schedule=schedule(wait=0, warmup=warmup, active=steps or _ENDLESS, repeat=1),
@@ -131,6 +133,7 @@ class TorchProfiler:
         _refuse_a_second_profiler()
         with _as_capture_error("start"):
             self._profile.start()
+        self._refusing.enter_context(refusing_profilers())
         TorchProfiler.used = TorchProfiler.used or self._on_gpu
         if self._bracket is not None:
             self._bracket.start()
@@ -145,6 +148,7 @@ class TorchProfiler:
 
     def stop(self, calibration: Calibration | None) -> None:
         """Stop collecting."""
+        self._refusing.close()
         if self._before <= 0 and not _profiling():
             raise CaptureError("another torch.profiler in the program has ended this recording: leave one of them out")
         if calibration is not None:
