@@ -108,10 +108,28 @@ for number, batch in enumerate(LOADER):
 """
 
 
-def test_steps_are_found_by_the_first_optimizer(run: Run) -> None:
+def test_a_step_ends_with_the_next_batch_after_an_optimizer_s(run: Run) -> None:
     result = run(TRAINING.replace("ACCUMULATE", "False"), "--steps", "auto")
-    assert inside() == [3, 4, 5, 6, 7]  # from its second step on, and one to warm up
-    assert "recorded 5 steps (counted by 'Optimizer.step#SGD.step')" in result.stderr
+    assert inside() == [3, 4, 5, 6, 7]  # from the second step on, and one to warm up
+    assert "recorded 5 steps (counted by 'enumerate(DataLoader)')" in result.stderr
+
+
+TAKING_TURNS = TRAINING.replace("for optimizer in optimizers:", "for optimizer in [optimizers[number % 2]]:")
+
+
+def test_optimizers_that_take_turns_make_a_step_each_with_each_batch(run: Run) -> None:
+    result = run(TAKING_TURNS.replace("ACCUMULATE", "False"), "--steps", "auto")
+    assert inside() == [3, 4, 5, 6, 7]
+    assert "recorded 5 steps" in result.stderr
+
+
+def test_without_batches_a_step_ends_where_the_same_optimizer_steps_again(run: Run) -> None:
+    """The first one steps once, to try it; then two take turns."""
+    text = TAKING_TURNS.replace("enumerate(LOADER)", "enumerate(list(LOADER))").replace("ACCUMULATE", "False")
+    text = text.replace("_ in range(2)", "_ in range(3)").replace("[number % 2]", "[2 - number % 2 if number else 0]")
+    result = run(text, "--steps", "auto", "--warmup", "0")
+    assert inside() == list(range(4, 12))
+    assert "recorded 4 of 5 steps (counted by 'Optimizer.step#SGD.step')" in result.stderr
 
 
 def test_steps_over_which_gradients_are_accumulated_are_whole(run: Run) -> None:
@@ -180,7 +198,7 @@ def test_what_was_recorded_before_too_few_steps_is_kept(warmup: str, run: Run) -
 def test_too_few_steps_are_said_with_the_ranges_that_there_were(run: Run) -> None:
     result = run(BRIEF.replace("MADE", "4"), "--steps", "auto", "--unprofiled", "9")
     assert result.exit_code == 2
-    assert "the script ended after 2 of 16 steps, counted by 'Optimizer.step#SGD.step'" in result.stderr
+    assert "the script ended after 2 of 16 steps, counted by 'enumerate(DataLoader)'" in result.stderr
     assert "--unprofiled" in result.stderr
     assert "Optimizer.step#SGD.step (8x)" in result.stderr
     assert "step()" not in result.stderr
@@ -341,6 +359,16 @@ def test_a_script_that_fails_shows_its_own_traceback_first(run: Run, options: tu
     assert traceback.count("train.py") == 3
     assert str(ROOT / "overlapscope") not in result.stderr
     assert Path("train.json.gz").exists() == ("--range" not in options)
+
+
+def test_a_script_s_own_profiler_is_refused_where_it_starts(run: Run) -> None:
+    text = "import torch\ntorch.ones(3) + 1\nwith torch.profiler.profile():\n    print('wasted')"
+    result = run(text)
+    assert result.exit_code == 1
+    assert "wasted" not in result.stdout
+    assert "line 3" in result.stderr
+    assert "switch that one off" in result.stderr
+    assert Path("train.json.gz").exists()
 
 
 def test_the_tracebacks_hook_of_a_script_is_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

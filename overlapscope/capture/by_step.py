@@ -20,10 +20,11 @@ _PATIENCE = 64  # batches without a step of an optimizer that was made: more tha
 
 @contextmanager
 def recording_by_step(recording: record, steps: int, *, from_begin: bool) -> Iterator[None]:
-    """Record so many steps of the script: from one step of its first optimizer to the next, or from batch to batch.
+    """Record so many steps of the script.
 
-    Where it has an optimizer, batches are not steps, unless `_PATIENCE` of them pass without a step of it. Steps are
-    counted from the second on.
+    A step ends with the next batch of a DataLoader after an optimizer has made its step. Where no batch is taken
+    between two steps of one optimizer, it ends where the same optimizer steps again; without optimizers, with each
+    batch, and where they do not step, after `_PATIENCE` batches. Steps are counted from the second on.
 
     Args:
         recording: the recording, of the whole block where ``from_begin``, else of so many steps.
@@ -46,10 +47,11 @@ class _Finder:
 
     def __init__(self, recording: record, steps: int, start: LateStart, *, restarts: bool) -> None:
         self._recording, self._steps, self._start, self._restarts = recording, steps, start, restarts
-        self._optimizers_made = False
-        self._optimizer: Any = None
-        self._stepped = False
-        self._batches = self._optimizer_steps = 0
+        self._kind = ""  # what ends steps, once that is known
+        self._optimizers_made = self._ever_stepped = self._again = False
+        self._stepped: set[Any] = set()  # the optimizers that did in this step
+        self._batches = 0  # since an optimizer stepped
+        self._fed = False  # batches come between the steps of optimizers
         self.heard = HeardRanges()
 
     def made(self) -> None:
@@ -57,25 +59,28 @@ class _Finder:
 
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has made its step; its range is still open."""
-        if self._optimizer is None:
-            self._optimizer = optimizer
-        self._stepped = self._stepped or optimizer is self._optimizer
+        self._fed = self._fed or (self._ever_stepped and self._batches > 0)
+        self._again = optimizer in self._stepped
+        if self._again:
+            self._stepped.clear()
+        self._stepped.add(optimizer)
+        self._ever_stepped, self._batches = True, 0
 
     def opened(self, name: str) -> None:
         self.heard.on_main(name)
-        if not name.startswith(LOADER):
+        if not name.startswith(LOADER) or self._kind == OPTIMIZER:
             return
         self._batches += 1
-        if self._batches >= (_PATIENCE if self._optimizers_made else _FIRST):
-            self._end_step(LOADER)
+        patience = _PATIENCE if self._optimizers_made else _FIRST
+        if self._stepped if self._fed else self._batches >= patience:
+            self._stepped.clear()
+            self._end_step(LOADER, LOADER)
 
     def closed(self, name: str) -> None:
-        if name.startswith(OPTIMIZER) and self._stepped:
-            self._stepped = False
-            self._batches = 0
-            self._optimizer_steps += 1
-            if self._optimizer_steps >= _FIRST:
-                self._end_step(name)
+        if name.startswith(OPTIMIZER) and self._again:
+            self._again = False
+            if not self._fed or self._kind == OPTIMIZER:
+                self._end_step(OPTIMIZER, name)
 
     def nothing_found(self) -> str:
         return (
@@ -92,12 +97,12 @@ class _Finder:
             f"range with --range; {self.heard.sentence()}"
         )
 
-    def _end_step(self, marker: str) -> None:
-        if self._recording.marker:
-            if marker == self._recording.marker:
+    def _end_step(self, kind: str, marker: str) -> None:
+        if self._kind:
+            if kind == self._kind:
                 self._recording.step()
             return
-        self._recording.marker = marker
+        self._kind, self._recording.marker = kind, marker
         if self._restarts:
             self._recording.restart(self._steps)
         else:

@@ -89,8 +89,8 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         str | None,
         typer.Option(
             metavar="INTEGER|auto",
-            help="With --range: number of occurrences to record, 1 without. auto: record five steps of the script's "
-            "optimizer or, without one, batches of its DataLoader.",
+            help="With --range: number of occurrences to record, 1 without. auto: record five steps, each "
+            "until the next batch of its DataLoader, or without one until its optimizer steps again.",
         ),
     ] = None,
     warmup: Annotated[int | None, typer.Option(min=0, help="Steps to skip before measuring, 1 without.")] = None,
