@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,7 +66,11 @@ class Done:
         return f"{'pageable' if (kinds == MemoryKind.PAGEABLE).all() else 'other'} memory for {copies}", True
 
     def _waits(self) -> Words:
-        gone, new = ([self._inside(side, calls) for calls in self._waiting(side)] for side in range(len(self.windows)))
+        alone = [self._waiting(side) for side in range(len(self.windows))]
+        gone, new = ([self._inside(side, calls) for calls in alone[side]] for side in range(len(self.windows)))
+        names = [self._names(side, np.concatenate(alone[side])) for side in range(len(self.windows))]
+        if gone == new and names[0] == names[1]:
+            return "where the same synchronisations stand", False
         kinds = zip(_WAITING, gone, new, strict=True)
         said = [_exchanged(name, *numbers) for name, *numbers in kinds if any(numbers)]
         return (" and ".join(_verb_once(said)), True) if said else None
@@ -78,10 +83,20 @@ class Done:
         of_reads = np.isin(syncs - 1, reads) & (syncs > 0) & (owner[syncs - 1] == owner[syncs])
         return syncs[~of_reads], reads
 
+    def _names(self, side: int, calls: Int64) -> Counter[str]:
+        """What some calls are called, with how often."""
+        trace = (self.before, self.after)[side].trace
+        rows = (self.before, self.after)[side].calls.row[calls[self._there(side, calls)]]
+        return Counter(trace.names.decode(trace.api_calls.name_id[rows]))
+
     def _inside(self, side: int, calls: Int64) -> int:
+        return int(self._there(side, calls).sum())
+
+    def _there(self, side: int, calls: Int64) -> Bool:
+        """Which calls are in the window of their side."""
         graph = (self.before, self.after)[side]
         times = graph.calls.process[calls], graph.calls.start_ns[calls], graph.calls.end_ns[calls]
-        return int(on_host(graph.trace, self.windows[side]).touches(*times).sum())
+        return on_host(graph.trace, self.windows[side]).touches(*times)
 
     def _streams(self) -> Words:
         beside = [self._with_kernels(graph, rows) for graph, rows in self._copies]

@@ -89,6 +89,10 @@ def _of_run(side: Side, run: Run) -> dict[str, Value]:
         "recorded_ns": run.window.wall_ns,
         "busy_ns": _sum(found.devices, lambda device: device.activity.busy.total_ns),
         "idle_ns": _sum(found.devices, lambda device: device.activity.idle.total_ns),
+        "only_copying_ns": _sum(found.devices, _only_copying_ns),
+        "idle_or_copying_ns": _sum(
+            found.devices, lambda device: device.activity.idle.total_ns + _only_copying_ns(device)
+        ),
         "kernels": found.counts["kernels"],
         "kernel_busy_ns": _sum(found.devices, lambda device: device.activity.kernels.total_ns),
         "copy_busy_ns": _sum(found.devices, lambda device: device.activity.copies.total_ns),
@@ -102,6 +106,11 @@ def _of_run(side: Side, run: Run) -> dict[str, Value]:
 
 def _sum(devices: Sequence[DeviceAudit], value: Callable[[DeviceAudit], int]) -> int:
     return sum(map(value, devices))
+
+
+def _only_copying_ns(device: DeviceAudit) -> int:
+    """For how long a GPU copied and ran no kernel."""
+    return device.activity.copies.total_ns - device.activity.overlap.total_ns
 
 
 def _copies(devices: Sequence[DeviceAudit]) -> dict[str, Value]:

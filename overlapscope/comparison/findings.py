@@ -18,10 +18,15 @@ Key = tuple[str, str | None, int]
 
 @dataclass(frozen=True)
 class SideFinding:
-    """A finding of one side: that of a typical trace, and the median of its GPU idle time."""
+    """A finding of one side: that of a typical trace, and the median and the spread of its GPU idle time.
+
+    Traces without it count as 0. ``usual`` says whether most traces have it.
+    """
 
     finding: Finding
     idle_ns: float
+    spread_ns: float = 0.0
+    usual: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data."""
@@ -77,10 +82,15 @@ class FindingChanges:
 
 
 def finding_changes(before: Side, after: Side, config: CompareConfig) -> FindingChanges:
-    """Compare the findings of two sides: those of one rule and kind on the same GPU are the same."""
+    """Compare the findings of two sides: those of one rule and kind on the same GPU are the same.
+
+    A finding is gone or new where most traces of one side have it, and none of the other, or where its idle time
+    differs by more than among the traces of a side.
+    """
     sides = _of_side(before), _of_side(after)
     least_ns = config.mentioned_share * max(side.wall_ns(side.typical) for side in (before, after))
-    changes = [_change(key, *(side.get(key) for side in sides)) for key in dict.fromkeys((*sides[0], *sides[1]))]
+    usual = [key for side in sides for key, found in side.items() if found.usual]
+    changes = [_change(key, sides[0].get(key), sides[1].get(key), least_ns) for key in dict.fromkeys(usual)]
     both = [entry for entry in changes if entry.before and entry.after]
     changed = [entry for entry in both if _differs(entry, least_ns)]
     return FindingChanges(
@@ -92,7 +102,7 @@ def finding_changes(before: Side, after: Side, config: CompareConfig) -> Finding
 
 
 def _of_side(side: Side) -> dict[Key, SideFinding]:
-    """The findings that most traces of a side have."""
+    """The findings that traces of a side have."""
     found: dict[Key, list[tuple[Finding, float]]] = {}
     for run in (side.typical, *(run for run in side.runs if run is not side.typical)):
         devices = [(known(device.key.process), known(device.key.device)) for device in run.audit.devices]
@@ -100,17 +110,26 @@ def _of_side(side: Side) -> dict[Key, SideFinding]:
             place = (finding.where.process, finding.where.device)
             key = (finding.code, finding.kind, devices.index(place) if place in devices else -1)
             found.setdefault(key, []).append((finding, finding.idle_ns / side.divisor(run)))
-    return {
-        key: SideFinding(entries[0][0], statistics.median(idle for _, idle in entries))
-        for key, entries in found.items()
-        if 2 * len(entries) > len(side.runs)
-    }
+    return {key: _of_runs(entries, len(side.runs)) for key, entries in found.items()}
 
 
-def _change(key: Key, before: SideFinding | None, after: SideFinding | None) -> FindingChange:
+def _of_runs(entries: list[tuple[Finding, float]], runs: int) -> SideFinding:
+    usual, times = 2 * len(entries) > runs, [idle_ns for _, idle_ns in entries]
+    spread_ns = max(times) - (min(times) if len(entries) >= runs else 0.0)
+    return SideFinding(entries[0][0], statistics.median(times) if usual else 0.0, spread_ns, usual)
+
+
+def _change(key: Key, before: SideFinding | None, after: SideFinding | None, least_ns: float) -> FindingChange:
     code, kind, _ = key
     name = next(side.finding.name for side in (before, after) if side is not None)
+    if before and after and not (before.usual and after.usual) and _beyond(before, after, least_ns):
+        before, after = (side if side.usual else None for side in (before, after))
     return FindingChange(code, name, kind, before, after)
+
+
+def _beyond(before: SideFinding, after: SideFinding, least_ns: float) -> bool:
+    """Whether the idle time differs by more than it does among the traces of a side."""
+    return abs(after.idle_ns - before.idle_ns) > max(least_ns, before.spread_ns, after.spread_ns)
 
 
 def _differs(entry: FindingChange, least_ns: float) -> bool:
@@ -118,7 +137,7 @@ def _differs(entry: FindingChange, least_ns: float) -> bool:
     if entry.before is None or entry.after is None:
         return True
     hazards = [side.finding.severity is Severity.HAZARD for side in (entry.before, entry.after)]
-    return hazards[0] != hazards[1] or abs(entry.after.idle_ns - entry.before.idle_ns) > least_ns
+    return hazards[0] != hazards[1] or _beyond(entry.before, entry.after, least_ns)
 
 
 def _ranked(entries: Iterable[FindingChange]) -> tuple[FindingChange, ...]:

@@ -50,7 +50,8 @@ def _chosen(found: Comparison, shown_share: float) -> Iterator[tuple[str, Figure
     for group in _groups(found):
         yield from group.rows(figures, matters)
     yield "host blocked in CUDA calls", figures["blocked_ns"], time
-    yield "GPU idle", figures["idle_ns"], time
+    yield "GPU idle or only copying", figures["idle_or_copying_ns"], time
+    yield "  only copying", figures["only_copying_ns"], time
     for cause in Cause:
         figure = figures[f"idle.{cause.name.lower()}_ns"]
         if matters(figure):

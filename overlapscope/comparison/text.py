@@ -50,9 +50,9 @@ def _findings(found: Comparison) -> Iterator[str]:
 
 
 def idle(entry: FindingChange) -> str:
-    """The GPU idle time of a finding on the sides that have it."""
+    """For how long the GPU was idle or only copying because of a finding, on the sides that have it."""
     times = [time(side.idle_ns) for side in (entry.before, entry.after) if side is not None]
-    return f"{' -> '.join(times)} of GPU idle time"
+    return f"GPU idle or only copying for {' -> '.join(times)}"
 
 
 def _work(found: Comparison) -> Iterator[str]:

@@ -7,8 +7,10 @@ from pathlib import Path, PurePath
 
 from overlapscope.atomic_files import writing
 from overlapscope.comparison.findings import FindingChange
+from overlapscope.comparison.ranges import RangeChange
 from overlapscope.comparison.result import Comparison
 from overlapscope.comparison.rows import figure_rows
+from overlapscope.comparison.sentences import percent
 from overlapscope.comparison.side import Side
 from overlapscope.comparison.text import idle
 from overlapscope.comparison.views import views_of
@@ -100,7 +102,7 @@ def _finding_rows(kind: str, entries: Sequence[FindingChange]) -> Iterator[Cells
 
 
 def _ranges(found: Comparison) -> Html:
-    """Ranges with the median of their occurrences on each side."""
+    """Ranges with the median of their occurrences on each side, and by how much it differs."""
     rows: list[Cells] = [
         {
             "range": entry.name[:_NAME_WIDTH],
@@ -108,10 +110,17 @@ def _ranges(found: Comparison) -> Html:
                 label: "-" if times is None else f"{times.occurrences} x {time(times.median_ns)}"
                 for label, times in (("before", entry.before), ("after", entry.after))
             },
+            "difference": _range_difference(entry),
         }
         for entry in found.ranges
     ]
     return together(tag("h2", "Ranges"), table("", rows)) if rows else Html("")
+
+
+def _range_difference(entry: RangeChange) -> str:
+    if entry.before is None or entry.after is None:
+        return "new" if entry.before is None else "gone"
+    return percent(entry.after.median_ns / entry.before.median_ns - 1) if entry.before.median_ns else "?"
 
 
 def _work(found: Comparison) -> Html:

@@ -21,6 +21,7 @@ from overlapscope.html.comparison_page import comparison_html
 from overlapscope.plot.before_after import before_after
 from tests import kineto_maker as make
 from tests.comparison.loop import Loop
+from tests.comparison.reruns import rerun
 from tests.conftest import SAMPLES
 from tests.notation import trace_of
 
@@ -58,6 +59,28 @@ def test_five_scattered_recordings_a_side_are_no_change(tmp_path: Path) -> None:
     assert found.wall.before is not None
     assert found.wall.before.width > 0
     assert "the runs take" in found.sentence
+
+
+def test_five_runs_of_a_recorded_program_a_side_are_no_change(tmp_path: Path) -> None:
+    runs = [rerun(SAMPLES / "pinning_guide-to.json.gz", tmp_path, seed) for seed in range(10)]
+    found = compare(runs[:5], runs[5:])
+    assert found.verdict == "no-change"
+    assert found.findings.same
+    assert found.findings.gone + found.findings.new + found.findings.changed == ()
+
+
+def test_a_finding_that_only_some_runs_of_a_side_have_is_neither_gone_nor_new(tmp_path: Path) -> None:
+    """Its idle time is near to what is not reported: 4 of 5 traces have it before, 2 of 5 after."""
+    short, long = (replace(PAGEABLE, copy_us=us, kernel_us=2_000) for us in (60, 300))
+    sides = []
+    for side, few in (("before", 1), ("after", 3)):
+        (tmp_path / side).mkdir()
+        loops = [short] * few + [long] * (5 - few)
+        sides.append([loop.trace(tmp_path / side / str(number)) for number, loop in enumerate(loops)])
+    found = compare(*sides).findings
+    assert "OVL001" in [entry.code for entry in found.same]
+    assert not found.gone
+    assert [entry.code for entry in compare(sides[0][1:], sides[1][:3]).findings.gone] == ["OVL001"]
 
 
 def test_a_change_beyond_the_spread_is_one_and_within_it_is_none(tmp_path: Path) -> None:

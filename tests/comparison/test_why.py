@@ -14,8 +14,10 @@ from overlapscope import compare, open_trace
 from overlapscope.comparison.config import DEFAULT
 from overlapscope.comparison.swaps import Part
 from overlapscope.comparison.why import Why, shapley, two_orders
+from tests import kineto_maker as make
 from tests.comparison.loop import Loop
 from tests.conftest import SAMPLES
+from tests.notation import trace_of
 
 PAGEABLE = Loop(memory="pageable", copy_us=400)
 
@@ -78,6 +80,24 @@ def test_synchronisations_and_reads_are_counted_apart(tmp_path: Path) -> None:
     found = why(tmp_path, Loop(reads=True, sync=True, gap_us=600), Loop(gap_us=600))
     (waits,) = (reason for reason in found.reasons if reason.part == Part.WAITS)
     assert waits.words == "dropping 4 synchronisations and 4 reads of single values"
+
+
+def test_synchronisations_that_stand_elsewhere_are_not_others(tmp_path: Path) -> None:
+    """They may be matched otherwise by chance, where nothing was done."""
+    calls = ["launch a 0-5 -> stream 7: 10-300", "launch b 310-315 -> stream 7: 320-900"]
+    wait = "stream-sync {}-{} -> stream 7"
+    texts = [
+        " | ".join([calls[0], wait.format(6, 302), *calls[1:]]),
+        " | ".join([*calls, wait.format(316, 902)]),
+    ]
+    sides = []
+    for number, text in enumerate(texts):
+        (tmp_path / str(number)).mkdir()
+        sides.append(trace_of(tmp_path / str(number), "thread 1: " + text, **make.H200))
+    found = compare(*sides).why
+    assert found is not None
+    (waits,) = (reason for reason in found.reasons if reason.part == Part.WAITS)
+    assert (waits.words, waits.done) == ("where the same synchronisations stand", False)
 
 
 def test_fewer_copies_are_not_what_costs_time(tmp_path: Path) -> None:
