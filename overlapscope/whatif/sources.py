@@ -30,7 +30,6 @@ _BY_HOST = (
     DependencyKind.DRIVER_LOCK,
     *OWN_DURATION,
 )
-_LOADER = "enumerate(DataLoader)"  # what torch calls the range of a loader's next batch
 
 
 @dataclass(frozen=True)
@@ -95,13 +94,6 @@ def by_new_memory(predicted_ns: int, shares: Shares, edit: Edit, config: Uncerta
     """Results that came to new pageable memory each time: pinned, it is kept, and the host frees no pages."""
     pages = int(edit.pinned(Direction.DTOH).size_bytes.sum()) / config.page_bytes
     return Part(Reason.FIX, round(min(pages * config.free_page_ns, shares.host * predicted_ns)), 0)
-
-
-def by_loader(edit: Edit) -> Part:
-    """A DataLoader that pins its batches copies each to pinned memory, one after the other, as staging did."""
-    trace = edit.before.trace
-    loaded = any(trace.names[number].startswith(_LOADER) for number in np.unique(trace.ranges.name_id).tolist())
-    return Part(Reason.FIX, 0, int(edit.pinned(Direction.HTOD).duration_ns.sum()) if loaded else 0)
 
 
 def by_unexplained(predicted_ns: int, unexplained: float) -> Part:

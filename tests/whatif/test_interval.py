@@ -69,13 +69,6 @@ def test_pinned_results_may_come_asynchronously_and_in_memory_that_is_kept(tmp_p
     assert part(both, Reason.FIX).less_ns == 25_600 * 125
 
 
-@pytest.mark.parametrize(("name", "more_ns"), [("enumerate(DataLoader)#_Iter.__next__", 10_000_000), ("step", 0)])
-def test_a_loader_that_pins_its_batches_takes_as_long_as_staging_did(name: str, more_ns: int, tmp_path: Path) -> None:
-    text = f"thread 1: range {name} 0-20 | copy 100MiB pageable HtoD 22-10_031 -> stream 7: 30-10_030"
-    found = what_if(trace_of(tmp_path, text, **make.H200), "pin")
-    assert part(found, Reason.FIX) == Part(Reason.FIX, 0, more_ns)
-
-
 def test_no_interval_goes_below_what_keeps_the_gpu_busy_or_beyond_a_slow_run_as_it_is(tmp_path: Path) -> None:
     gpu = what_if(trace_of(tmp_path, GPU_BOUND), "pin")
     assert gpu.low_ns >= 0.95 * 40 * 99_000
