@@ -84,6 +84,10 @@ if TYPE_CHECKING:
         UnusableTrace,
         WindowEmpty,
     )
+    from overlapscope.fitness.answer import Answer, Answered, Check, Verdict
+    from overlapscope.fitness.config import FitnessConfig
+    from overlapscope.fitness.fitness import Fitness, doctor
+    from overlapscope.fitness.settings import Setting
     from overlapscope.fleet.opening import Fleet, open_fleet
     from overlapscope.measure.ceiling import Ceiling
     from overlapscope.measure.definitions import TheirFigures, their_overlap
@@ -182,6 +186,10 @@ _MODULES = {
     "diagnosis.run": "diagnose",
     "errors": "BudgetNotUnderstood CaptureError ChangeNotUnderstood ClusterError OutputError OverlapscopeError "
     "RangeNotFound TraceError TraceNotFound UnknownTraceFormat UnusableTrace WindowEmpty",
+    "fitness.answer": "Answer Answered Check Verdict",
+    "fitness.config": "FitnessConfig",
+    "fitness.fitness": "Fitness doctor",
+    "fitness.settings": "Setting",
     "fleet.opening": "Fleet open_fleet",
     "measure.definitions": "TheirFigures their_overlap",
     "measure.ceiling": "Ceiling",
@@ -235,6 +243,8 @@ _HOMES = {name: f"overlapscope.{module}" for module, names in _MODULES.items() f
 __all__ = [
     "Activity",
     "Against",
+    "Answer",
+    "Answered",
     "ApiCalls",
     "Appearance",
     "Audit",
@@ -251,6 +261,7 @@ __all__ = [
     "Ceiling",
     "Change",
     "ChangeNotUnderstood",
+    "Check",
     "CheckResult",
     "ClusterError",
     "Column",
@@ -289,6 +300,8 @@ __all__ = [
     "FindingChange",
     "FindingChanges",
     "FindingTable",
+    "Fitness",
+    "FitnessConfig",
     "Fleet",
     "Frames",
     "GapTable",
@@ -346,6 +359,7 @@ __all__ = [
     "Reason",
     "Remark",
     "Run",
+    "Setting",
     "Severity",
     "Share",
     "Shown",
@@ -376,6 +390,7 @@ __all__ = [
     "UnknownTraceFormat",
     "Unprofiled",
     "UnusableTrace",
+    "Verdict",
     "Where",
     "Why",
     "Window",
@@ -391,6 +406,7 @@ __all__ = [
     "compare",
     "copy_table",
     "diagnose",
+    "doctor",
     "draw_timeline",
     "finding_table",
     "gap_table",

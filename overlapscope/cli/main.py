@@ -13,6 +13,7 @@ from overlapscope.cli.check import check_command
 from overlapscope.cli.compare import compare_command
 from overlapscope.cli.copies import copies_command
 from overlapscope.cli.demo import demo_command
+from overlapscope.cli.doctor import doctor_command
 from overlapscope.cli.explain import explain_command
 from overlapscope.cli.export import export_command
 from overlapscope.cli.findings import findings_command
@@ -32,6 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("audit")(audit_command)
+app.command("doctor")(doctor_command)
 app.command("check")(check_command)
 app.command("record", context_settings=record.SETTINGS)(record.record_command)
 app.command("scrub")(scrub_command)

@@ -16,6 +16,7 @@ from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.measure.launches import launch_latency_ns
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, StreamKind
+from overlapscope.model.tables import EventWaits
 
 _LEGACY_DEFAULT = (0, 7)
 """Ids that CUPTI and ROCm give to the legacy default stream, for traces that do not list the kinds of streams."""
@@ -40,7 +41,7 @@ def device_dependencies(graph: Graph, config: DependencyConfig) -> Dependencies:
         Dependencies.of(issued, starts, latency, DependencyKind.LAUNCH),
         Dependencies.of(graph.work_end(previous), starts, follow, DependencyKind.STREAM_ORDER),
         Dependencies.of(copied_before, starts, config.follow_ns, DependencyKind.COPY_ENGINE),
-        _events(graph, config),
+        event_dependencies(graph, graph.trace.event_waits, config),
         _legacy(graph, config),
     )
     edges = _from_start_where_they_overlap(graph, known)
@@ -91,12 +92,12 @@ def before(work: Work, key: Int64, some: Int64) -> Int64:
     return result
 
 
-def _events(graph: Graph, config: DependencyConfig) -> Dependencies:
+def event_dependencies(graph: Graph, waits: EventWaits, config: DependencyConfig) -> Dependencies:
     """From the last op before a recorded event to the first op after the wait for it.
 
     Of kernels and of copies in each direction, since one may be moved to another stream where the others stay.
     """
-    work, waits = graph.work, graph.trace.event_waits
+    work = graph.work
     if not len(waits):
         return Dependencies.none()
     issued, engines = work.issued_ns(graph.calls), np.unique(work.engine)

@@ -60,7 +60,9 @@ def heading(audit: Audit) -> Html:
     about = " · ".join([metadata.tool, *gpus, f"{where}, {time(window.wall_ns)}"])
     name = PurePath(metadata.path).name  # its folders are nobody's business
     said = tag("p", audit.headline, class_="headline") if audit.headline else ""
-    return together(tag("h1", name), tag("p", about, class_="about"), said, tag("p", audit.verdict, class_="verdict"))
+    fit = tag("p", audit.fit.statement, class_="about")
+    verdict = tag("p", audit.verdict, class_="verdict")
+    return together(tag("h1", name), tag("p", about, class_="about"), fit, said, verdict)
 
 
 def plan(diagnosis: Diagnosis) -> Html:

@@ -37,7 +37,8 @@ class Metadata:
     """Format, path, versions and devices of a trace.
 
     ``base_time_ns`` is the Unix time at zero of the trace's clock, where the file has it. ``thread_names`` maps
-    (process, thread) to a name. ``recording`` is the calibration of a trace that `overlapscope.record` made.
+    (process, thread) to a name. ``recorded_ns`` has begin and end of each stretch for which the profiler says that it
+    recorded, where it does. ``recording`` is the calibration of a trace that `overlapscope.record` made.
     """
 
     format: Literal["kineto", "nsys"]
@@ -50,6 +51,7 @@ class Metadata:
     devices: tuple[Device, ...] = ()
     versions: Mapping[str, str] = field(default_factory=_empty)
     thread_names: Mapping[tuple[int, int], str] = field(default_factory=_no_threads)
+    recorded_ns: tuple[tuple[int, int], ...] = ()
     recording: Calibration | None = None
 
     def device_name(self, number: int) -> str:

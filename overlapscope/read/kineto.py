@@ -17,12 +17,13 @@ import numpy as np
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.read.chunks import Opening, cut, find_events
 from overlapscope.read.draft import Arrays, Draft, NamePool
+from overlapscope.read.dropped import messages_of, note_dropped
 from overlapscope.read.events import AnyEvent, DecodeError, MetaArgs, arguments, decode
 from overlapscope.read.kineto_columns import BUILDERS
 from overlapscope.read.kineto_header import LOST_KEY, metadata_of
 from overlapscope.read.log import UNKNOWN_CATEGORY, HealthLog
 from overlapscope.read.salvage import Rescue, rescue
-from overlapscope.read.values import NeedsExact, usable_times
+from overlapscope.read.values import NeedsExact, nanoseconds, usable_times
 
 _TABLE_OF_CATEGORY = {
     "cpu_op": "cpu_ops",
@@ -43,8 +44,10 @@ _TABLE_OF_CATEGORY = {
     "cuda_event": "event_records",
     "overhead": "overheads",
 }
-# Read and left out by design: whole-trace spans, and the device's projections of host annotations.
-_LEFT_OUT = {"trace", "gpu_user_annotation"}
+_RECORDED = "trace"
+"""The category of the spans for which the profiler recorded: one, unless the file has several profiling cycles."""
+_LEFT_OUT = {"gpu_user_annotation"}
+"""Read and left out by design: the device's projections of host annotations."""
 _TRAILER_LIMIT = 1 << 24
 _CUT_TRAILER = "the part after the events is truncated or malformed; versions and devices given there are not known"
 _CARRY_LIMIT = 1 << 23  # no event is this long
@@ -68,6 +71,7 @@ class _Reader:
     batches: dict[str, list[Arrays]] = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)
     thread_names: dict[tuple[int, int], str] = field(default_factory=dict)
+    recorded_ns: set[tuple[int, int]] = field(default_factory=set)
     exact: bool = False
     carried: bytes = b""
     trailer: bytes | None = None
@@ -131,6 +135,7 @@ class _Reader:
         result = []
         for table, rows in buckets.items():
             result.append((table, self._checked(BUILDERS[table](rows, self.pool))))
+        self.recorded_ns |= _times(routes.recorded)
         for category, rows in routes.unknown.items():
             self.unknown[category] = self.unknown.get(category, 0) + len(rows)
         return result
@@ -159,18 +164,28 @@ class _Routes(dict[str | None, list[AnyEvent]]):
         super().__init__()
         self._buckets = buckets
         self.unknown: dict[str, list[AnyEvent]] = {}
+        self.recorded: list[AnyEvent] = []
 
     def __missing__(self, category: str | None) -> list[AnyEvent]:
         known = (category or "").lower()
         table = _TABLE_OF_CATEGORY.get(known)
         if table is not None:
             rows = self._buckets.setdefault(table, [])
+        elif known == _RECORDED:
+            rows = self.recorded
         elif known in _LEFT_OUT:
             rows = []
         else:
             rows = self.unknown.setdefault(category or "(none)", [])
         self[category] = rows
         return rows
+
+
+def _times(rows: list[AnyEvent]) -> set[tuple[int, int]]:
+    """Begin and end of some events, those without a usable time left out."""
+    start, duration = nanoseconds([row.ts for row in rows]), nanoseconds([row.dur for row in rows])
+    usable, *_ = usable_times(start, duration)
+    return set(zip(start[usable].tolist(), (start + np.where(usable, duration, 0))[usable].tolist(), strict=True))
 
 
 def read_kineto(path: Path, open_blocks: Callable[[], Iterator[bytes]], log: HealthLog) -> Draft:
@@ -194,12 +209,16 @@ def read_kineto(path: Path, open_blocks: Callable[[], Iterator[bytes]], log: Hea
     if log.events_read == 0 or (reader.batches == {} and log.health().damaged):
         raise UnusableTrace(f"{path}: a Kineto trace without a readable event; record it again")
     header = opening.header | _trailer_keys(reader.trailer, opening, log)
+    note_dropped(log, messages_of(header))
     lost = header.get(LOST_KEY)
     if isinstance(lost, int):
         log.damage("lost-before-scrubbing", lost, "parts of the trace could not be read when it was scrubbed")
     tables = {table: _joined(batches) for table, batches in reader.batches.items()}
     log.events_kept += sum(len(columns["start_ns"]) for columns in tables.values())
-    metadata = metadata_of(header, path, reader.thread_names, is_list=opening.is_list)
+    metadata = replace(
+        metadata_of(header, path, reader.thread_names, is_list=opening.is_list),
+        recorded_ns=tuple(sorted(reader.recorded_ns)),
+    )
     return Draft(metadata, log, reader.pool, tables, syncs_recorded="syncs" in tables)
 
 

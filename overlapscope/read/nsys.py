@@ -24,6 +24,7 @@ from overlapscope.model.metadata import Device, Metadata
 from overlapscope.read.bytestream import Progress
 from overlapscope.read.devices import with_calibration
 from overlapscope.read.draft import Draft
+from overlapscope.read.dropped import note_dropped
 from overlapscope.read.log import HealthLog
 from overlapscope.read.nsys_columns import BUILDERS, MARK_EVENT, Rows, Source, Strings, strings_of
 from overlapscope.read.nsys_labels import enum_labels
@@ -152,6 +153,7 @@ def _fill_devices(draft: Draft, export: Export) -> None:
 
 
 def _log_missing_work(export: Export, draft: Draft, log: HealthLog) -> None:
+    note_dropped(log, export.rows("DIAGNOSTIC_EVENT").get("text", ()))
     graphs = len(next(iter(export.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE").values()), []))
     log.warn(
         "whole-graph-trace",

@@ -14,6 +14,9 @@ from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.gpu_time import gpu_time
 from overlapscope.diagnosis.run import diagnose_window
+from overlapscope.fitness.config import DEFAULT as FITNESS
+from overlapscope.fitness.config import FitnessConfig
+from overlapscope.fitness.fitness import doctor
 from overlapscope.measure.ceiling import ceiling
 from overlapscope.measure.copies import CopyFacts, blocked_by_calls, copy_facts
 from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys, without_kernels
@@ -46,6 +49,7 @@ class AuditConfig:
     host: HostConfig = DEFAULT
     staging: StagingConfig = StagingConfig()
     diagnosis: DiagnosisConfig = DIAGNOSIS
+    fitness: FitnessConfig = FITNESS
 
 
 def audit(
@@ -78,6 +82,7 @@ def audit(
     blocking = host_blocking(trace, window, config.host)
     return Audit(
         trace=trace,
+        fit=doctor(trace, config.fitness),
         window=window,
         occurrences=_occurrences(window, devices),
         devices=devices,

@@ -12,6 +12,7 @@ from overlapscope.calibration.schema import Calibration, TimedSteps
 from overlapscope.diagnosis.causes import IdleByCause
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.gpu_time import GpuTime
+from overlapscope.fitness.fitness import Fitness
 from overlapscope.measure.ceiling import Ceiling
 from overlapscope.measure.devices import Activity, DeviceKey, device_keys
 from overlapscope.measure.groups import CopyGroup
@@ -156,11 +157,12 @@ class Occurrence(Row):
 class Audit:
     """What the GPUs of a trace did within a window, the overlap and the cost of its copies, and the diagnosis.
 
-    ``headline`` says how busy the GPU was, what it waited for, and what the best fix gives; ``verdict`` is about the
-    copies.
+    ``fit`` says what the trace can answer, ``headline`` how busy the GPU was, what it waited for, and what the best fix
+    gives; ``verdict`` is about the copies.
     """
 
     trace: Trace
+    fit: Fitness
     window: Window
     occurrences: tuple[Occurrence, ...]
     devices: tuple[DeviceAudit, ...]
@@ -181,6 +183,7 @@ class Audit:
         steps = {key: diagnosis.pop(key) for key in ("simulation", "plan", "findings")}
         return {
             "source": source(self.trace),
+            "fit": self.fit.to_dict(),
             **self.trace.health.to_dict(),
             "window": _window(self.window, self.occurrences),
             "devices": [device.to_dict() for device in self.devices],

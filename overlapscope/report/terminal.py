@@ -29,6 +29,7 @@ def _parts(audit: Audit, width: int) -> list[RenderableType]:
     shown = [part for table in tables(audit) for part in (*fitted(table.title, table.rows, width), Text(""))]
     return [
         _heading(audit),
+        Text(safe(audit.fit.statement), style="yellow" if audit.fit.limits else "dim"),
         *([Text(""), Text(safe(audit.headline), style="bold")] if audit.headline else []),
         Padding(Text(audit.verdict), (0 if audit.headline else 1, 0, 1, 0)),
         *time_bars(audit.devices, width),
@@ -61,7 +62,8 @@ def _profiler_cost(recording: Calibration | None) -> str:
 
 def _health(audit: Audit) -> list[RenderableType]:
     health = audit.trace.health
-    warnings = [warning for warning in health if warning.message != health.no_device_work]  # that is the verdict
+    told = audit.fit.told_health
+    warnings = [each for each in health if each.message != health.no_device_work and each.code not in told]
     lines = Text()
     for warning in warnings[:_HEALTH_ROWS]:
         portion = f" ({100 * warning.share:.3g} %)" if warning.share is not None else ""

@@ -1,0 +1,1 @@
+"""What a trace can answer: one file per check, each about one question, with the setting that would help."""

@@ -1,0 +1,33 @@
+"""Which call issued each kernel and copy? By the correlation id that both have."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.fitness.answer import Answer, Check, Verdict
+from overlapscope.fitness.config import FitnessConfig
+from overlapscope.fitness.settings import CALLS
+from overlapscope.formatting import share
+from overlapscope.model.columns import NO_ID
+from overlapscope.model.enums import Direction
+from overlapscope.model.trace import Trace
+
+
+def examine(trace: Trace, config: FitnessConfig) -> Answer:
+    """Count the work without a call; page migrations have none."""
+    asked = [trace.kernels.call, trace.copies.call[trace.copies.direction < Direction.UVM_HTOD], trace.memsets.call]
+    call = np.concatenate(asked)
+    without = int((call == NO_ID).sum())
+    counts = {"work": len(call), "without_call": without}
+    if not len(call):
+        return Answer(Verdict.DOES_NOT_ARISE, "no GPU work", counts)
+    if without <= config.most_missing * len(call):
+        return Answer(Verdict.YES, f"{len(call) - without:,} of {len(call):,} have their call", counts)
+    text = f"{without:,} of {len(call):,} ({share(without, len(call))}) have no call"
+    verdict = Verdict.NO if without == len(call) else Verdict.PARTLY
+    setting = None if len(trace.api_calls) else CALLS
+    brief = f"{share(without, len(call))} have none"
+    return Answer(verdict, text, counts, setting, brief, health=("device-work-without-call",))
+
+
+CHECK = Check("launches", "Which call issued each kernel and copy?", "which calls issued the work", examine)
