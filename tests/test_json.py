@@ -31,7 +31,9 @@ from tests.test_several_devices import taking_turns
 PAGE = ROOT / "docs" / "json.md"
 RECORDED = SAMPLES / "pinning_guide-list-to.json.gz"
 CODED = re.compile(r"`([^`]+)`")
-BY_DATA = re.compile(r"(^|\.)(directions|directions\.\*\.memory|versions|evidence|made_of|idle_share|ranges)\.[^.\[]+$")
+BY_DATA = re.compile(
+    r"(^|\.)(directions|directions\.\*\.memory|versions|evidence|made_of|idle_share|ranges|answers\[\]\.counts)\.[^.\[]+$"
+)
 """Keys below these are data: any name."""
 DOTTED = re.compile(r"(^|\.)(figures|spread)\..+$")
 """So are those below these, and have dots in them."""
@@ -109,6 +111,14 @@ def test_every_key_of_an_audit_is_on_the_page_and_the_reverse(tmp_path: Path) ->
     ]
     found = {key for output in outputs for key in keys_of(output)}
     assert found == set(listed("overlapscope.audit/2"))
+
+
+def test_every_key_of_doctor_is_one_of_an_audit(tmp_path: Path) -> None:
+    plain = make.write(tmp_path / "t.json", make.call(0, 1), make.kernel(5, 5))
+    output = json.loads(CliRunner().invoke(app, ["doctor", str(RECORDED), str(plain), "--json"]).stdout)
+    keys = set(listed("overlapscope.audit/2"))
+    assert set(keys_of(output)) <= keys
+    assert {key for key in keys if ".fit" in key} <= set(keys_of(output))
 
 
 def slow_copy(tmp_path: Path) -> Trace:

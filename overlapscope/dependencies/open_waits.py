@@ -15,8 +15,19 @@ import numpy as np
 from overlapscope.dependencies.config import DependencyConfig
 from overlapscope.dependencies.device import event_dependencies
 from overlapscope.dependencies.graph import Dependencies, Graph
+from overlapscope.formatting import counted
 from overlapscope.measure.stream_waits import open_waits
 from overlapscope.model.tables import EventWaits
+from overlapscope.model.trace import Trace
+
+
+def about_open_waits(trace: Trace) -> tuple[str, ...]:
+    """What a prediction assumes of them, as a phrase; empty where there are none."""
+    count = int(open_waits(trace).sum())
+    if not count:
+        return ()
+    waits = counted(count, "stream wait")
+    return (f"of {waits} the event is not recorded: the upper bound has them wait for every other stream",)
 
 
 def possible_waits(graph: Graph, config: DependencyConfig) -> Dependencies:

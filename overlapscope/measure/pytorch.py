@@ -1,4 +1,4 @@
-"""Tell whether a program uses PyTorch, from the names of its operators and kernels."""
+"""Tell whether a program uses PyTorch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _SIGNS = ("at::native", "aten::", "c10::")
 
 
 def uses_pytorch(trace: Trace) -> bool:
-    """Whether there are operators, Python calls or a recording, or kernels or ranges with names of PyTorch."""
-    if len(trace.cpu_ops) or len(trace.frames) or trace.metadata.recording is not None:
+    """Whether its own profiler made the trace, a recording did, or kernels or ranges have names of PyTorch."""
+    if trace.metadata.format == "kineto" or trace.metadata.recording is not None:
         return True
     used = np.unique(np.concatenate([trace.kernels.name_id, trace.ranges.name_id])).tolist()
     return any(sign in trace.names[number] for number in used for sign in _SIGNS)

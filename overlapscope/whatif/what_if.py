@@ -8,6 +8,7 @@ from functools import cached_property
 
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Graph
+from overlapscope.dependencies.open_waits import about_open_waits
 from overlapscope.dependencies.simulate import Simulation, simulate
 from overlapscope.formatting import share
 from overlapscope.measure.windows import Window, of_range, whole
@@ -122,7 +123,7 @@ class Baseline:
             estimate=found,
             unprofiled=without,
             narrowed_by=narrower((found if without is None else without.estimate), self.graph.trace, wide),
-            assumptions=(*editor.assumptions, *self._about_profiler),
+            assumptions=(*editor.assumptions, *about_open_waits(self.graph.trace), *self._about_profiler),
             before=self.simulated,
             simulation=after,
         )

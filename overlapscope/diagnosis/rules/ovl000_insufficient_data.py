@@ -12,6 +12,7 @@ The GPU was idle, and the trace lacks the data that would show why. No reason is
   only one of the possible reasons.
 - CUDA graphs were traced as a whole: the work inside them is not in the trace.
 - Device timestamps come from another clock than host timestamps.
+- The profiler was off: the file has several profiling cycles, and this time is between two of them.
 
 ## Fix
 Record again, with the missing data:
@@ -45,12 +46,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.causes import Cause
+from overlapscope.diagnosis.causes import Cause, IdleTime
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import time
+from overlapscope.measure.cycles import unrecorded
+from overlapscope.measure.spans import covered
 from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.trace import Trace
 
 _OWN = (Cause.UNKNOWN, Cause.WAIT_NOT_RECORDED)
 _INCOMPLETE = {
@@ -62,8 +66,16 @@ _INCOMPLETE = {
 
 
 def claims(context: DeviceContext) -> Bool:
-    """Every idle interval, where device work is missing from the trace or has wrong timestamps."""
-    return ~context.none if missing_work(context) else context.none
+    """Every idle interval, where device work is missing or has wrong timestamps; else those without the profiler."""
+    if missing_work(context):
+        return ~context.none
+    mostly: Bool = 2 * _unrecorded_ns(context.trace, context.idle) > context.idle.duration_ns
+    return mostly
+
+
+def _unrecorded_ns(trace: Trace, idle: IdleTime) -> Int64:
+    """How much of each idle interval lies between two profiling cycles."""
+    return covered(idle.start_ns, idle.end_ns, unrecorded(trace))
 
 
 def missing_work(context: DeviceContext) -> list[str]:
@@ -75,6 +87,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     """Name the missing data, and the GPU idle time for which each is missing."""
     idle = context.idle.take(rows)
     by_cause = {
+        "profiler_off_ns": int(_unrecorded_ns(context.trace, idle).sum()),
         "work_without_call_ns": int(idle.duration_ns[idle.cause == Cause.UNKNOWN].sum()),
         "wait_not_recorded_ns": int(idle.duration_ns[idle.cause == Cause.WAIT_NOT_RECORDED].sum()),
         "unknown_memory_ns": int(idle.duration_ns[(idle.cause != Cause.UNKNOWN) & (idle.copy >= 0)].sum()),
@@ -88,6 +101,8 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
 def _missing(context: DeviceContext, by_cause: dict[str, int]) -> list[str]:
     health = context.trace.health
     missing = []
+    if by_cause["profiler_off_ns"]:
+        missing.append("the profiler was off between two profiling cycles")
     if by_cause["work_without_call_ns"]:
         missing.append("the call that issued the next work is not in the trace (clipped, or without correlation id)")
     if by_cause["wait_not_recorded_ns"] and health.has("syncs-not-recorded"):

@@ -1,0 +1,394 @@
+"""What a trace can answer: each check on a small trace, the statement, and the command."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from overlapscope import Verdict, audit, doctor, open_trace, what_if
+from overlapscope.cli.main import app
+from overlapscope.dependencies.build import build_graph
+from overlapscope.dependencies.config import DEFAULT
+from overlapscope.dependencies.open_waits import possible_waits
+from overlapscope.fitness.answer import Answer
+from overlapscope.fitness.catalogue import CHECKS
+from overlapscope.fitness.fitness import Fitness
+from overlapscope.measure.cycles import unrecorded
+from overlapscope.model.trace import Trace
+from tests import kineto_maker as make
+from tests import nsys_maker
+from tests.conftest import CASES, CORPUS, SAMPLES
+from tests.notation import trace_of
+
+STEPS = {"count": 5, "wall_ns": 50_000_000}
+
+
+def answer(trace: Trace, key: str) -> Answer:
+    return next(each.answer for each in doctor(trace) if each.check.key == key)
+
+
+def corpus(name: str) -> Trace:
+    found = sorted(CORPUS.glob(f"*/**/{name}__*")) if CORPUS.exists() else []
+    if not found:
+        pytest.skip("no corpus of public traces")
+    return open_trace(found[0])
+
+
+def test_every_check_is_about_one_question_of_its_own() -> None:
+    assert len({check.key for check in CHECKS}) == len({check.question for check in CHECKS}) == len(CHECKS)
+    assert all(check.question.endswith("?") for check in CHECKS)
+
+
+def test_a_recording_answers_what_an_audit_asks() -> None:
+    fit = doctor(open_trace(SAMPLES / "dataloader_train-pinned-non-blocking.json.gz"))
+    assert fit.verdict is Verdict.YES
+    assert not fit.limits
+    assert fit.statement == "This trace answers all that an audit asks."
+
+
+def test_a_plain_trace_does_not(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, "launch 0-5 -> stream 7: 10-110 | copy 4KiB pinned HtoD 20-25 -> stream 7: 120-130")
+    fit = doctor(trace)
+    assert [each.check.key for each in fit.limits] == ["unprofiled"]
+    assert fit.setting is not None
+    assert fit.setting.use("torch.profiler") == "overlapscope record --steps auto --unprofiled 10 SCRIPT"
+    assert "the profiler's cost" in fit.statement
+
+
+# Waits of streams: Kineto on CUDA 12.9 and later leaves open what they are for.
+
+OPEN = [
+    *(make.call(at, 2, correlation=number) for number, at in ((1, 0), (2, 4), (5, 4990))),
+    make.call(8, 1, name="cudaEventRecord", correlation=3),
+    make.call(10, 1, name="cudaStreamWaitEvent", correlation=4),
+    make.sync("Stream Wait Event", 10, 1, stream=20, correlation=4, wait_on_stream=-1,
+              wait_on_cuda_event_record_corr_id=-1, wait_on_cuda_event_id=9),
+    make.kernel(5, 995, stream=7, correlation=1),
+    make.kernel(8, 992, stream=13, correlation=2),
+    make.kernel(5000, 100, stream=20, correlation=5),
+]  # fmt: skip
+"""Two streams may be what the third one waited for: both had ended long before its next launch."""
+
+
+def test_a_wait_that_may_be_for_any_stream_is_open(tmp_path: Path) -> None:
+    trace = open_trace(make.write(tmp_path / "t.json", *OPEN))
+    found = answer(trace, "stream-waits")
+    assert (found.verdict, found.counts["open"]) == (Verdict.NO, 1)
+    assert found.setting is not None
+    assert found.setting.use("torch.profiler").startswith("nsys profile")
+    assert "what streams waited for (1 open)" in doctor(trace).statement
+
+
+def test_an_open_wait_widens_a_prediction_and_is_stated(tmp_path: Path) -> None:
+    trace = open_trace(make.write(tmp_path / "t.json", *OPEN))
+    graph = build_graph(trace)
+    edges = possible_waits(graph, DEFAULT)
+    sources = graph.work.stream[graph.work_of(edges.source)]
+    assert sorted(sources.tolist()) == [7, 13]
+    assert (graph.work.stream[graph.work_of(edges.target)] == 20).all()
+    assert edges.inferred.all()
+    assert (graph.time_ns[edges.source] + edges.weight_ns <= graph.time_ns[edges.target]).all(), "as the trace has it"
+    assert not graph.dependencies.among(edges).any(), "the graph itself assumes neither"
+    assert any("of 1 stream wait the event is not recorded" in text for text in what_if(trace, "pin").assumptions)
+
+
+def test_an_open_wait_lengthens_the_upper_bound(tmp_path: Path) -> None:
+    """Pinned, the copy no longer holds the host; the kernel may have waited for it all the same."""
+    launches = ((1, 0, "cudaLaunchKernel"), (3, 2012, "cudaEventRecord"), (4, 2015, "cudaStreamWaitEvent"),
+                (5, 2020, "cudaLaunchKernel"))  # fmt: skip
+    open_wait = make.sync("Stream Wait Event", 2015, 1, stream=20, correlation=4, wait_on_stream=-1,
+                          wait_on_cuda_event_record_corr_id=-1)  # fmt: skip
+    events = [
+        *(make.call(at, 2, name=name, correlation=number) for number, at, name in launches),
+        make.call(4, 2002, name="cudaMemcpyAsync", correlation=2),
+        make.kernel(5, 800, stream=7, correlation=1),
+        make.copy(20, 1980, size=50_000_000, stream=13, correlation=2),
+        make.kernel(2030, 100, stream=20, correlation=5),
+    ]
+    ordered, left_open = (
+        what_if(open_trace(make.write(tmp_path / f"{len(more)}.json", *events, *more, **make.H200)), "pin")
+        for more in ([], [open_wait])
+    )
+    assert ordered.low_ns == ordered.high_ns, "without the record, the order of calls shows the wait"
+    assert left_open.predicted_ns + 100_000 < left_open.high_ns == ordered.high_ns
+
+
+def test_waits_that_nsys_records_are_not_open() -> None:
+    told, left_open = (answer(open_trace(CASES / f"side_stream_wait.{end}"), "stream-waits")
+                       for end in ("sqlite.gz", "json.gz"))  # fmt: skip
+    assert told.verdict is Verdict.YES
+    assert (left_open.verdict, left_open.counts["inferred"], left_open.counts["open"]) == (Verdict.PARTLY, 5, 1)
+
+
+def test_waits_without_synchronisation_events(tmp_path: Path) -> None:
+    trace = trace_of(
+        tmp_path,
+        *(event for event in OPEN if event["cat"] != "cuda_sync"),
+    )
+    found = answer(trace, "stream-waits")
+    assert found.verdict is Verdict.PARTLY, "the order of calls shows a wait for the stream of the last launch"
+    assert found.setting is not None
+    assert "enable_cuda_sync_events=True" in found.setting.use("torch.profiler")
+
+
+def test_a_public_trace_before_and_after_kineto_recorded_it() -> None:
+    assert answer(corpus("kin-h100-before-fix"), "stream-waits").verdict is Verdict.NO
+    assert not answer(corpus("kin-h100-after-fix"), "stream-waits").open
+
+
+def test_rows_of_a_stream_synchronisation_make_no_thread_and_no_stream(tmp_path: Path) -> None:
+    """Newer Kineto puts them on a thread of their own: the stream's number and a million."""
+    row = make.sync("Stream Sync", 112, 3, stream=7, correlation=2)
+    events = [make.call(0, 5, correlation=1), make.kernel(10, 100, correlation=1)]
+    events.append(make.call(112, 3, name="cudaStreamSynchronize", correlation=2))
+    traces = [open_trace(make.write(tmp_path / f"{tid}.json", *events, row | {"tid": tid})) for tid in (7, 1_000_007)]
+    for trace in traces:
+        assert trace.syncs.stream.tolist() == [7]
+        assert {number for table in trace.device_work for number in table.stream.tolist()} == {7}
+        assert 1_000_007 not in {thread for _, thread in trace.api_calls.threads}
+        assert answer(trace, "host-waits").verdict is Verdict.YES
+    one, other = (audit(trace).to_dict() for trace in traces)
+    for each in (one, other):
+        each["source"]["path"] = ""
+    assert one == other
+
+
+# Several profiling cycles in one file.
+
+
+def cycle(at: int, step: int) -> list[make.Event]:
+    return [
+        make.annotation(f"ProfilerStep#{step}", at, 200),
+        make.call(at + 5, 5, correlation=step),
+        make.kernel(at + 20, 100, correlation=step),
+    ]  # fmt: skip
+
+
+def span(at: int, length: int) -> make.Event:
+    return {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "x", "ts": at,
+            "dur": length, "args": {}}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["steps", "spans", "calls"])
+def test_profiling_cycles_are_named_and_their_gap_is_not_blamed_on_the_host(tmp_path: Path, how: str) -> None:
+    events = [*cycle(0, 3), *cycle(100_000, 9 if how == "steps" else 4)]
+    if how == "spans":
+        events += [span(0, 300), span(99_900, 400)]
+    elif how == "calls":
+        events += [make.call(at, 1, name=name) for at, name in ((250, "cudaProfilerStop"), (99_990, "cuProfilerStart"))]
+    trace = open_trace(make.write(tmp_path / "t.json", *events))
+    gaps = unrecorded(trace)
+    assert len(gaps) == 1
+    assert 99_000_000 < gaps.total_ns < 100_000_000
+    found = audit(trace)
+    assert "2 profiling cycles" in found.fit.statement
+    (finding,) = [each for each in found.diagnosis.findings if each.code == "OVL000"]
+    assert "the profiler was off" in finding.message
+    assert finding.idle_ns > 99_000_000
+
+
+def test_a_pause_of_the_program_is_no_cycle(tmp_path: Path) -> None:
+    trace = open_trace(make.write(tmp_path / "t.json", *cycle(0, 3), *cycle(100_000, 4), span(0, 101_000)))
+    assert not len(unrecorded(trace))
+    assert answer(trace, "one-stretch").verdict is Verdict.YES
+
+
+# Operators of other threads.
+
+TWO_THREADS = """
+thread 1: op aten::mm 0-20 | launch 2-7 -> stream 7: 10-110
+thread 2: launch 120-125 -> stream 7: 130-230
+"""
+
+
+def test_operators_of_other_threads(tmp_path: Path) -> None:
+    absent = answer(trace_of(tmp_path, TWO_THREADS), "operators")
+    assert (absent.verdict, absent.counts["without_operators"]) == (Verdict.PARTLY, 1)
+    assert absent.setting is not None
+    assert "profile_all_threads=True" in absent.setting.use("torch.profiler")
+    there = answer(trace_of(tmp_path, TWO_THREADS, make.cpu_op("aten::mul", 119, 10, tid=2)), "operators")
+    assert there.verdict is Verdict.YES
+
+
+# What the profiler cost.
+
+
+@pytest.mark.parametrize(("wall_ns", "verdict"), [(70_000_000, Verdict.YES), (80_000_000, Verdict.PARTLY)])
+def test_recorded_against_unprofiled_time(tmp_path: Path, wall_ns: int, verdict: Verdict) -> None:
+    header = make.calibrated(recorded=STEPS | {"wall_ns": wall_ns}, unprofiled=STEPS)
+    trace = trace_of(tmp_path, "launch 0-5 -> stream 7: 10-110", **header)
+    assert answer(trace, "unprofiled").verdict is verdict
+    assert ("1.6 times as long" in doctor(trace).statement) == (verdict is Verdict.PARTLY)
+
+
+# Rows in any order.
+
+
+def test_the_order_of_rows_says_nothing_in_nsys(tmp_path: Path) -> None:
+    """Nsight Systems 2025.6 and later promise none."""
+    import gzip
+
+    original = tmp_path / "original.sqlite"
+    original.write_bytes(gzip.decompress((CASES / "side_stream_wait.sqlite.gz").read_bytes()))
+    shuffled = tmp_path / "shuffled.sqlite"
+    shuffled.write_bytes(original.read_bytes())
+    _shuffle(shuffled)
+    one, other = (audit(open_trace(path)).to_dict() for path in (original, shuffled))
+    for each in (one, other):
+        each["source"]["path"] = ""
+    assert one == other
+
+
+def _shuffle(path: Path) -> None:
+    """Store the rows of every table in another order."""
+    connection, order = sqlite3.connect(path), np.random.default_rng(1)
+    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        rows = connection.execute(f'SELECT * FROM "{table}"').fetchall()
+        connection.execute(f'DELETE FROM "{table}"')
+        for number in order.permutation(len(rows)).tolist():
+            marks = ", ".join("?" * len(rows[number]))
+            connection.execute(f'INSERT INTO "{table}" VALUES ({marks})', rows[number])
+    connection.commit()
+    connection.close()
+
+
+# Dropped records, and damage.
+
+
+def test_dropped_records_of_kineto(tmp_path: Path) -> None:
+    said = "WARNING:2026-01-08 CuptiActivityApi.cpp:170] Exceeded max GPU buffer count (33 >= 33) - terminating tracing"
+    trace = trace_of(tmp_path, "launch 0-5 -> stream 7: 10-110", WARNING=[said, 7], INFO=[said])
+    found = answer(trace, "complete")
+    assert (found.verdict, found.counts["lost"]) == (Verdict.PARTLY, 1)
+    assert trace.health.damaged
+    assert found.setting is not None
+    assert found.setting.key == "shorter"
+
+
+def test_dropped_records_of_nsys(tmp_path: Path) -> None:
+    tables = {
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [nsys_maker.call(0, 5, 2)],
+        "CUPTI_ACTIVITY_KIND_KERNEL": [nsys_maker.work(10, 20, demangledName=3)],
+        "DIAGNOSTIC_EVENT": [{"text": "Not all CUDA events might have been collected."}, {"text": None}],
+    }
+    trace = open_trace(nsys_maker.write(tmp_path / "t.sqlite", tables, {2: "cudaLaunchKernel_v7000", 3: "k"}))
+    assert answer(trace, "complete").verdict is Verdict.PARTLY
+    assert not trace.health.damaged, "it may have lost something, and it may not"
+
+
+def test_a_public_trace_of_nsys_that_may_have_lost_events() -> None:
+    trace = corpus("nsys-lt-empty")
+    assert trace.health.has("records-dropped")
+    fit = doctor(trace)
+    assert fit.verdict is Verdict.NO
+    assert fit.setting is not None
+    assert fit.setting.key == "shorter"
+
+
+def test_launches_whose_work_ran_after_the_end(tmp_path: Path) -> None:
+    done = "launch 0-5 -> stream 7: 10-110 | launch 6-9 -> stream 7: 110-210 | launch 20-25 | launch 30-35"
+    found = answer(trace_of(tmp_path, done), "complete")
+    assert found.verdict is Verdict.PARTLY
+    assert "after the profiler had stopped" in found.evidence
+    assert found.setting is not None
+    assert "torch.cuda.synchronize()" in found.setting.use("torch.profiler")
+
+
+# Clocks.
+
+
+def test_work_that_starts_before_its_call(tmp_path: Path) -> None:
+    for early, verdict in ((1, Verdict.YES), (3, Verdict.PARTLY)):  # a microsecond is the rounding of older releases
+        trace = trace_of(tmp_path, f"launch 100-105 -> stream 7: {100 - early}-300")
+        assert answer(trace, "clocks").verdict is verdict
+    assert "launch delays (100 % start before their call)" in doctor(trace).statement
+
+
+def test_public_traces_whose_clocks_disagree() -> None:
+    assert answer(corpus("tr-rn18-r0"), "clocks").verdict is Verdict.YES
+    assert answer(corpus("tr-rn18-r1"), "clocks").counts["early"] == 224
+
+
+# Memory kinds, calls, and traces without GPU work.
+
+
+def test_copies_without_a_memory_kind(tmp_path: Path) -> None:
+    events = [make.call(0, 5, name="hipMemcpyAsync", correlation=1),
+              make.copy(10, 20, kinds="HtoD (Host -> Device)", correlation=1)]  # fmt: skip
+    trace = open_trace(make.write(tmp_path / "t.json", *events, hip_runtime_version=60443483))
+    found = answer(trace, "memory")
+    assert found.verdict is Verdict.NO
+    assert "ROCm does not record it" in found.evidence
+    assert found.setting is None
+
+
+def test_a_trace_without_calls_and_one_without_gpu_work(tmp_path: Path) -> None:
+    without_calls = open_trace(make.write(tmp_path / "a.json", make.kernel(0, 10)))
+    assert answer(without_calls, "blocked").verdict is Verdict.NO
+    assert answer(without_calls, "launches").verdict is Verdict.NO
+    cpu_only = doctor(open_trace(make.write(tmp_path / "b.json", make.cpu_op("aten::mm", 0, 5))))
+    assert cpu_only.verdict is Verdict.NO
+    assert cpu_only.setting is not None
+    assert "ProfilerActivity.CUDA" in cpu_only.setting.use("torch.profiler")
+
+
+def test_steps_and_ranges_that_repeat(tmp_path: Path) -> None:
+    work = "launch 0-5 -> stream 7: 10-110"
+    small = [make.annotation("small", at, 2) for at in (0, 40, 80)]
+    assert answer(trace_of(tmp_path, work, *small), "steps").verdict is Verdict.NO
+    whole = [make.annotation("train", at, 35) for at in (0, 40, 80)]
+    found = answer(trace_of(tmp_path, work, *small, *whole), "steps")
+    assert found.verdict is Verdict.YES
+    assert "'train' repeats 3 times" in found.evidence
+
+
+# What helps most, and where it is said.
+
+
+def test_figures_come_before_names(tmp_path: Path) -> None:
+    fit = doctor(trace_of(tmp_path, "launch 0-5 -> stream 7: 10-110"))
+    names_only = Fitness(fit.trace, tuple(each for each in fit.answers if not each.check.core))
+    assert names_only.setting is not None
+    assert names_only.verdict is Verdict.YES
+    assert fit.setting is not None
+    assert fit.setting.key == "unprofiled"
+
+
+def test_the_statement_comes_before_the_headline_and_health_is_not_said_twice() -> None:
+    path = CASES / "side_stream_wait.json.gz"
+    text = CliRunner().invoke(app, ["audit", str(path)], env={"COLUMNS": "200"}).stdout
+    assert text.index("Uncertain: what streams waited for") < text.index("GPU ")
+    assert "stream waits without a recorded event" not in text
+    result = json.loads(CliRunner().invoke(app, ["audit", str(path), "--format", "json"]).stdout)
+    assert "inferred-waits" in {warning["code"] for warning in result["traces"][0]["health"]}
+    assert result["traces"][0]["fit"]["verdict"] == "partly"
+
+
+def test_doctor_of_several_traces(tmp_path: Path) -> None:
+    paths = [str(SAMPLES / "zero_copy-mapped.json.gz"), str(CASES / "side_stream_wait.json.gz")]
+    text = CliRunner().invoke(app, ["doctor", *paths], env={"COLUMNS": "200"})
+    assert text.exit_code == 0
+    assert text.stdout.count("It answers") == 2
+    broken = tmp_path / "broken.json"
+    broken.write_text("[]")
+    result = CliRunner().invoke(app, ["doctor", *paths, str(broken), "--json", "-q"])
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["schema"] == "overlapscope.doctor/1"
+    assert [entry["fit"]["verdict"] for entry in found["traces"]] == ["yes", "partly"]
+    assert [len(entry["fit"]["answers"]) for entry in found["traces"]] == [len(CHECKS)] * 2
+    assert [entry["path"] for entry in found["errors"]] == [str(broken)]
+    assert CliRunner().invoke(app, ["doctor", str(broken)]).exit_code == 2
+
+
+def test_text_of_a_trace_is_made_safe(tmp_path: Path) -> None:
+    whole = [make.annotation("tr\x1b[31main", at, 35) for at in (0, 40, 80)]
+    path = make.write(
+        tmp_path / "t.json", *whole, *[make.call(0, 5, correlation=1), make.kernel(10, 90, correlation=1)]
+    )
+    assert "\x1b" not in CliRunner().invoke(app, ["doctor", str(path)]).stdout
