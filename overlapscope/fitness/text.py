@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from overlapscope.fitness.answer import Answered, Verdict
 from overlapscope.fitness.fitness import Fitness
 from overlapscope.fitness.settings import profiler_of
+from overlapscope.fitness.statement import statement
 
 _HEADINGS = {
     Verdict.YES: "It answers",
@@ -18,7 +19,7 @@ _HEADINGS = {
 
 def lines(fit: Fitness) -> list[str]:
     """The statement, the questions by verdict with their evidence, and the setting that would help most."""
-    shown = [fit.trace.metadata.path, fit.statement, ""]
+    shown = [fit.trace.metadata.path, statement(fit.limits, None), ""]
     width = max(len(each.check.question) for each in fit.answers)
     for verdict, heading in _HEADINGS.items():
         rows = [each for each in fit.answers if each.answer.verdict is verdict]
