@@ -392,3 +392,12 @@ def test_text_of_a_trace_is_made_safe(tmp_path: Path) -> None:
         tmp_path / "t.json", *whole, *[make.call(0, 5, correlation=1), make.kernel(10, 90, correlation=1)]
     )
     assert "\x1b" not in CliRunner().invoke(app, ["doctor", str(path)]).stdout
+
+
+def test_every_public_trace_has_an_answer_to_every_question(corpus_trace: Path) -> None:
+    fit = doctor(open_trace(corpus_trace))
+    assert len(fit.answers) == len(CHECKS)
+    assert all(each.answer.evidence for each in fit)
+    assert all(value is None or value >= 0 for each in fit for value in each.answer.counts.values())
+    assert json.loads(json.dumps(fit.to_dict())) == fit.to_dict()
+    assert len(fit.statement) < 300
