@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from overlapscope.dependencies.apart import apart
+from overlapscope.dependencies.chains import Chains, one_after_the_other
 from overlapscope.dependencies.graph import Graph
 from overlapscope.model.columns import NO_ID, Bool, Int64
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """When each node of a graph comes, and which edge bound it (`NO_ID` for nodes that wait for nothing)."""
+    """When each node of a graph comes."""
 
     graph: Graph
+    chains: Chains
     time_ns: Int64
-    bound_by: Int64
+
+    @classmethod
+    def of(cls, graph: Graph, chains: Chains) -> Simulation:
+        """That of a graph with these chains."""
+        return cls(graph, chains, chains.times(graph))
 
     @property
     def length_ns(self) -> int:
         """From the first begin of calls and work to their last end, but for threads apart; 0 without any."""
         times = self.time_ns[~apart(self.graph)]
         return int(times.max() - times.min()) if len(times) else 0
+
+    @cached_property
+    def bound_by(self) -> Int64:
+        """The row of the dependency that bound each node, `NO_ID` for nodes that wait for nothing."""
+        edges = self.graph.dependencies
+        reached = self.time_ns[edges.source] + edges.weight_ns == self.time_ns[edges.target]
+        rows = np.flatnonzero(reached)[::-1]
+        result = np.full(len(self.time_ns), NO_ID, np.int64)
+        result[edges.target[rows]] = rows  # the last one written is the first row
+        return result
+
+    def weighing(self, weight_ns: Int64) -> Simulation:
+        """The simulation of the same graph with other weights of its dependencies."""
+        edges = replace(self.graph.dependencies, weight_ns=weight_ns)
+        return Simulation.of(replace(self.graph, dependencies=edges), self.chains)
 
 
 def simulate(graph: Graph) -> Simulation:
@@ -32,34 +54,28 @@ def simulate(graph: Graph) -> Simulation:
     Raises:
         ValueError: the graph has a cycle.
     """
-    edges = graph.dependencies
-    by_target = np.argsort(edges.target, kind="stable")
-    first = np.searchsorted(edges.target[by_target], np.arange(len(graph.time_ns) + 1)).tolist()
-    source, weight = edges.source[by_target].tolist(), edges.weight_ns[by_target].tolist()
-    times: list[int] = graph.time_ns.tolist()
-    bound = [NO_ID] * len(times)
-    for node in _order(graph).tolist():
-        begin, end = first[node], first[node + 1]
-        if begin == end:
-            continue
-        best, latest = begin, times[source[begin]] + weight[begin]
-        for edge in range(begin + 1, end):
-            reached = times[source[edge]] + weight[edge]
-            if reached > latest:
-                best, latest = edge, reached
-        times[node] = latest
-        bound[node] = best
-    edge_of = np.append(by_target, NO_ID)[np.array(bound, np.int64)]
-    return Simulation(graph, np.array(times, np.int64), edge_of)
+    return Simulation.of(graph, Chains.of(graph))
 
 
 def has_cycle(graph: Graph) -> bool:
     """Whether some nodes wait for each other, so that it cannot be simulated."""
+    if _leads_forward(graph):
+        return False
     try:
-        _order(graph)
+        Chains.of(graph)
     except ValueError:
         return True
     return False
+
+
+def _leads_forward(graph: Graph) -> bool:
+    """Whether every dependency leads to a later node of the trace, at one time from starts to ends and by number."""
+    source, target = graph.dependencies.source, graph.dependencies.target
+    before, after = graph.time_ns[source], graph.time_ns[target]
+    together = np.flatnonzero(before >= after)
+    one, other = source[together], target[together]
+    forward = (one % 2 < other % 2) | ((one % 2 == other % 2) & (one < other))
+    return bool(((before == after)[together] & forward).all())
 
 
 def in_cycles(graph: Graph) -> Bool:
@@ -67,35 +83,5 @@ def in_cycles(graph: Graph) -> Bool:
     edges, count = graph.dependencies, len(graph.time_ns)
     waiting = np.ones(count, np.bool_)
     for source, target in ((edges.source, edges.target), (edges.target, edges.source)):
-        waiting[_one_after_the_other(source, target, count)] = False
+        waiting[one_after_the_other(source, target, count)] = False
     return waiting
-
-
-def _order(graph: Graph) -> Int64:
-    """Nodes such that every edge leads forward: by their time in the trace, or sorted out where that does not do."""
-    kinds = np.arange(len(graph.time_ns)) % 2
-    order = np.lexsort((kinds, graph.time_ns))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    if (place[graph.dependencies.source] < place[graph.dependencies.target]).all():
-        return order
-    sorted_out = _one_after_the_other(graph.dependencies.source, graph.dependencies.target, len(order))
-    if len(sorted_out) < len(order):
-        raise ValueError("the graph has a cycle")
-    return sorted_out
-
-
-def _one_after_the_other(source: Int64, target_of: Int64, count: int) -> Int64:
-    """Kahn's algorithm: nodes such that every edge leads forward, without those that cycles keep waiting."""
-    by_source = np.argsort(source, kind="stable")
-    first = np.searchsorted(source[by_source], np.arange(count + 1)).tolist()
-    target = target_of[by_source].tolist()
-    missing = np.bincount(target_of, minlength=count).tolist()
-    order = [node for node in range(count) if not missing[node]]
-    for node in order:  # grows
-        for edge in range(first[node], first[node + 1]):
-            following = target[edge]
-            missing[following] -= 1
-            if not missing[following]:
-                order.append(following)
-    return np.array(order, np.int64)

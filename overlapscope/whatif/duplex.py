@@ -57,8 +57,7 @@ class Link:
             weight[run] = np.rint(alone + _lost_ns(after, simulated.time_ns, self.lost)).astype(np.int64)
             if (np.abs(weight - simulated.graph.dependencies.weight_ns) <= 1).all():
                 break
-            edges = replace(after.dependencies, weight_ns=weight)
-            simulated = simulate(replace(after, dependencies=edges))
+            simulated = simulated.weighing(weight)
         return simulated
 
 

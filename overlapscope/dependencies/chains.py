@@ -1,0 +1,102 @@
+"""The chains of a graph: nodes that wait for nothing but the node before them.
+
+Most nodes do: the calls of a thread follow each other, and work ends some time after its start. Such a node comes a
+fixed time after the first one of its chain, so that only first nodes have to be looked at one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.dependencies.graph import Graph
+from overlapscope.model.columns import Bool, Int64
+
+_NOT_YET = np.iinfo(np.int64).min // 2  # before all times, and no overflow with a weight
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """The chains of a graph by number, and its dependencies: those inside of chains, and those into their first nodes.
+
+    ``first`` is the first node of each chain, ``chain`` the chain of each node. ``inside`` and ``between`` are rows of
+    dependencies; those between chains are in an order in which each comes after all into the chain that it leaves.
+    """
+
+    first: Int64
+    chain: Int64
+    inside: Int64
+    between: Int64
+
+    @classmethod
+    def of(cls, graph: Graph) -> Chains:
+        """Find them.
+
+        Raises:
+            ValueError: the graph has a cycle.
+        """
+        edges, count = graph.dependencies, len(graph.time_ns)
+        alone = np.bincount(edges.target, minlength=count)[edges.target] == 1
+        inside = alone & (edges.source == edges.target - 1)
+        begins = np.ones(count, np.bool_)
+        begins[edges.target[inside]] = False
+        first, chain, between = np.flatnonzero(begins), np.cumsum(begins) - 1, np.flatnonzero(~inside)
+        place = _places(graph.time_ns[first], first, chain[edges.source[between]], chain[edges.target[between]])
+        order = np.argsort(place[chain[edges.target[between]]], kind="stable")
+        return cls(first, chain, np.flatnonzero(inside), between[order])
+
+    def times(self, graph: Graph) -> Int64:
+        """When each node comes: as soon as its dependencies allow; those without any stay where they were.
+
+        The graph may have other weights and times than that of which these are the chains.
+        """
+        edges, along = graph.dependencies, np.zeros(len(graph.time_ns), np.int64)
+        along[edges.target[self.inside]] = edges.weight_ns[self.inside]
+        along = np.cumsum(along)
+        along -= along[self.first][self.chain]
+        source, target = edges.source[self.between], self.chain[edges.target[self.between]]
+        start = graph.time_ns[self.first]
+        start[target] = _NOT_YET
+        weight = edges.weight_ns[self.between] + along[source]
+        return _latest(start, self.chain[source], target, weight)[self.chain] + along
+
+
+def _latest(start_ns: Int64, source: Int64, target: Int64, weight_ns: Int64) -> Int64:
+    """When each chain begins, by dependencies of which each comes after all into its source."""
+    times: list[int] = start_ns.tolist()
+    for one, other, weight in zip(source.tolist(), target.tolist(), weight_ns.tolist(), strict=True):
+        reached = times[one] + weight
+        if reached > times[other]:
+            times[other] = reached
+    return np.array(times, np.int64)
+
+
+def _places(time_ns: Int64, node: Int64, source: Int64, target: Int64) -> Int64:
+    """A place for each chain, such that dependencies lead forward: by time, or sorted out where that does not do."""
+    order = np.lexsort((node % 2, time_ns))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    if (place[source] < place[target]).all():
+        return place
+    sorted_out = one_after_the_other(source, target, len(order))
+    if len(sorted_out) < len(order):
+        raise ValueError("the graph has a cycle")
+    place[sorted_out] = np.arange(len(order))
+    return place
+
+
+def one_after_the_other(source: Int64, target_of: Int64, count: int) -> Int64:
+    """Kahn's algorithm: nodes such that every dependency leads forward, without those that cycles keep waiting."""
+    by_source = np.argsort(source, kind="stable")
+    first = np.searchsorted(source[by_source], np.arange(count + 1)).tolist()
+    target = target_of[by_source].tolist()
+    missing = np.bincount(target_of, minlength=count).tolist()
+    order = [node for node in range(count) if not missing[node]]
+    for node in order:  # grows
+        for edge in range(first[node], first[node + 1]):
+            following = target[edge]
+            missing[following] -= 1
+            if not missing[following]:
+                order.append(following)
+    return np.array(order, np.int64)
