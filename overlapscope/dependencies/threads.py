@@ -26,6 +26,7 @@ from overlapscope.dependencies.config import DependencyConfig
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.measure.spans import Spans, merge, union
+from overlapscope.measure.threads import rows_by_thread
 from overlapscope.model.columns import NO_ID, Bool, Float64, Int64
 
 _AUTOGRAD_THREAD = "pt_autograd"  # what torch calls the threads of its engine
@@ -106,7 +107,7 @@ def _threads(graph: Graph, config: DependencyConfig) -> list[_Thread]:
     """All threads with calls, by their numbers; the profiler's own overhead counts as busy on each."""
     calls, trace = graph.calls, graph.trace
     overhead = union(trace.overheads.start_ns, trace.overheads.end_ns)
-    ops_of = _rows_by_thread(trace.cpu_ops.process, trace.cpu_ops.thread)
+    ops_of = rows_by_thread(trace.cpu_ops.process, trace.cpu_ops.thread)
     begins = {
         process: min(
             int(table.start_ns[table.process == process].min(initial=_NEVER))
@@ -126,13 +127,6 @@ def _threads(graph: Graph, config: DependencyConfig) -> list[_Thread]:
         idle = _idle(busy, begins[owner[0]], np.arange(first, past), calls.start_ns[first:past], config)
         found.append(_Thread(owner[0], busy, idle, owner in autograd))
     return found
-
-
-def _rows_by_thread(process: Int64, thread: Int64) -> dict[Pair, Int64]:
-    order = np.lexsort((thread, process))
-    starts = np.flatnonzero((np.diff(process[order]) != 0) | (np.diff(thread[order]) != 0)) + 1
-    parts = np.split(order, starts) if len(order) else []
-    return {(int(process[rows[0]]), int(thread[rows[0]])): rows for rows in parts}
 
 
 def autograd_threads(graph: Graph) -> set[Pair]:

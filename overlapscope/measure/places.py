@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from overlapscope.measure.once import once_for_each
+from overlapscope.measure.threads import Thread, rows_by_thread
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
 from overlapscope.model.tables import HostWork, Modules, Ranges
 from overlapscope.model.trace import Trace
@@ -19,14 +22,13 @@ microseconds, each by itself."""
 
 def innermost(ranges: HostWork, process: Int64, thread: Int64, moment_ns: Int64) -> Int32:
     """For each moment on a thread, the row of the innermost range around it; `NO_ID` where there is none."""
-    result = np.full(len(moment_ns), NO_ID, np.int32)
-    for place in set(zip(process.tolist(), thread.tolist(), strict=True)):
-        rows = np.flatnonzero((ranges.process == place[0]) & (ranges.thread == place[1]))
-        if not len(rows):
-            continue
-        mine = np.flatnonzero((process == place[0]) & (thread == place[1]))
-        found = _containing(ranges.start_ns[rows], ranges.end_ns[rows], moment_ns[mine])
-        result[mine] = np.where(found == NO_ID, NO_ID, rows[np.maximum(found, 0)])
+    result, nesting = np.full(len(moment_ns), NO_ID, np.int32), _nesting(ranges)
+    for place, mine in rows_by_thread(process, thread).items():
+        if place in nesting.rows:
+            rows = nesting.rows[place]
+            before = np.searchsorted(ranges.start_ns[rows], moment_ns[mine], "right") - 1
+            found = np.append(rows, NO_ID)[before]
+            result[mine] = _still_open(ranges, nesting.around, found, moment_ns[mine])
     return result
 
 
@@ -62,45 +64,59 @@ class OnThreads(Protocol):
 def following(table: OnThreads, process: Int64, thread: Int64, moment_ns: Int64) -> Int64:
     """For each moment on a thread, the first row that starts at or after it; `NO_ID` where there is none."""
     result = np.full(len(moment_ns), NO_ID, np.int64)
-    for owner in set(zip(process.tolist(), thread.tolist(), strict=True)):
+    for owner, mine in rows_by_thread(process, thread).items():
         rows = np.flatnonzero((table.process == owner[0]) & (table.thread == owner[1]))
-        mine = (process == owner[0]) & (thread == owner[1])
         result[mine] = np.append(rows, NO_ID)[np.searchsorted(table.start_ns[rows], moment_ns[mine])]
     return result
 
 
+@once_for_each
 def enclosing(ranges: HostWork) -> Int32:
     """For each range, the row of the innermost range around all of it on its thread; `NO_ID` for outermost ranges."""
     result = np.full(len(ranges), NO_ID, np.int32)
-    for place in set(zip(ranges.process.tolist(), ranges.thread.tolist(), strict=True)):
-        rows = np.flatnonzero((ranges.process == place[0]) & (ranges.thread == place[1]))
+    for rows in rows_by_thread(ranges.process, ranges.thread).values():
         order = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
         around = _around_all(ranges.start_ns[order], ranges.end_ns[order])
         result[order] = np.where(around == NO_ID, NO_ID, order[np.maximum(around, 0)])
     return result
 
 
-def _containing(start_ns: Int64, end_ns: Int64, moment_ns: Int64) -> Int64:
-    around = _around(start_ns, end_ns)
-    found = np.searchsorted(start_ns, moment_ns, "right") - 1
-    while True:
-        ended = (found >= 0) & (end_ns[np.maximum(found, 0)] <= moment_ns)
-        if not ended.any():
-            return found
-        found[ended] = around[found[ended]]
+@dataclass(frozen=True, eq=False)
+class _Nesting:
+    """The rows of each thread, and for each row the innermost one that was open when it began, or `NO_ID`."""
+
+    rows: dict[Thread, Int64]
+    around: Int64
+
+
+@once_for_each
+def _nesting(ranges: HostWork) -> _Nesting:
+    by_thread, around = rows_by_thread(ranges.process, ranges.thread), np.empty(len(ranges), np.int64)
+    for rows in by_thread.values():
+        around[rows] = np.append(rows, NO_ID)[_around(ranges.start_ns[rows], ranges.end_ns[rows])]
+    return _Nesting(by_thread, around)
+
+
+def _still_open(ranges: HostWork, around: Int64, row: Int64, moment_ns: Int64) -> Int64:
+    """For each of some rows that began before a moment, the innermost one around that which has not ended by then."""
+    found, some = row.copy(), np.flatnonzero(row != NO_ID)
+    while len(some := some[ranges.end_ns[found[some]] <= moment_ns[some]]):
+        found[some] = around[found[some]]
+        some = some[found[some] != NO_ID]
+    return found
 
 
 def _around(start_ns: Int64, end_ns: Int64) -> Int64:
-    """For each range, the innermost range that was open when it began; `NO_ID` where there was none."""
-    around = np.full(len(start_ns), NO_ID, np.int64)
-    open_rows: list[int] = []
-    for row, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
-        while open_rows and end_ns[open_rows[-1]] <= start:
-            open_rows.pop()
-        if open_rows:
-            around[row] = open_rows[-1]
-        if end > start:
-            open_rows.append(row)
+    """For each range, by start, the innermost one that was open when it began; `NO_ID` where there was none.
+
+    That is the last one before it that ends later. Each one looks first at the one just before it, and passes on to
+    where that one has got, at twice the distance each time.
+    """
+    around = np.arange(len(start_ns)) - 1
+    some = np.flatnonzero(around != NO_ID)
+    while len(some := some[end_ns[around[some]] <= start_ns[some]]):
+        around[some] = around[around[some]]
+        some = some[around[some] != NO_ID]
     return around
 
 
