@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from overlapscope.dependencies.graph import Graph
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.columns import Int64
 
 _NOT_YET = np.iinfo(np.int64).min // 2  # before all times, and no overflow with a weight
 
@@ -67,7 +67,7 @@ def _latest(start_ns: Int64, source: Int64, target: Int64, weight_ns: Int64) -> 
     times: list[int] = start_ns.tolist()
     for one, other, weight in zip(source.tolist(), target.tolist(), weight_ns.tolist(), strict=True):
         reached = times[one] + weight
-        if reached > times[other]:
+        if reached > times[other]:  # noqa: PLR1730 - a call of max() takes longer than the rest of the loop
             times[other] = reached
     return np.array(times, np.int64)
 

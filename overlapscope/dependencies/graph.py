@@ -49,8 +49,16 @@ class Dependencies:
 
     def among(self, others: Dependencies) -> Bool:
         """Which rows connect the same two nodes as one of the others."""
-        nodes = 1 + max(self.target.max(initial=0), others.target.max(initial=0))
-        found: Bool = np.isin(self.source * nodes + self.target, others.source * nodes + others.target)
+        if not len(self) or not len(others):
+            return np.zeros(len(self), np.bool_)
+        nodes = 1 + max(int(ends.max()) for ends in (self.source, self.target, others.source, others.target))
+        leaves, enters = np.zeros((2, nodes), np.bool_)
+        leaves[others.source], enters[others.target] = True, True
+        found = leaves[self.source] & enters[self.target]
+        some = np.flatnonzero(found)  # few, as others are few
+        found[some] = np.isin(
+            self.source[some] * nodes + self.target[some], others.source * nodes + others.target, kind="sort"
+        )
         return found
 
     @classmethod

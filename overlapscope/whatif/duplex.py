@@ -6,7 +6,7 @@ By how much, a recording calibrates: on H200s over PCIe 5, about 6 % to the devi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 

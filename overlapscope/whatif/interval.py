@@ -13,13 +13,13 @@ from overlapscope.dependencies.apart import apart
 from overlapscope.dependencies.critical_path import CriticalPath, critical_path
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.simulate import Simulation
-from overlapscope.measure.windows import Window, between, of_range
+from overlapscope.measure.windows import Window
 from overlapscope.whatif.bounds import bounding_graphs
 from overlapscope.whatif.catalogue import changed
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import SimulationConfig
 from overlapscope.whatif.editor import Editor
-from overlapscope.whatif.retimed import retimed
+from overlapscope.whatif.length import length_ns
 from overlapscope.whatif.sources import (
     Edit,
     Shares,
@@ -107,14 +107,6 @@ class Basis:
 
     def _length_ns(self, graph: Graph) -> int:
         return length_ns(self.run(graph), self.window)
-
-
-def length_ns(simulated: Simulation, window: Window) -> int:
-    """How long a window takes in a simulation."""
-    trace = retimed(simulated)
-    if window.name is not None:
-        return of_range(trace, window.name).wall_ns
-    return between(trace.start_ns, trace.end_ns).wall_ns
 
 
 def path_of(simulated: Simulation, window: Window) -> CriticalPath:

@@ -17,7 +17,8 @@ from overlapscope.whatif.catalogue import understood
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import DEFAULT, SimulationConfig
 from overlapscope.whatif.duplex import Link
-from overlapscope.whatif.interval import Basis, length_ns
+from overlapscope.whatif.interval import Basis
+from overlapscope.whatif.length import length_ns
 from overlapscope.whatif.narrower import narrower
 from overlapscope.whatif.prediction import CALIBRATED, IN_PART, UNKNOWN, Prediction, Unprofiled
 from overlapscope.whatif.profiler import Cost, Profiled
