@@ -146,7 +146,7 @@ def test_every_key_of_the_evidence_is_on_the_page_and_the_reverse(tmp_path: Path
     traces += [*faulty_traces(tmp_path), trace_of(tmp_path, EXPOSED)]
     found: dict[str, set[str]] = {}
     for trace in traces:
-        for finding in diagnose(trace, config=DiagnosisConfig(max_simulated_nodes=0)).findings:
+        for finding in diagnose(trace, config=DiagnosisConfig(simulate=False)).findings:
             keys = found.setdefault(finding.code, set(finding.evidence))
             assert keys == set(finding.evidence), "the same keys in each finding of a rule"
     assert found == listed_evidence()

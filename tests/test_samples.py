@@ -37,7 +37,7 @@ KINETO, NSYS = "json.gz", "sqlite.gz"
 WITH_NSYS = sorted(path.name.removesuffix(f".{NSYS}") for path in SAMPLES.glob(f"*.{NSYS}"))
 
 
-WITHOUT_PLAN = AuditConfig(diagnosis=replace(DIAGNOSIS, max_simulated_nodes=0))
+WITHOUT_PLAN = AuditConfig(diagnosis=replace(DIAGNOSIS, simulate=False))
 """Of what was recorded; what fixes would win takes four times as long, and is in test_diagnosis.py."""
 
 

@@ -67,7 +67,7 @@ def _attribution(trace: Trace, config: DiagnosisConfig) -> Attribution:
 
 def _simulating(config: DiagnosisConfig, wanted: bool) -> DiagnosisConfig:
     """The thresholds, with nothing simulated where no limit asks for it: that takes most of the time."""
-    return config if wanted else replace(config, max_simulated_nodes=0)
+    return config if wanted else replace(config, simulate=False)
 
 
 def _scope(attribution: Attribution, name: str | None, config: DiagnosisConfig) -> Scope | str:

@@ -118,7 +118,7 @@ def saving_share(scope: Scope) -> Figure:
     if not scope.devices:
         return missing(_NO_WORK)
     if plan is None and any(finding.change is not None for finding in found.findings):
-        return missing("the trace is too large to simulate, or has no calls")
+        return missing("the trace was not simulated, or has no calls")
     if plan is None or not plan.steps:
         return Figure(0.0, doubt=insufficient(scope))
     last = plan.steps[-1]

@@ -85,7 +85,7 @@ def diagnosed(trace: Trace, selection: Selection, progress: Phases, *, simulate:
     from overlapscope.diagnosis.config import DiagnosisConfig
     from overlapscope.diagnosis.run import diagnose
 
-    config = DiagnosisConfig() if simulate else DiagnosisConfig(max_simulated_nodes=0)
+    config = DiagnosisConfig() if simulate else DiagnosisConfig(simulate=False)
     return diagnose(trace, selection.window(trace), config, progress.begin)
 
 

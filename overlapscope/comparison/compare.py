@@ -109,7 +109,7 @@ def _steps_where_they_differ(traces: Sequence[Trace]) -> str | None:
 def _why(
     before: Side, after: Side, matching: Matching, windows: tuple[Window, Window], config: CompareConfig
 ) -> Why | None:
-    """Why the typical traces differ; None where one is too large to simulate."""
+    """Why the typical traces differ; None where one is not simulated."""
     programs = [_program(side, window) for side, window in zip((before, after), windows, strict=True)]
     if programs[0] is None or programs[1] is None:
         return None

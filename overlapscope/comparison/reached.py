@@ -52,7 +52,9 @@ def reached(before: Side, predicted: Sequence[Change | str], reached_ns: float) 
     run = before.typical
     changes = understood(_planned(before) if list(predicted) == [PLAN] else predicted)
     if run.base is None:
-        raise ChangeNotUnderstood("the trace before is too large to predict here: overlapscope what-if predicts for it")
+        raise ChangeNotUnderstood(
+            "the trace before was compared without a simulation: overlapscope what-if predicts for it"
+        )
     found = run.base.predict(changes)
     times, divisor = found.stated if before.unprofiled else found, before.divisor(run)
     predicted_ns, low, high = (value / divisor for value in (times.predicted_ns, times.low_ns, times.high_ns))

@@ -29,7 +29,7 @@ SCHEMA = "overlapscope.compare/1"
 class Comparison:
     """Two sides of traces: what changed between them, and why.
 
-    ``why`` is None where no effect can be told, as between other work or GPUs, or a trace is too large to simulate.
+    ``why`` is None where no effect can be told, as between other work or GPUs, or a trace is not simulated.
     ``reached`` is the time that was predicted for some changes, None without any, or where no effect can be told.
     """
 

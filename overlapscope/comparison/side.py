@@ -21,7 +21,7 @@ from overlapscope.whatif.what_if import Baseline
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One trace: its audit, and its simulation, None where it is too large for one."""
+    """One trace: its audit, and its simulation, None where nothing is to be simulated."""
 
     audit: Audit
     base: Baseline | None
@@ -53,7 +53,7 @@ class Run:
 
     @cached_property
     def graph(self) -> Graph:
-        """Calls and work; with what they waited for where the trace is not too large."""
+        """Calls and work; with what they waited for where it is simulated."""
         return nodes_of(self.trace) if self.base is None else self.base.graph
 
     def idle_ns(self, cause: Cause) -> int:
@@ -72,7 +72,7 @@ class Run:
 
 
 def _baseline(trace: Trace, window: Window, config: DiagnosisConfig) -> Baseline | None:
-    if len(nodes_of(trace).time_ns) > config.max_simulated_nodes:
+    if not config.simulate:
         return None
     dependencies = config.dependencies
     return Baseline.of(build_graph(trace, dependencies), window, SimulationConfig(dependencies=dependencies))

@@ -88,6 +88,9 @@ class Dependencies:
     @classmethod
     def together(cls, *parts: Dependencies) -> Dependencies:
         """All rows of several."""
+        some = [part for part in parts if len(part)]
+        if len(some) == 1:
+            return some[0]
         return cls(*(np.concatenate([getattr(part, entry.name) for part in parts]) for entry in fields(cls)))
 
 

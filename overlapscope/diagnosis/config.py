@@ -67,8 +67,7 @@ class DiagnosisConfig:
     ``beside_factor``: copies and collectives share a link where they take this many times as long together; copies of
     one size scatter by 2 %, and took 1.6 times as long beside all-reduces through host memory.
     ``beside_least``: fewest of each, alone and together, for their medians to say something.
-    ``max_simulated_nodes``: starts and ends of calls and device work up to which savings are simulated; a simulation
-    takes about 1 us for each, and a plan about twenty simulations.
+    ``simulate``: whether savings are simulated, which takes most of the time of an audit.
     """
 
     report_share: float = 0.05
@@ -103,7 +102,7 @@ class DiagnosisConfig:
     alone_share: float = 0.1
     beside_factor: float = 1.25
     beside_least: int = 5
-    max_simulated_nodes: int = 100_000
+    simulate: bool = True
     used_device_share: float = 0.01
     dependencies: DependencyConfig = DEPENDENCIES
 

@@ -280,7 +280,7 @@ class Diagnosis:
     """Why the copies of a trace were not hidden within a window, and what fixing it would save.
 
     ``findings`` are ranked by their GPU idle time: hazards first, information last. ``plan`` has the changes in the
-    order of their saving; it is None where there is nothing to fix, or the trace is too large to simulate.
+    order of their saving; it is None where there is nothing to fix, or it was not simulated.
     ``copy_reasons`` has for each row of ``trace.copies`` the code of the rule that explains most of its cost, None
     where it cost nothing. ``hidden_ns`` of the ``copy_ns`` of all copies are under kernels. Reasons with less GPU idle
     time than ``report_threshold_ns`` are not reported.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from overlapscope.dependencies.build import build_graph
@@ -12,7 +12,7 @@ from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.edits import edited_places
 from overlapscope.diagnosis.finding import Finding, Plan, Step
-from overlapscope.diagnosis.savings import change_of, with_saving
+from overlapscope.diagnosis.savings import Times, change_of, with_saving
 from overlapscope.measure.windows import Window, is_whole, of_range, with_range
 from overlapscope.whatif.catalogue import CHANGES, parse
 from overlapscope.whatif.change import Change
@@ -29,19 +29,19 @@ def simulate_fixes(
 ) -> tuple[tuple[Finding, ...], Plan | None]:
     """Add the saving of its change to every finding, and make a plan of changes in the order of their saving.
 
-    The plan is None where no change saves anything that a finding is about, and for a trace that is too large
-    (`overlapscope.what_if` simulates traces of any size).
+    The plan is None where no change saves anything that a finding is about, and where nothing is to be simulated.
     """
     graph = attribution.graph
     fixable = [finding for finding in findings if finding.change is not None]
     interval = window.name is None and not is_whole(graph.trace, window)
     nothing = not fixable and not any(finding.idle_ns for finding in findings)
-    if len(graph.time_ns) > config.max_simulated_nodes or nothing or (interval and not len(graph.calls)):
+    if not config.simulate or nothing or (interval and not len(graph.calls)):
         return findings, None
     if interval:
         graph, window = _as_range(graph, window, config)
     base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
-    steps = tuple(_Search(base, fixable, config).steps())
+    search = _Search(base, fixable, config)
+    steps = tuple(search.steps())
     if not (fixable or steps):
         return findings, None
     plan = Plan(
@@ -51,7 +51,7 @@ def simulate_fixes(
         base.baseline,
         base.stated_ns,
     )
-    return tuple(with_saving(base, attribution, finding, plan, config) for finding in findings), plan
+    return tuple(with_saving(base, attribution, finding, plan, search.tried, config) for finding in findings), plan
 
 
 def _as_range(graph: Graph, window: Window, config: DiagnosisConfig) -> tuple[Graph, Window]:
@@ -75,6 +75,7 @@ class _Search:
     base: Baseline
     findings: Sequence[Finding]
     config: DiagnosisConfig
+    tried: dict[tuple[Change, ...], Times] = field(default_factory=dict)
 
     def steps(self) -> Iterator[Step]:
         """The steps, while each saves more than ``report_share``."""
@@ -94,9 +95,14 @@ class _Search:
         self, chosen: tuple[str, ...], tries: Sequence[tuple[str, ...]], reached: tuple[int, int]
     ) -> Prediction | None:
         """What saves most after the changes so far; None where that is too little."""
-        found = [self.base.predict(self._changes((*chosen, *names)), bounds=False) for names in tries]
-        saving = [each for each in found if self._saves(_times(each), reached)]
-        return min(saving, key=lambda each: each.stated.predicted_ns, default=None)
+        best = None
+        for names in tries:
+            found = self.base.predict(self._changes((*chosen, *names)), bounds=False)
+            self.tried[found.changes] = Times.of(found)
+            most = best is None or found.stated.predicted_ns < best.stated.predicted_ns
+            if most and self._saves(_times(found), reached):
+                best = found
+        return best
 
     def _saves(self, now: tuple[int, int], before: tuple[int, int]) -> bool:
         """Whether both times are shorter by enough."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.attribution import Attribution
@@ -32,20 +32,38 @@ def change_of(name: str, findings: Sequence[Finding]) -> Change:
     return replace(change, calls=tuple(sorted(calls)))
 
 
+@dataclass(frozen=True)
+class Times:
+    """What is kept of a prediction: the time that is stated, and what is saved of the recorded one, in ns."""
+
+    stated_ns: int
+    saving_ns: int
+
+    @classmethod
+    def of(cls, found: Prediction) -> Times:
+        """Those of a prediction."""
+        return cls(found.stated.predicted_ns, found.saving_ns)
+
+
 def with_saving(
-    base: Baseline, attribution: Attribution, finding: Finding, plan: Plan, config: DiagnosisConfig
+    base: Baseline,
+    attribution: Attribution,
+    finding: Finding,
+    plan: Plan,
+    tried: dict[tuple[Change, ...], Times],
+    config: DiagnosisConfig,
 ) -> Finding:
     """Add the simulated saving of a finding's change by itself, as the plan has it; 0 where it would cost time.
 
     A saving close to zero gets an upper bound too, since the consumers of a copy may not be in the trace. If that is
-    close to zero too, and the change helps with no other one, it is not offered.
+    close to zero too, and the change helps with no other one, it is not offered. What was ``tried`` is not again.
     """
     if finding.change is None:
         return finding
     change = change_of(finding.change, [finding])
     least = config.report_share * base.stated_ns
-    found, most = base.predict((change,), bounds=False), 0
-    saving = max(base.stated_ns - found.stated.predicted_ns, 0)
+    found, most = tried.get((change,)) or Times.of(base.predict((change,), bounds=False)), 0
+    saving = max(base.stated_ns - found.stated_ns, 0)
     if saving < least:
         most = base.stated_ns - base.predict((change,)).stated.estimate.by_order_ns[0]
     high = most if most >= least and most > saving else None
@@ -57,12 +75,12 @@ def with_saving(
         saving_ns=saving,
         saving_high_ns=high,
         offered=offered,
-        waits_instead=None if offered else _waits_instead(attribution, found, finding, config),
+        waits_instead=None if offered else _waits_instead(base, attribution, change, finding, config),
         saves_more=_saves_more(found, finding, saving),
     )
 
 
-def _saves_more(found: Prediction, finding: Finding, saving: int) -> str | None:
+def _saves_more(found: Times, finding: Finding, saving: int) -> str | None:
     """Why a change saves more than the GPU idle time of its finding."""
     if saving <= finding.idle_ns:
         return None
@@ -70,9 +88,10 @@ def _saves_more(found: Prediction, finding: Finding, saving: int) -> str | None:
 
 
 def _waits_instead(
-    attribution: Attribution, found: Prediction, finding: Finding, config: DiagnosisConfig
+    base: Baseline, attribution: Attribution, change: Change, finding: Finding, config: DiagnosisConfig
 ) -> str | None:
     """What a GPU waits for in a simulation in which it waits no less; None unless most of the time went there."""
+    found = base.predict((change,), bounds=False)
     key = DeviceKey(*(NO_ID if n is None else n for n in (finding.where.process, finding.where.device)))
     graph = build_graph(found.after, config.dependencies)
     before = _time(attribution, key, found.window, config)

@@ -25,7 +25,7 @@ _STYLE = {
 _WIDTH = 60
 _ALMOST_ALL = 0.9
 _WORTH_SAYING = 0.01
-TOO_LARGE = "Fixes are not simulated for a very large trace: overlapscope what-if simulates one change."
+NOT_SIMULATED = "Fixes were not simulated: overlapscope what-if simulates one change."
 """Shown instead of a plan."""
 
 
@@ -41,7 +41,7 @@ def findings(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
         table = fitted(plan_title(plan), plan_rows(plan), width) if plan.steps else []
         return [*head, *parts, *table, *(Text(line, style="dim") for line in (*added(plan), *wide(plan))), Text("")]
     fixable = any(finding.change is not None for finding in diagnosis.findings)
-    return [*head, *parts, *([Text(TOO_LARGE, style="dim"), Text("")] if fixable else [])]
+    return [*head, *parts, *([Text(NOT_SIMULATED, style="dim"), Text("")] if fixable else [])]
 
 
 def heading(diagnosis: Diagnosis) -> str:

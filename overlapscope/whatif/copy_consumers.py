@@ -59,24 +59,23 @@ def _given(graph: Graph) -> tuple[Bool, Int64, Int64]:
     nothing = np.empty(0, np.int64)
     if recording is None or recording.copy_consumers is None:
         return known, nothing, nothing
-    operator = issuing_operators(graph)
+    operator = issuing_operators(graph, np.arange(len(work)))
     known = operator != NO_ID
     rows = np.flatnonzero(known)
     owner, tensor = _pairs(recording.copy_consumers, graph.trace.cpu_ops.start_ns[operator[rows]])
     return known, rows[owner], tensor
 
 
-def issuing_operators(graph: Graph) -> Int64:
-    """For each piece of work the row of the innermost operator that issued it, where that is one of torch's own."""
-    calls, ops = graph.calls, graph.trace.cpu_ops
-    call = graph.work.call
+def issuing_operators(graph: Graph, some: Int64) -> Int64:
+    """For some work the row of the innermost operator that issued it, where that is one of torch's own."""
+    calls, ops, names = graph.calls, graph.trace.cpu_ops, graph.trace.names
+    call = graph.work.call[some]
     process, thread, moment = (
         np.append(values, NO_ID)[call] for values in (calls.process, calls.thread, calls.start_ns)
     )
     operator = innermost(ops, process, thread, moment).astype(np.int64)
-    names = np.unique(ops.name_id)
-    own = [name for name in names.tolist() if graph.trace.names[name].startswith(_OWN)]
-    return np.where(np.isin(np.append(ops.name_id, NO_ID)[operator], own), operator, NO_ID)
+    own = np.array([name.startswith(_OWN) for name in names.values] + [False])
+    return np.where(own[np.append(ops.name_id, NO_ID)[operator]], operator, NO_ID)
 
 
 def _pairs(consumers: CopyConsumers, start_ns: Int64) -> tuple[Int64, Int64]:

@@ -48,7 +48,7 @@ def _makes_tensor(graph: Graph, copies: Int64) -> Bool:
     if not len(copies):
         return np.zeros(0, np.bool_)
     ops = graph.trace.cpu_ops
-    around = np.append(enclosing(ops), NO_ID)[issuing_operators(graph)[copies]]
+    around = np.append(enclosing(ops), NO_ID)[issuing_operators(graph, copies)]
     new: Bool = np.isin(np.append(ops.name_id, NO_ID)[around], graph.trace.names.find(*_MAKING))
     return new
 
@@ -58,7 +58,7 @@ def _before_readers(graph: Graph, copies: Int64) -> tuple[Dependencies, Bool]:
     recording, ops = graph.trace.metadata.recording, graph.trace.cpu_ops
     if recording is None or recording.d2h_consumers is None or not len(copies):
         return Dependencies.none(), np.zeros(len(copies), np.bool_)
-    consumers, operator = recording.d2h_consumers, issuing_operators(graph)[copies]
+    consumers, operator = recording.d2h_consumers, issuing_operators(graph, copies)
     named, issued = (np.append(column, NO_ID)[operator] for column in (ops.name_id, ops.start_ns))
     at = np.searchsorted(consumers.copy_start_ns, issued)
     read = np.append(consumers.copy_start_ns, NO_ID)[at] == issued

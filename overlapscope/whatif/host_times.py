@@ -104,7 +104,7 @@ class HostTimes:
     def _since(self, moment: Int64, call: Int64) -> Int64:
         """Times in or after a call: no later than its end, and than the next call of the thread."""
         old_start, old_end = self._old
-        inside = np.minimum(self.start_ns[call] + moment - old_start[call], self.end_ns[call])
+        inside: Int64 = np.minimum(self.start_ns[call] + moment - old_start[call], self.end_ns[call])
         after = np.minimum(self.end_ns[call] + moment - old_end[call], self._next_start[call])
         return np.where(moment < old_end[call], inside, after)
 
