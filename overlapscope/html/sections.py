@@ -13,7 +13,7 @@ from overlapscope.html.explanation import explanation
 from overlapscope.html.places import Places, of_finding, of_rows
 from overlapscope.markup import Html, tag, together
 from overlapscope.report.data import Audit
-from overlapscope.report.findings import TOO_LARGE, facts, plan_title, wide, worth
+from overlapscope.report.findings import NOT_SIMULATED, facts, plan_title, wide, worth
 from overlapscope.report.findings import heading as order
 from overlapscope.report.tables import LEFT, Cells, plan_rows, tables
 from overlapscope.timeline.bars import Style
@@ -69,7 +69,7 @@ def plan(diagnosis: Diagnosis) -> Html:
     """What to fix in which order, with the time after each step."""
     found, title = diagnosis.plan, tag("h2", "What the fixes are worth", id="plan")
     if found is None and any(finding.change is not None for finding in diagnosis.findings):
-        return together(title, tag("p", TOO_LARGE))
+        return together(title, tag("p", NOT_SIMULATED))
     if found is None or not found.steps:
         return Html("")
     notes = (tag("p", line) for line in wide(found))
