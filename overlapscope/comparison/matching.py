@@ -8,6 +8,7 @@ import numpy as np
 
 from overlapscope.comparison.common import previous_common_call
 from overlapscope.dependencies.graph import Graph
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.windows import Window, rows_called
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind
@@ -153,7 +154,7 @@ def _ranks(values: Int64) -> Int64:
 
 def _numbered(keys: Int64, order: Int64, usable: Bool) -> Int64:
     """The keys with a further row: how many of the same key come before each, in this order; `NO_ID` if not usable."""
-    member = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
+    member = distinct_columns(keys)[1]
     by_key = order[np.argsort(member[order], kind="stable")]
     first = np.flatnonzero(np.append(True, np.diff(member[by_key]) != 0))[: len(member)]
     number = np.empty(len(member), np.int64)
@@ -165,7 +166,7 @@ def _paired(before: Int64, after: Int64) -> Pairs:
     """Which columns of two sets of keys are equal, of those that are usable."""
     usable = [np.flatnonzero(keys[-1] != NO_ID) for keys in (before, after)]
     both = np.concatenate([keys[:, rows] for keys, rows in zip((before, after), usable, strict=True)], axis=1)
-    member = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
+    member = distinct_columns(both)[1]
     mine, other = member[: len(usable[0])], member[len(usable[0]) :]
     _, first, second = np.intersect1d(mine, other, assume_unique=True, return_indices=True)
     return Pairs(usable[0][first], usable[1][second])

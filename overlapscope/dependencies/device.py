@@ -13,6 +13,7 @@ import numpy as np
 from overlapscope.dependencies.config import DependencyConfig
 from overlapscope.dependencies.graph import Dependencies, Graph, Work, bound
 from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.launches import launch_latency_ns
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, StreamKind
@@ -157,7 +158,7 @@ def _unexplained(graph: Graph, edges: Dependencies, previous: Int64, config: Dep
     usual = np.minimum(edges.weight_ns, graph.time_ns[edges.target] - graph.time_ns[edges.source])
     np.maximum.at(ready, edges.target, graph.time_ns[edges.source] + usual)
     source = np.full(len(work), NO_ID, np.int64)
-    for process, device in np.unique(np.stack([work.process, work.device]), axis=1).T.tolist():
+    for process, device in distinct_columns(np.stack([work.process, work.device]))[0].T.tolist():
         mine = np.flatnonzero((work.process == process) & (work.device == device))
         by_end = mine[np.argsort(work.end_ns[mine], kind="stable")]
         position = np.searchsorted(work.end_ns[by_end], work.start_ns[mine], "right") - 1

@@ -16,6 +16,7 @@ import numpy as np
 
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.measure.copies import host_kind
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
 from overlapscope.model.enums import ALLOCATIONS, LINK, MemoryKind
 from overlapscope.model.trace import Trace
@@ -215,7 +216,7 @@ class Graph:
     def streams(self) -> list[tuple[int, int, int]]:
         """Process, device and number of every stream with work."""
         keys = np.stack([self.work.process, self.work.device, self.work.stream])
-        return [(int(a), int(b), int(c)) for a, b, c in np.unique(keys, axis=1).T]
+        return [(int(a), int(b), int(c)) for a, b, c in distinct_columns(keys)[0].T]
 
     def of_memory(self, kind: MemoryKind) -> Bool:
         """Which work copies from or to host memory of a kind."""

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.host import MODULE_LOADING
 from overlapscope.measure.places import innermost
 from overlapscope.measure.spans import EMPTY, Spans, covered, merge, union
@@ -109,8 +110,7 @@ class HostWorkKinds:
         rows = np.flatnonzero(np.isin(calls.kind, ALLOCATIONS) & (calls.parent == NO_ID))
         inside = innermost(ops, calls.process[rows], calls.thread[rows], calls.start_ns[rows])
         rows, inside = rows[inside != NO_ID], inside[inside != NO_ID]
-        names = np.stack([ops.process, ops.name_id.astype(np.int64)])
-        kind = np.unique(names, axis=1, return_inverse=True)[1].reshape(-1)
+        _, kind = distinct_columns(np.stack([ops.process, ops.name_id.astype(np.int64)]))
         begins = np.full(int(kind.max(initial=-1)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(begins, kind, ops.start_ns)
         first = ops.start_ns[inside] == begins[kind[inside]]

@@ -9,6 +9,8 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.diagnosis.finding import Place, Share
+from overlapscope.measure.distinct import distinct_columns
+from overlapscope.measure.host import sums_by
 from overlapscope.measure.places import enclosing, innermost, named_work
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, known
 from overlapscope.model.tables import HostWork
@@ -64,9 +66,8 @@ class Moments:
 
     def distinct(self) -> tuple[Moments, Int64]:
         """The different ones among them, and which of these each is."""
-        columns = np.stack([getattr(self, entry.name) for entry in fields(self)])
-        found, member = np.unique(columns, axis=1, return_inverse=True)
-        return Moments(*found), member.reshape(-1)
+        found, member = distinct_columns(np.stack([getattr(self, entry.name) for entry in fields(self)]))
+        return Moments(*found), member
 
 
 def _threads(trace: Trace, calls: Int64 | Int32) -> tuple[Int64, Int64]:
@@ -86,33 +87,49 @@ def shares(trace: Trace, at: Moments, idle_ns: Int64, device: int) -> tuple[Shar
     """
     distinct, member = at.distinct()
     totals = np.bincount(member, idle_ns, len(distinct.call)).astype(np.int64)
+    different, which = _different_places(trace, distinct, device)
+    sums, first = sums_by(which, totals, len(different)), np.full(len(different), len(which))
+    np.minimum.at(first, which, np.arange(len(which)))
     found: dict[Place, int] = {}
-    for place, total in zip(places(trace, distinct, device), totals.tolist(), strict=True):
-        found[place] = found.get(place, 0) + total
+    for number in np.argsort(first).tolist():
+        found[different[number]] = found.get(different[number], 0) + int(sums[number])
     ranked = sorted(found.items(), key=lambda entry: -entry[1])
     return tuple(Share(place, total) for place, total in ranked[:_MOST])
 
 
 def places(trace: Trace, at: Moments, device: int) -> list[Place]:
     """The place of each moment on a device; of `NO_ID` nothing is known."""
+    different, which = _different_places(trace, at, device)
+    return [different[number] for number in which.tolist()]
+
+
+def _different_places(trace: Trace, at: Moments, device: int) -> tuple[list[Place], Int64]:
+    """The different places of some moments, and at which of these each is."""
     annotated, is_module = named_work(trace)
-    rows = innermost(annotated, at.process, at.thread, at.time_ns)
-    ops = innermost(trace.cpu_ops, at.process, at.thread, at.time_ns)
-    names = np.append(trace.api_calls.name_id, NO_ID)[at.call]
-    sources, paths = _sources(trace, at.process, at.thread, at.time_ns), _paths(trace, annotated, is_module, rows)
-    return [
+    moment = at.process, at.thread, at.time_ns
+    rows, inside = np.unique(innermost(annotated, *moment), return_inverse=True)
+    paths = _paths(trace, annotated, is_module, rows)
+    numbers = {path: number for number, path in enumerate(dict.fromkeys(paths))}
+    path = np.array([numbers[each] for each in paths], np.int64)[inside]
+    op = np.append(trace.cpu_ops.name_id, NO_ID)[innermost(trace.cpu_ops, *moment)]
+    api = np.append(trace.api_calls.name_id, NO_ID)[at.call]
+    keys = np.stack([path, _sources(trace, *moment), op, api, at.process, at.thread, at.stream])
+    columns, which = distinct_columns(keys)
+    called, names = list(numbers), trace.names
+    different = [
         Place(
-            range=paths[index],
-            source=sources[index],
-            op=_name(trace, trace.cpu_ops, int(ops[index])),
-            api=trace.names[int(names[index])] or None,
-            process=known(at.process[index]),
-            thread=known(at.thread[index]),
+            range=called[path],
+            source=names[source] if source != NO_ID else None,
+            op=names[op] if op != NO_ID else None,
+            api=names[api] or None,
+            process=known(process),
+            thread=known(thread),
             device=known(device),
-            stream=known(at.stream[index]),
+            stream=known(stream),
         )
-        for index in range(len(names))
+        for path, source, op, api, process, thread, stream in columns.T.tolist()
     ]
+    return different, which
 
 
 def source_line(source: str) -> tuple[str, int] | None:
@@ -123,10 +140,6 @@ def source_line(source: str) -> tuple[str, int] | None:
     """
     match = _LINE.match(source)
     return None if match is None else (match["file"], int(match["line"]))
-
-
-def _name(trace: Trace, table: HostWork, row: int) -> str | None:
-    return trace.names[int(table.name_id[row])] if row != NO_ID else None
 
 
 def _paths(trace: Trace, annotated: HostWork, is_module: Bool, rows: Int32) -> list[str | None]:
@@ -149,14 +162,14 @@ def _paths(trace: Trace, annotated: HostWork, is_module: Bool, rows: Int32) -> l
     return [None if row == NO_ID else path(row, in_module=False) for row in rows.tolist()]
 
 
-def _sources(trace: Trace, process: Int64, thread: Int64, moment: Int64) -> list[str | None]:
-    """The innermost line of user code at each moment."""
+def _sources(trace: Trace, process: Int64, thread: Int64, moment: Int64) -> Int64:
+    """The name of the innermost line of user code at each moment; `NO_ID` where there is none."""
     frames = trace.frames
     numbers = np.unique(frames.name_id)
     own = [number for number in numbers.tolist() if _is_user_code(trace.names[number])]
     rows = np.flatnonzero(np.isin(frames.name_id, own))
     found = innermost(frames.take(rows), process, thread, moment)
-    return [None if row == NO_ID else trace.names[int(frames.name_id[rows[row]])] for row in found.tolist()]
+    return np.append(frames.name_id[rows], NO_ID)[found].astype(np.int64)
 
 
 def _is_user_code(name: str) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 
 from overlapscope.diagnosis.catalogue import CLAIMING, RULES
 from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.spans import meeting
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import LINK
@@ -62,9 +63,9 @@ def reason_of_copies(context: DeviceContext, reason: Int64) -> Int64:
 def _costliest(count: int, copy: Int64, reason: Int64, idle_ns: Int64) -> Int64:
     """For each copy the reason with the largest sum."""
     result = np.full(count, NO_ID, np.int64)
-    pairs, member = np.unique(np.stack([copy, reason]), axis=1, return_inverse=True)
+    pairs, member = distinct_columns(np.stack([copy, reason]))
     totals = np.zeros(pairs.shape[1], np.int64)
-    np.add.at(totals, member.reshape(-1), idle_ns)
+    np.add.at(totals, member, idle_ns)
     order = np.argsort(totals, kind="stable")  # the largest is written last
     result[pairs[0][order]] = pairs[1][order]
     return result

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.places import enclosing, innermost, is_step
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.tables import CpuOps
@@ -42,10 +43,10 @@ def stacks(trace: Trace, calls: Int64, most: int = _MOST_ENTRIES) -> Stacks:
     found, count = [np.empty((3, 0), np.int64)], 0
     for level in np.split(rows, np.flatnonzero(np.diff(depth)) + 1):
         entries = np.stack([node[outer[level]], kind[level], table.name_id[level].astype(np.int64)])
-        distinct, which = np.unique(entries, axis=1, return_inverse=True)
+        distinct, which = distinct_columns(entries)
         if count + distinct.shape[1] > most:
             break
-        node[level] = which.reshape(-1) + count
+        node[level] = which + count
         found.append(distinct)
         count += distinct.shape[1]
     complete = bool((node[rows] != NO_ID).all())

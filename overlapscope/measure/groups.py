@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from overlapscope.measure.copies import CopyFacts, blocked_by_calls
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.spans import intersect, merge, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, known
@@ -94,8 +95,7 @@ def group_copies(
     touched = window.touches(trace.copies.process, trace.copies.start_ns, trace.copies.end_ns)
     rows = np.flatnonzero(touched if where is None else touched & where)
     codes = np.stack([np.zeros(len(rows), np.int64), *(KEYS[name][0](trace, facts)[rows] for name in by)])
-    keys, member = np.unique(codes, axis=1, return_inverse=True)
-    member = member.reshape(-1)
+    keys, member = distinct_columns(codes)
     groups = [
         _group(
             {name: KEYS[name][1](trace, int(code)) for name, code in zip(by, key[1:], strict=True)},

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Int64, known
 from overlapscope.model.enums import ApiKind
@@ -98,8 +99,7 @@ def host_blocking(trace: Trace, window: Window, config: HostConfig = DEFAULT) ->
     ones, total, blocked = np.ones(len(calls), np.int64), window.covers(*times), blocked_ns(trace, window, config)
     rows = np.flatnonzero(window.touches(*times))
     keys = np.stack([calls.process[rows], calls.thread[rows], calls.name_id[rows].astype(np.int64)])
-    groups, member = np.unique(keys, axis=1, return_inverse=True)
-    member = member.reshape(-1)
+    groups, member = distinct_columns(keys)
     sums = (sums_by(member, values[rows], groups.shape[1]).tolist() for values in (ones, total, blocked))
     result = [
         HostBlocking(process, thread, trace.names[name], *figures)

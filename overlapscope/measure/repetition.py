@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.places import enclosing, is_step
 from overlapscope.model.columns import NO_ID, Int32, Int64
 from overlapscope.model.tables import HostWork
@@ -57,8 +58,7 @@ def _outermost(table: HostWork) -> HostWork:
 
 
 def _on_busiest_thread(table: HostWork) -> Int64:
-    places, member = np.unique(np.stack([table.process, table.thread]), axis=1, return_inverse=True)
-    member = member.reshape(-1)
+    places, member = distinct_columns(np.stack([table.process, table.thread]))
     return np.flatnonzero(member == np.argmax(np.bincount(member, minlength=places.shape[1])))
 
 

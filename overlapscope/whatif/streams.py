@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from overlapscope.dependencies.graph import Graph
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.model.columns import Int64
 
 
@@ -39,8 +40,4 @@ class Streams:
 
 def codes(keys: Int64) -> Int64:
     """One number for each different column, in their order."""
-    order = np.lexsort(keys[::-1])
-    other = (np.diff(keys[:, order]) != 0).any(axis=0)
-    result = np.empty(keys.shape[1], np.int64)
-    result[order] = np.append(0, np.cumsum(other))[: len(order)]
-    return result
+    return distinct_columns(keys)[1]
