@@ -22,12 +22,15 @@ class Chains:
 
     ``first`` is the first node of each chain, ``chain`` the chain of each node. ``inside`` and ``between`` are rows of
     dependencies; those between chains are in an order in which each comes after all into the chain that it leaves.
+    ``leaves`` and ``enters`` are these chains.
     """
 
     first: Int64
     chain: Int64
     inside: Int64
     between: Int64
+    leaves: list[int]
+    enters: list[int]
 
     @classmethod
     def of(cls, graph: Graph) -> Chains:
@@ -42,9 +45,10 @@ class Chains:
         begins = np.ones(count, np.bool_)
         begins[edges.target[inside]] = False
         first, chain, between = np.flatnonzero(begins), np.cumsum(begins) - 1, np.flatnonzero(~inside)
-        place = _places(graph.time_ns[first], first, chain[edges.source[between]], chain[edges.target[between]])
-        order = np.argsort(place[chain[edges.target[between]]], kind="stable")
-        return cls(first, chain, np.flatnonzero(inside), between[order])
+        leaves, enters = chain[edges.source[between]], chain[edges.target[between]]
+        order = np.argsort(_places(graph.time_ns[first], first, leaves, enters)[enters], kind="stable")
+        ways = leaves[order].tolist(), enters[order].tolist()
+        return cls(first, chain, np.flatnonzero(inside), between[order], *ways)
 
     def times(self, graph: Graph) -> Int64:
         """When each node comes: as soon as its dependencies allow; those without any stay where they were.
@@ -55,21 +59,18 @@ class Chains:
         along[edges.target[self.inside]] = edges.weight_ns[self.inside]
         along = np.cumsum(along)
         along -= along[self.first][self.chain]
-        source, target = edges.source[self.between], self.chain[edges.target[self.between]]
-        start = graph.time_ns[self.first]
-        start[target] = _NOT_YET
-        weight = edges.weight_ns[self.between] + along[source]
-        return _latest(start, self.chain[source], target, weight)[self.chain] + along
+        begins = graph.time_ns[self.first]
+        begins[self.chain[edges.target[self.between]]] = _NOT_YET
+        weight = edges.weight_ns[self.between] + along[edges.source[self.between]]
+        return self._begins(begins.tolist(), weight.tolist())[self.chain] + along
 
-
-def _latest(start_ns: Int64, source: Int64, target: Int64, weight_ns: Int64) -> Int64:
-    """When each chain begins, by dependencies of which each comes after all into its source."""
-    times: list[int] = start_ns.tolist()
-    for one, other, weight in zip(source.tolist(), target.tolist(), weight_ns.tolist(), strict=True):
-        reached = times[one] + weight
-        if reached > times[other]:  # noqa: PLR1730 - a call of max() takes longer than the rest of the loop
-            times[other] = reached
-    return np.array(times, np.int64)
+    def _begins(self, times: list[int], weights: list[int]) -> Int64:
+        """When each chain begins: as soon as what it waits for allows, each of which is known before."""
+        for one, other, weight in zip(self.leaves, self.enters, weights, strict=True):
+            reached = times[one] + weight
+            if reached > times[other]:  # noqa: PLR1730 - a call of max() takes longer than the rest of the loop
+                times[other] = reached
+        return np.array(times, np.int64)
 
 
 def _places(time_ns: Int64, node: Int64, source: Int64, target: Int64) -> Int64:

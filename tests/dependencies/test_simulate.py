@@ -30,6 +30,30 @@ def test_faster_work_never_makes_a_run_longer(data: st.DataObject) -> None:
     assert (simulate(faster).time_ns <= mine.time_ns).all()
 
 
+@settings(deadline=None, max_examples=100)
+@given(st.data())
+def test_every_node_comes_by_the_longest_way_to_it(data: st.DataObject) -> None:
+    """Any order of the nodes in time and by number, chains or none: a fixpoint of all dependencies, found by trying."""
+    count = data.draw(st.integers(2, 12))
+    place = data.draw(st.permutations(range(count)))
+    pairs = data.draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=25))
+    chain = [(node, node + 1) for node in range(count - 1)]
+    edges = [(a, b) for a, b in pairs + data.draw(st.lists(st.sampled_from(chain))) if place[a] < place[b]]
+    weights = data.draw(st.lists(st.integers(-5, 50), min_size=len(edges), max_size=len(edges)))
+    began = data.draw(st.lists(st.integers(0, 100), min_size=count, max_size=count))
+    source, target = np.array(edges, np.int64).reshape(-1, 2).T
+    waits = Dependencies.of(source, target, np.array(weights, np.int64), DependencyKind.EVENT)
+    simulated = simulate(replace(graph(SOME[0]), time_ns=np.array(began, np.int64), dependencies=waits))
+    expected = dict(enumerate(began))
+    for node in np.argsort(place).tolist():
+        ways = [
+            (expected[a] + w, -row) for row, ((a, b), w) in enumerate(zip(edges, weights, strict=True)) if b == node
+        ]
+        expected[node] = max(ways)[0] if ways else began[node]
+        assert simulated.bound_by[node] == (-max(ways)[1] if ways else -1)
+    assert simulated.time_ns.tolist() == [expected[node] for node in range(count)]
+
+
 def test_a_simulation_is_the_same_each_time() -> None:
     assert (simulate(graph(SOME[0])).bound_by == simulate(build_graph(open_trace(SOME[0]))).bound_by).all()
 
