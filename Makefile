@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal
 SLOW := corpus or predictions or browser or cluster
 
-.PHONY: demo test test-slow test-all lint types contracts doctest notebooks docs site check clean
+.PHONY: demo test test-slow test-all lint types contracts doctest notebooks docs site check bench clean
 
 $(BIN)/overlapscope: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,6 +19,14 @@ $(VENV)/.test: pyproject.toml | $(BIN)/overlapscope
 $(VENV)/.dev: pyproject.toml | $(VENV)/.test
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
+
+$(VENV)/.bench: pyproject.toml | $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	touch $@
+
+$(VENV)/hta/bin/python:
+	$(PYTHON) -m venv $(VENV)/hta
+	$(VENV)/hta/bin/python -m pip install --quiet HolisticTraceAnalysis
 
 demo: $(BIN)/overlapscope
 	$(BIN)/overlapscope demo
@@ -54,12 +62,18 @@ docs: $(BIN)/overlapscope
 	$(BIN)/python docs/make_rules.py
 	$(BIN)/python docs/make_predictions.py
 	$(BIN)/python docs/make_wild.py
+	$(BIN)/python docs/make_speed.py
 	$(BIN)/python docs/make_cli.py
 
 site: $(VENV)/.dev
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
 
 check: test-all lint types contracts doctest notebooks site
+
+# Some five minutes; TRACELENS=folder has its sources, BENCH="--largest 10000000" and others are options of it.
+bench: $(VENV)/.bench $(VENV)/hta/bin/python
+	$(BIN)/python -m benchmarks.speed --hta $(VENV)/hta/bin/python $(if $(TRACELENS),--tracelens $(TRACELENS)) $(BENCH)
+	$(BIN)/python docs/make_speed.py
 
 clean:
 	rm -rf $(VENV) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

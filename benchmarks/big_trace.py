@@ -12,6 +12,7 @@ import gzip
 import json
 import random
 from itertools import accumulate, pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -40,34 +41,39 @@ def shifted(event: dict[str, Any], times: int, times_us: dict[float, float], ids
     return result
 
 
+def make(source: Path, out: Path, *, megabytes: float = inf, events: float = inf) -> None:
+    """Write so many megabytes or events, whichever is reached first."""
+    raw = source.read_bytes()
+    trace = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    again = [event for event in trace["traceEvents"] if event.get("ph") != "M"]
+    ids = 1 + max(
+        (value for event in again for key in _ID_KEYS if isinstance(value := (event.get("args") or {}).get(key), int)),
+        default=0,
+    )
+    times, written, count, begin, chance = 0, 0, 0, 0.0, random.Random(1)
+    with out.open("w") as file:
+        header = json.dumps({key: value for key, value in trace.items() if key != "traceEvents"}, indent=2)
+        file.write(header[: header.rindex("}")].rstrip() + ',\n  "traceEvents": [\n')
+        while written < megabytes * 1e6 and count < events:
+            times_us = varied(trace["traceEvents"], begin, chance)
+            begin = max(times_us.values()) + 1000
+            for event in again if times else trace["traceEvents"]:
+                text = json.dumps(shifted(event, times, times_us, ids), indent=2)
+                file.write(("" if written == 0 else ",\n") + text)
+                written, count = written + len(text) + 2, count + 1
+                if written >= megabytes * 1e6 or count >= events:
+                    break
+            times += 1
+        file.write("\n]}\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--megabytes", type=float, default=277)
     options = parser.parse_args()
-    raw = options.source.read_bytes()
-    trace = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    events = [event for event in trace["traceEvents"] if event.get("ph") != "M"]
-    ids = 1 + max(
-        (value for event in events for key in _ID_KEYS if isinstance(value := (event.get("args") or {}).get(key), int)),
-        default=0,
-    )
-    times, written, begin, chance = 0, 0, 0.0, random.Random(1)
-    with options.out.open("w") as out:
-        header = json.dumps({key: value for key, value in trace.items() if key != "traceEvents"}, indent=2)
-        out.write(header[: header.rindex("}")].rstrip() + ',\n  "traceEvents": [\n')
-        while written < options.megabytes * 1e6:
-            times_us = varied(trace["traceEvents"], begin, chance)
-            begin = max(times_us.values()) + 1000
-            for event in events if times else trace["traceEvents"]:
-                text = json.dumps(shifted(event, times, times_us, ids), indent=2)
-                out.write(("" if written == 0 else ",\n") + text)
-                written += len(text) + 2
-                if written >= options.megabytes * 1e6:
-                    break
-            times += 1
-        out.write("\n]}\n")
+    make(options.source, options.out, megabytes=options.megabytes)
 
 
 if __name__ == "__main__":
