@@ -46,7 +46,9 @@ class Dependencies:
 
     def of_kind(self, *kinds: DependencyKind) -> Bool:
         """Which rows are of these kinds."""
-        return np.isin(self.kind, kinds)
+        wanted = np.zeros(len(DependencyKind), np.bool_)
+        wanted[list(kinds)] = True
+        return wanted[self.kind]
 
     def among(self, others: Dependencies) -> Bool:
         """Which rows connect the same two nodes as one of the others."""
