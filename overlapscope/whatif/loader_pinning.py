@@ -70,7 +70,9 @@ class _Batches:
         last = np.diff(first, append=NO_ID) != 0
         rows, first = rows[last], first[last]
         past = np.append(first[1:], len(calls))
-        sent = np.bincount(graph.work.call[copies], graph.trace.copies.size_bytes[graph.work.row[copies]], len(calls))
+        copies = copies[graph.work.call[copies] != NO_ID]
+        sizes = np.maximum(graph.trace.copies.size_bytes[graph.work.row[copies]], 0)
+        sent = np.bincount(graph.work.call[copies], sizes, len(calls))
         size = _until_launch(graph, sent.astype(np.int64), first, past)
         taken = ranges.end_ns[rows] - ranges.start_ns[rows]
         inline = np.array([_WITHOUT_WORKERS in names[number] for number in ranges.name_id[rows]], np.bool_)

@@ -65,6 +65,13 @@ def test_what_follows_the_first_kernel_is_no_batch(tmp_path: Path) -> None:
     assert what_if(trace_of(tmp_path, "\n".join(lines), **make.H200), ["pin"]).predicted_ns < free / 2
 
 
+@pytest.mark.parametrize("batch", ["work", f"enumerate(DataLoader)#{WORKERS}.__next__"])
+def test_copies_without_a_call_are_of_no_batch(batch: str, tmp_path: Path) -> None:
+    lost = make.copy(60, 20)
+    trace = trace_of(tmp_path, loop(batch, (50,), 2_000), lost, **make.H200)
+    assert what_if(trace, ["pin"]).predicted_ns < what_if(trace, []).predicted_ns
+
+
 def _end(line: str) -> int:
     """When the batch of a line came; 0 for a line without one."""
     return int(line.split(" | ", maxsplit=1)[0].rpartition("-")[2]) if line.startswith("range") else 0
