@@ -26,7 +26,7 @@ $(VENV)/.bench: pyproject.toml | $(VENV)/.test
 
 $(VENV)/hta/bin/python:
 	$(PYTHON) -m venv $(VENV)/hta
-	$(VENV)/hta/bin/python -m pip install --quiet HolisticTraceAnalysis
+	$(VENV)/hta/bin/python -m pip install --quiet HolisticTraceAnalysis psutil
 
 demo: $(BIN)/overlapscope
 	$(BIN)/overlapscope demo
