@@ -214,6 +214,19 @@ def test_impossible_numbers(file: Path, number: str) -> None:
     assert trace.health.damaged
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["nan", "inf(c)", "-nan(ind)", "1.#INF", "0x1f", "+5", ".5", "007", "None", "", "[1, nan,]", '"x",'],
+)
+def test_a_value_that_is_no_json_is_not_known_and_costs_no_event(file: Path, value: str) -> None:
+    events = [*many(10), make.kernel(5, 7, name="a, nan,} b", other=123456), *many(10)]
+    trace = read(file, make.text(*events).replace("123456", value))
+    assert len(trace.kernels) == 21
+    assert "a, nan,} b" in trace.names.values
+    assert trace.health.has("repaired-events")
+    assert not trace.health.damaged
+
+
 def test_quotes_brackets_and_braces_in_a_name_do_not_end_the_list(file: Path) -> None:
     for name in ('f<"a"}], int>', '"}], ', '"}]', "]}"):
         events = [*many(10), make.kernel(5000, 7, name="BROKEN"), *many(10)]

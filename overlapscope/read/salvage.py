@@ -1,8 +1,8 @@
 """Read a chunk of malformed JSON event by event, repairing what can be repaired.
 
 Such files exist: from programs killed while writing, with unescaped quotes, backslashes or control characters in
-names, bad UTF-8, ``nan`` and ``inf``, or numbers such as ``0.-660``. An event that cannot be repaired is lost; reading
-continues with the next one.
+names, bad UTF-8, commas before a closing brace, or values such as ``inf(c)`` and ``0.-660``. A value that is no JSON is
+not known, and its event is kept. An event that cannot be repaired is lost; reading continues with the next one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ _LIST_END = re.compile(r'\]\s*(?=\Z|\}|,\s*"(?:[^"\\]|\\.)*"\s*:)', re.DOTALL)
 _OBJECT_THEN_LIST_END = re.compile(rb'\}\s*,?\s*(\])\s*(?=\Z|\}|,\s*")')
 _MOST_ENDS = 64  # lists of objects that a trailer may hold
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
-_BAD_NUMBER = re.compile(r"(?<=[:\[,\s])(?:[-+]?(?:nan|inf(?:inity)?)|[-+]?\d*\.-\d+)(?=\s*[,}\]])", re.IGNORECASE)
+_PARTS = re.compile(
+    r'(?P<text>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<lacking>:(?=\s*[,}\]]))|(?P<surplus>,(?=\s*[}\]]))|(?P<bare>[^\s\[\]{}:,"]+)',
+    re.DOTALL,
+)
+_SCALAR = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null")
+_LONGEST_INTEGER = 64  # digits; no id or time is longer
 _LOOSE_STRING = re.compile(r'("(?:name|cat|ph)"\s*:\s*")(.{0,8192}?)("\s*(?:\}|,\s*"[\w ]+"\s*:))', re.DOTALL)
 _MOST_STRINGS = 4  # that an event's own keys can hold
 _LONE_QUOTE = re.compile(r'(?<!\\)"')
@@ -39,7 +44,11 @@ def _decimal(text: str) -> Decimal | None:
         return None
 
 
-_PARSER = json.JSONDecoder(strict=False, parse_float=_decimal, parse_constant=lambda _: None)
+def _whole(text: str) -> int | None:
+    return int(text) if len(text) <= _LONGEST_INTEGER else None
+
+
+_PARSER = json.JSONDecoder(strict=False, parse_float=_decimal, parse_int=_whole, parse_constant=lambda _: None)
 
 
 @dataclass
@@ -161,8 +170,8 @@ def _next_start(text: str, position: int, result: Rescue | None) -> int:
 
 
 def _repaired(piece: str) -> dict[str, Any] | None:
-    values = _BAD_NUMBER.sub("null", _BAD_ESCAPE.sub(r"\\\\", piece))
-    for variant in (values, _with_escaped_quotes(values)):
+    escaped = _BAD_ESCAPE.sub(r"\\\\", piece)
+    for variant in (_PARTS.sub(_mended, escaped), _PARTS.sub(_mended, _with_escaped_quotes(escaped))):
         try:
             loose, end = _PARSER.raw_decode(variant)
         except (ValueError, RecursionError):
@@ -170,6 +179,13 @@ def _repaired(piece: str) -> dict[str, Any] | None:
         if isinstance(loose, dict) and not variant[end:].strip(" \t\r\n,"):
             return loose
     return None
+
+
+def _mended(part: re.Match[str]) -> str:
+    """A part of an event as JSON: without a comma that nothing follows, and null where a value is missing or none."""
+    if part["bare"]:
+        return part[0] if _SCALAR.fullmatch(part[0]) else "null"
+    return part["text"] or (":null" if part["lacking"] else "")
 
 
 def _with_escaped_quotes(text: str) -> str:
