@@ -227,6 +227,15 @@ def test_a_value_that_is_no_json_is_not_known_and_costs_no_event(file: Path, val
     assert not trace.health.damaged
 
 
+@pytest.mark.parametrize("key", ["pid", "tid", "ts", "dur", "stream", "correlation", "bytes", "grid"])
+@pytest.mark.parametrize("number", ["1e999999999", "-1.5E+999999999", "1e-999999999", "1" * 50_000])
+def test_a_number_costs_no_more_than_its_digits(file: Path, key: str, number: str) -> None:
+    plain = make.kernel(5, 7, correlation=1)
+    events = [*many(3), plain | {key: 987654}, plain | {"args": {key: 987654}}]
+    trace = read(file, make.text(*events).replace("987654", number))
+    assert len(trace.kernels) == (4 if key in {"ts", "dur"} and number != "1e-999999999" else 5)
+
+
 def test_quotes_brackets_and_braces_in_a_name_do_not_end_the_list(file: Path) -> None:
     for name in ('f<"a"}], int>', '"}], ', '"}]', "]}"):
         events = [*many(10), make.kernel(5000, 7, name="BROKEN"), *many(10)]

@@ -7,6 +7,7 @@ is the only module that uses msgspec.
 from __future__ import annotations
 
 import json
+import math
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -138,13 +139,21 @@ def _one(kind: type[ArgsT], text: Raw) -> ArgsT:
 def convert(loose: dict[str, Any], *, exact: bool) -> AnyEvent:
     """Make an event of a loosely parsed dict; values of the wrong type become None."""
     event: dict[str, Any] = {key: _text(loose.get(key)) for key in ("ph", "cat", "name")}
-    event |= {key: loose.get(key) for key in ("pid", "tid", "ts", "dur")}
+    event |= {key: _number(loose.get(key)) for key in ("pid", "tid")}
+    event |= {key: loose.get(key) for key in ("ts", "dur")}
     made = ExactEvent(**event) if exact else Event(**event)
     args = loose.get("args")
     if isinstance(args, dict):
         with suppress(TypeError, ValueError, RecursionError):
-            made.args = Raw(json.dumps(args, default=str).encode())
+            made.args = Raw(json.dumps(args, default=_number).encode())
     return made
+
+
+def _number(value: Any) -> Any:
+    """A decimal as a float, since an integer of it has as many digits as its exponent says; None beyond all floats."""
+    if not isinstance(value, Decimal):
+        return value
+    return number if math.isfinite(number := float(value)) else None
 
 
 def _text(value: Any) -> str | None:
