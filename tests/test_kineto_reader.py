@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from overlapscope.errors import TraceNotFound, UnknownTraceFormat, UnusableTrace
+from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind, SyncKind
 from overlapscope.model.health import HealthSeverity
 from overlapscope.model.trace import Trace
@@ -351,9 +352,31 @@ def test_zero_times_on_an_epoch_clock_are_no_times(file: Path) -> None:
     events = [make.kernel(epoch + number * 10, 5) for number in range(20)]
     trace = read(file, make.text(*events, make.kernel(0, 5)))
     assert len(trace.kernels) == 20
-    assert trace.health.has("no-time")
+    assert trace.health.has("far-off-time")
     zero = read(file, make.text(*[make.kernel(number * 10, 5) for number in range(20)]))
     assert len(zero.kernels) == 20, "a relative clock may start at zero"
+
+
+@pytest.mark.parametrize("epoch", [0, 1_700_000_000_000_000])
+@pytest.mark.parametrize("years", [63, -63])
+def test_an_event_decades_off_is_left_out_alone(file: Path, epoch: int, years: int) -> None:
+    good = make.kernel(epoch, 5)
+    far = years * 31_557_600_000_000
+    for event in (make.kernel(epoch + far, 5), make.kernel(epoch, abs(far)), make.kernel(epoch, 1e18)):
+        trace = read(file, make.text(good, good, event))
+        assert len(trace.kernels) == 2
+        assert trace.health.has("far-off-time") or trace.health.has("no-time")
+        assert trace.health.damaged
+    with pytest.raises(UnusableTrace):
+        read(file, make.text(make.kernel(epoch, 1e18)))
+
+
+def test_sizes_and_numbers_that_cannot_be_are_not_known(file: Path) -> None:
+    copies = [make.copy(number, 1, size=size) for number, size in enumerate((-7, 2**62, 2**64 - 10, 5))]
+    trace = read(file, make.text(*copies, make.kernel(5, 5, device=-3)))
+    assert trace.copies.size_bytes.tolist() == [NO_ID, NO_ID, NO_ID, 5]
+    assert next(entry.count for entry in trace.health if entry.code == "impossible-size") == 3
+    assert trace.kernels.device.tolist() == [NO_ID]
 
 
 def test_epoch_times_with_decimals_are_exact(file: Path) -> None:

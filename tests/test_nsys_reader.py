@@ -11,6 +11,7 @@ import pytest
 
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind, RangeKind, StreamKind, SyncKind
+from overlapscope.model.health import HealthSeverity
 from overlapscope.read.opening import open_trace
 from tests import nsys_maker as make
 
@@ -216,6 +217,48 @@ def test_other_databases_and_damaged_ones(tmp_path: Path) -> None:
     (tmp_path / "cut.sqlite").write_bytes(whole.read_bytes()[:20_000])
     with pytest.raises(UnusableTrace, match="damaged"):
         open_trace(tmp_path / "cut.sqlite")
+
+
+@pytest.mark.parametrize("strings", [{1: "else"}, {99: "else"}])
+def test_names_without_their_strings_are_damage(tmp_path: Path, strings: dict[int, str]) -> None:
+    tables = {
+        "META_DATA_EXPORT": [{"name": "EXPORT_SCHEMA_VERSION", "value": "3"}],
+        KERNEL: [make.work(5, 9, shortName=7)],
+        RUNTIME: [make.call(1, 2, 5)],
+    }
+    path = make.write(tmp_path / "lost.sqlite", tables, strings)
+    for _ in range(2):  # without these strings, and without the table
+        trace = open_trace(path)
+        assert next(entry.count for entry in trace.health if entry.code == "lost-names") == 2
+        assert trace.health.damaged
+        with sqlite3.connect(path) as database:
+            database.execute("DROP TABLE IF EXISTS StringIds")
+
+
+@pytest.mark.parametrize("key", ["globalPid", "streamId", "correlationId"])
+def test_a_table_without_a_key_column_is_damage(file: Path, key: str) -> None:
+    row = make.work(5, 9)
+    row[f"was_{key}"] = row.pop(key)
+    (damage,) = [
+        each for each in open_trace(make.write(file, {KERNEL: [row]}, STRINGS)).health if "missing" in each.code
+    ]
+    assert f"no column {key}" in damage.message
+    assert damage.severity is HealthSeverity.DAMAGE
+
+
+@pytest.mark.parametrize("key", ["start", "end"])
+def test_a_table_without_its_times_is_refused(file: Path, key: str) -> None:
+    row = {name: value for name, value in make.work(5, 9).items() if name != key}
+    with pytest.raises(UnusableTrace, match=f"no column {key}"):
+        open_trace(make.write(file, {KERNEL: [row], RUNTIME: [make.call(1, 2, 1)]}, STRINGS))
+
+
+def test_times_at_the_end_of_all_numbers_are_no_times(file: Path) -> None:
+    last = 2**63 - 1
+    rows = [make.work(last - 9, last), make.work(-last, last), make.work(-(2**63), 5), make.work(100, 200)]
+    trace = open_trace(make.write(file, {KERNEL: rows}, STRINGS))
+    assert trace.kernels.start_ns.tolist() == [100]
+    assert trace.health.has("no-time")
 
 
 def test_times_are_taken_as_they_are(file: Path) -> None:

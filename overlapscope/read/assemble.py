@@ -14,17 +14,21 @@ from overlapscope.read.correlate import Calls, doubled, join, outermost
 from overlapscope.read.draft import Arrays, Draft
 from overlapscope.read.event_waits import event_waits
 from overlapscope.read.labels import api_kind, sync_kind
+from overlapscope.read.plausible import keep_possible
 from overlapscope.read.processes import assign_processes
 
 _STEP = "ProfilerStep#"
-_EPOCH_NS = 10**17  # 1973: a clock past this counts from the Unix epoch
 
 
 def assemble(draft: Draft) -> Trace:
-    """Make a `Trace` of the tables that a reader collected."""
+    """Make a `Trace` of the tables that a reader collected.
+
+    Raises:
+        UnusableTrace: no event of it can be read.
+    """
     _take_modules(draft)
     _complete(draft)
-    _drop_zero_times(draft)
+    keep_possible(draft)
     _end_with_last_step(draft)
     assign_processes(draft)
     _sort(draft)
@@ -71,23 +75,6 @@ def _complete(draft: Draft) -> None:
     for name, extra in (("syncs", ("event_sync", "record_correlation")), ("event_records", ("event_sync", "call"))):
         for column in extra:
             draft.tables[name].setdefault(column, np.full(draft.rows(name), NO_ID, np.int64))
-
-
-def _drop_zero_times(draft: Draft) -> None:
-    """Drop rows without a time, and count them: on an epoch clock, zero or less is no time."""
-    starts = [draft.column(name, "start_ns") for name, kind in TABLES.items() if issubclass(kind, Timed)]
-    everything = np.concatenate(starts)
-    if not len(everything) or np.median(everything) < _EPOCH_NS:
-        return
-    for name, kind in TABLES.items():
-        if not issubclass(kind, Timed):
-            continue
-        usable = draft.column(name, "start_ns") > 0
-        lost = int((~usable).sum())
-        draft.log.damage("no-time", lost, "events without a readable time; left out", draft.log.events_read)
-        draft.log.events_kept -= lost
-        if lost:
-            draft.tables[name] = {column: values[usable] for column, values in draft.tables[name].items()}
 
 
 def _end_with_last_step(draft: Draft) -> None:

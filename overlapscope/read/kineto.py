@@ -206,7 +206,7 @@ def read_kineto(path: Path, open_blocks: Callable[[], Iterator[bytes]], log: Hea
     for chunk in cut(opening.rest, blocks):
         reader.read(chunk)
     _finish(reader, opening)
-    if log.events_read == 0 or (reader.batches == {} and log.health().damaged):
+    if log.events_read == 0:
         raise UnusableTrace(f"{path}: a Kineto trace without a readable event; record it again")
     header = opening.header | _trailer_keys(reader.trailer, opening, log)
     note_dropped(log, messages_of(header))

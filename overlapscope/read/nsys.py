@@ -27,6 +27,7 @@ from overlapscope.read.draft import Draft
 from overlapscope.read.dropped import note_dropped
 from overlapscope.read.log import HealthLog
 from overlapscope.read.nsys_columns import BUILDERS, MARK_EVENT, Rows, Source, Strings, strings_of
+from overlapscope.read.nsys_keys import check_keys
 from overlapscope.read.nsys_labels import enum_labels
 from overlapscope.read.values import integers
 
@@ -100,7 +101,7 @@ def read_nsys(database: Path, path: Path, log: HealthLog, progress: Progress | N
 
     Raises:
         UnknownTraceFormat: a SQLite file that is no Nsight Systems export.
-        UnusableTrace: the file is damaged so that its tables cannot be read.
+        UnusableTrace: the file is damaged so that its tables cannot be read, or they lack their times.
     """
     connection = sqlite3.connect(f"file:{quote(str(database.resolve()))}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -130,6 +131,7 @@ def _draft(export: Export, path: Path, log: HealthLog, progress: Progress | None
         count = len(next(iter(rows.values()), []))
         log.events_read += count
         if count:
+            check_keys(str(path), source, rows, count, log)
             built = BUILDERS[table](rows, translation)
             draft.tables[table] = built
             log.events_kept += len(next(iter(built.values())))

@@ -31,6 +31,7 @@ class Source:
 
 
 _NO_UINT32 = 2**32 - 1
+_GRID_X, _GRID_YZ = 2**31, 2**16  # beyond the largest grid
 _PUSH_POP, _START_END, _DOMAIN = 59, 60, 75
 MARK_EVENT = 34
 """The event type of NVTX marks."""
@@ -71,15 +72,18 @@ def _thread(rows: Rows) -> Int64:
     return np.where(packed == NO_ID, NO_ID, packed & 0xFFFFFF)
 
 
-def _texts(rows: Rows, strings: Strings, *columns: str) -> list[str]:
+def _texts(rows: Rows, source: Source, *columns: str) -> list[str]:
     """The text of the first of ``columns`` that names a string, row by row."""
-    result = [""] * _count(rows)
-    for column in reversed([name for name in columns if name in rows]):
-        for index, key in enumerate(rows[column]):
-            text = key if isinstance(key, str) else strings.get(key)
+    there = [rows[name] for name in columns if name in rows]
+    result: list[str | None] = [None] * _count(rows)
+    for keys in reversed(there):
+        for index, key in enumerate(keys):
+            text = key if isinstance(key, str) else source.strings.get(key)
             if text is not None:
                 result[index] = text
-    return result
+    lost = sum(text is None and any(keys[index] is not None for keys in there) for index, text in enumerate(result))
+    source.log.damage("lost-names", lost, "rows whose name is not in the table StringIds; it is not known", len(result))
+    return [text or "" for text in result]
 
 
 def _mapped(rows: Rows, column: str, table: Mapping[int, Any]) -> Int8:
@@ -115,7 +119,7 @@ def _device(rows: Rows) -> Arrays:
 
 
 def _kernels(rows: Rows, source: Source) -> Arrays:
-    names = _texts(rows, source.strings, "demangledName", "shortName", "mangledName", "nameId")
+    names = _texts(rows, source, "demangledName", "shortName", "mangledName", "nameId")
     columns = _device(rows) | {
         "name_id": source.pool.ids(names),
         "blocks": _volume(rows, "grid"),
@@ -126,7 +130,7 @@ def _kernels(rows: Rows, source: Source) -> Arrays:
 
 def _volume(rows: Rows, prefix: str) -> Int64:
     x, y, z = (_numbers(rows, f"{prefix}{axis}") for axis in "XYZ")
-    known = (x != NO_ID) & (y != NO_ID) & (z != NO_ID)
+    known = (x >= 0) & (x < _GRID_X) & (y >= 0) & (y < _GRID_YZ) & (z >= 0) & (z < _GRID_YZ)
     return np.where(known, x * y * z, NO_ID)
 
 
@@ -150,7 +154,7 @@ def _memsets(rows: Rows, source: Source) -> Arrays:
 
 
 def _api_calls(rows: Rows, source: Source) -> Arrays:
-    names = [api_name(text) for text in _texts(rows, source.strings, "nameId")]
+    names = [api_name(text) for text in _texts(rows, source, "nameId")]
     columns = _times(rows) | {
         "process": _process(rows),
         "thread": _thread(rows),
@@ -190,7 +194,7 @@ def _event_records(rows: Rows, _source: Source) -> Arrays:
 
 def _ranges(rows: Rows, source: Source) -> Arrays:
     kind = _numbers(rows, "eventType")
-    texts = _texts(rows, source.strings, "text", "textId")
+    texts = _texts(rows, source, "text", "textId")
     domain_of = {
         (process, key): text
         for process, key, event, text in zip(
@@ -223,7 +227,7 @@ def _overheads(rows: Rows, source: Source) -> Arrays:
     columns = _times(rows) | {
         "process": _process(rows),
         "thread": _thread(rows),
-        "name_id": source.pool.ids(_texts(rows, source.strings, "nameId")),
+        "name_id": source.pool.ids(_texts(rows, source, "nameId")),
     }
     return _usable(columns, source.log)
 

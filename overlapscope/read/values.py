@@ -23,7 +23,9 @@ FLOAT_EXACT_US = float(2**43)
 """Below this, a float of microseconds with three decimals is exact to the nanosecond when split."""
 _INT64 = 2**63
 _MODULUS = 2**64
-_MAX_US = 4 * 10**15  # the year 2096 on an epoch clock; the difference of two such times in ns fits int64
+_MAX_US = 4 * 10**15
+LATEST_NS = _MAX_US * 1000
+"""The year 2096 on an epoch clock; no time is later, and the difference of two such times fits int64."""
 _LONGEST_NUMBER = 64  # digits; no id or time is longer
 _TRAILING_INTEGER = re.compile(r"(-?\d+)\s*$")
 _GRID_AXES = 3
