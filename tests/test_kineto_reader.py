@@ -18,7 +18,7 @@ from overlapscope.model.enums import ApiKind, Direction, MemoryKind, SyncKind
 from overlapscope.model.health import HealthSeverity
 from overlapscope.model.trace import Trace
 from overlapscope.read import bytestream, chunks
-from overlapscope.read.chunks import find_events
+from overlapscope.read.chunks import cut, find_events
 from overlapscope.read.opening import open_trace
 from overlapscope.report.content import audit
 from tests import kineto_maker as make
@@ -563,6 +563,24 @@ def test_a_header_that_is_no_json_is_given_up_before_the_whole_file_is_in_memory
     assert not opening.header_ok
     assert opening.rest.startswith(b'{"ph"')
     assert taken < 20_000_000 < 100 * len(events)
+
+
+@pytest.mark.parametrize("start", ["", '{"name": "', '{"ph": "X", "args": {"a": ['])
+@pytest.mark.parametrize("filler", [" ", "a", "[", "{},", '{"a":'])
+def test_what_is_no_event_does_not_fill_the_memory(start: str, filler: str) -> None:
+    block = filler.encode() * (2**20 // len(filler))
+    chunks_of_it = cut(start.encode(), iter([block] * 12))
+    assert max(map(len, chunks_of_it)) <= chunks.LONGEST_EVENT + len(block) + len(start) + 2
+
+
+def test_a_header_full_of_event_lists_is_given_up(file: Path) -> None:
+    with pytest.raises(UnusableTrace):
+        read(file, '{"a": {' + '"traceEvents":[' * 100_000)
+
+
+def test_a_gap_before_the_end_of_the_list_costs_no_time(file: Path) -> None:
+    events = ",".join(json.dumps(event) for event in many(3))
+    assert len(read(file, f'{{"traceEvents": [{events}{" " * 400_000}x').kernels) == 3
 
 
 def test_a_collective_has_its_process_group_and_its_number_in_it(tmp_path: Path) -> None:

@@ -15,8 +15,11 @@ from itertools import chain
 from typing import Any
 
 CHUNK_BYTES = 1 << 19
-_HEADER_LIMIT = 1 << 29
+LONGEST_EVENT = 1 << 22
+"""No event has more bytes."""
+_HEADER_LIMIT = 1 << 26
 _HEADER_PATIENCE = 1 << 24  # after a key that did not end a header, for one that does
+_MOST_CANDIDATES = 64  # keys that may end a header; each is tried from the begin of the file
 EVENT_KEYS = b"ph|cat|name|pid|tid|ts|dur|id|args|s|bp"
 """Keys with which events start in files of known profilers, as a pattern."""
 BOUNDARY = re.compile(rb'\}\s*(,)\s*(?=\{\s*"(?:' + EVENT_KEYS + rb')"\s*:)')
@@ -40,7 +43,7 @@ class Opening:
 def find_events(blocks: Iterator[bytes]) -> Opening | None:
     """Read up to the first event. None when the text is no JSON object or list with trace events."""
     buffer = bytearray()
-    searched, candidate = 0, None
+    searched, candidate, tried = 0, None, 0
     for block in blocks:
         buffer += block
         if not searched:
@@ -53,9 +56,11 @@ def find_events(blocks: Iterator[bytes]) -> Opening | None:
             header = _header(bytes(buffer[: found.end()]))
             if header is not None:
                 return Opening(header, bytes(buffer[found.end() :]), is_list=False)
-            candidate = found.start() if candidate is None else candidate
+            candidate, tried = (found.start() if candidate is None else candidate), tried + 1
+            if tried == _MOST_CANDIDATES:
+                break
         searched = max(1, len(buffer) - len(b'"traceEvents"  :  ['))
-        if len(buffer) > (_HEADER_LIMIT if candidate is None else candidate + _HEADER_PATIENCE):
+        if tried == _MOST_CANDIDATES or len(buffer) > (_HEADER_LIMIT if candidate is None else candidate + _HEADER_PATIENCE):
             break
     first = _EVENTS_KEY.search(buffer)  # a header that is no JSON: keep the events, lose the header
     return Opening({}, bytes(buffer[first.end() :]), is_list=False, header_ok=False) if first else None
@@ -87,6 +92,11 @@ def cut(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
             del carry[:following]
             searched = 0
         searched = max(searched, len(carry) - _LONGEST_BOUNDARY)
+        if len(carry) > LONGEST_EVENT:  # no event: whatever it is, it must not fill the memory
+            stop = carry.rfind(b"},") + 1 or len(carry)
+            yield b"[" + carry[:stop] + b"]"
+            del carry[: stop + 1]
+            searched = 0
     yield b"[" + carry + b"]"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
-from overlapscope.read.chunks import Opening, cut, find_events
+from overlapscope.read.chunks import LONGEST_EVENT, Opening, cut, find_events
 from overlapscope.read.draft import Arrays, Draft, NamePool
 from overlapscope.read.dropped import messages_of, note_dropped
 from overlapscope.read.events import AnyEvent, DecodeError, MetaArgs, arguments, decode
@@ -50,7 +50,6 @@ _LEFT_OUT = {"gpu_user_annotation"}
 """Read and left out by design: the device's projections of host annotations."""
 _TRAILER_LIMIT = 1 << 24
 _CUT_TRAILER = "the part after the events is truncated or malformed; versions and devices given there are not known"
-_CARRY_LIMIT = 1 << 23  # no event is this long
 
 
 @dataclass
@@ -112,7 +111,7 @@ class _Reader:
         try:
             return decode(chunk, exact=self.exact), None
         except DecodeError:
-            rescued = rescue(chunk[1:-1], exact=self.exact, final=final or len(chunk) > _CARRY_LIMIT)
+            rescued = rescue(chunk[1:-1], exact=self.exact, final=final or len(chunk) > LONGEST_EVENT)
             return rescued.events, rescued
 
     def _note(self, rescued: Rescue) -> None:

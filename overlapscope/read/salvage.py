@@ -19,11 +19,11 @@ from overlapscope.read.events import AnyEvent, DecodeError, convert, decode
 _REPAIR_LIMIT = 1 << 16  # no event worth repairing is longer
 _SPACE = ord(" ")
 _NEXT_EVENT = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:')
-_PIECE_END = re.compile(r'\}(?=\s*,\s*\{\s*"(?:' + EVENT_KEYS.decode() + r')"\s*:|\s*,?\s*\]\s*(?:\Z|\}|,\s*"))')
+_PIECE_END = re.compile(r'\}(?=\s*,\s*\{\s*"(?:' + EVENT_KEYS.decode() + r')"\s*:|\s*(?:,\s*)?\]\s*(?:\Z|\}|,\s*"))')
 _PHASE = re.compile(r'"ph"\s*:\s*"[A-Za-z]"')
 _BETWEEN = re.compile(r"[\s,]*")
 _LIST_END = re.compile(r'\]\s*(?=\Z|\}|,\s*"(?:[^"\\]|\\.)*"\s*:)', re.DOTALL)
-_OBJECT_THEN_LIST_END = re.compile(rb'\}\s*,?\s*(\])\s*(?=\Z|\}|,\s*")')
+_OBJECT_THEN_LIST_END = re.compile(rb'\}\s*(?:,\s*)?(\])\s*(?=\Z|\}|,\s*")')
 _MOST_ENDS = 64  # lists of objects that a trailer may hold
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _PARTS = re.compile(
