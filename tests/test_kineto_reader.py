@@ -578,6 +578,13 @@ def test_a_header_full_of_event_lists_is_given_up(file: Path) -> None:
         read(file, '{"a": {' + '"traceEvents":[' * 100_000)
 
 
+@pytest.mark.parametrize("unit", ['{"ph":"X"', '{"ph":', '{"ph":["a",'])
+def test_events_that_never_end_cost_no_more_than_their_text(file: Path, unit: str) -> None:
+    """Each of them is tried with what is near, not with all that follows."""
+    trace = read(file, '{"traceEvents": [' + unit * 30_000 + ", " + json.dumps(make.kernel(1, 2)) + "]}")
+    assert len(trace.kernels) == 1
+
+
 def test_a_gap_before_the_end_of_the_list_costs_no_time(file: Path) -> None:
     events = ",".join(json.dumps(event) for event in many(3))
     assert len(read(file, f'{{"traceEvents": [{events}{" " * 400_000}x').kernels) == 3

@@ -60,7 +60,8 @@ def find_events(blocks: Iterator[bytes]) -> Opening | None:
             if tried == _MOST_CANDIDATES:
                 break
         searched = max(1, len(buffer) - len(b'"traceEvents"  :  ['))
-        if tried == _MOST_CANDIDATES or len(buffer) > (_HEADER_LIMIT if candidate is None else candidate + _HEADER_PATIENCE):
+        limit = _HEADER_LIMIT if candidate is None else candidate + _HEADER_PATIENCE
+        if tried == _MOST_CANDIDATES or len(buffer) > limit:
             break
     first = _EVENTS_KEY.search(buffer)  # a header that is no JSON: keep the events, lose the header
     return Opening({}, bytes(buffer[first.end() :]), is_list=False, header_ok=False) if first else None

@@ -17,10 +17,12 @@ from overlapscope.read.chunks import EVENT_KEYS
 from overlapscope.read.events import AnyEvent, DecodeError, convert, decode
 
 _REPAIR_LIMIT = 1 << 16  # no event worth repairing is longer
+_MOST_STARTS = 8  # events that are tried with one end; where none of them can be repaired, it is no end
 _SPACE = ord(" ")
 _NEXT_EVENT = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:')
 _PIECE_END = re.compile(r'\}(?=\s*,\s*\{\s*"(?:' + EVENT_KEYS.decode() + r')"\s*:|\s*(?:,\s*)?\]\s*(?:\Z|\}|,\s*"))')
 _PHASE = re.compile(r'"ph"\s*:\s*"[A-Za-z]"')
+_DEEP = re.compile(r"(?:[^\[{]*[\[{]){400}")  # less deep than what the parser gives up
 _BETWEEN = re.compile(r"[\s,]*")
 _LIST_END = re.compile(r'\]\s*(?=\Z|\}|,\s*"(?:[^"\\]|\\.)*"\s*:)', re.DOTALL)
 _OBJECT_THEN_LIST_END = re.compile(rb'\}\s*(?:,\s*)?(\])\s*(?=\Z|\}|,\s*")')
@@ -66,6 +68,32 @@ class Rescue:
     cut_off: bytes = b""
 
 
+class _Ends:
+    """Where events of a text seem to end, each place searched for once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._place = 0
+        self._tried = 0
+
+    def after(self, position: int) -> int:
+        """Where the event at ``position`` ends if its last brace is right."""
+        if position >= self._place:
+            found = _PIECE_END.search(self._text, position)
+            self._place, self._tried = (found.end() if found else len(self._text)), 0
+        return self._place
+
+    def worth_a_try(self, position: int) -> bool:
+        """Whether the event at ``position`` is short enough to be repaired, and one of few with its end."""
+        self._tried += 1
+        return self._place - position <= _REPAIR_LIMIT and self._tried <= _MOST_STARTS
+
+    def without(self, length: int) -> str:
+        """Go on without so much of the text; returns the rest."""
+        self._text, self._place = self._text[length:], self._place - length
+        return self._text
+
+
 def split_end(chunk: bytes, *, exact: bool) -> Rescue | None:
     """Decode a chunk that holds whole events and then the end of their list; None when it is no such chunk."""
     ends = list(_OBJECT_THEN_LIST_END.finditer(chunk))[-_MOST_ENDS:]
@@ -90,16 +118,19 @@ def rescue(chunk: bytes, *, exact: bool, final: bool = False) -> Rescue:
         return whole
     result = Rescue()
     text = chunk.decode("utf-8", "replace")
+    ends = _Ends(text)
     position = _after_separator(text, 0)
     while position < len(text):
         if _LIST_END.match(text, position) and not _more_events(text, position):
             result.trailer = text[position + 1 :].encode("utf-8", "replace")
             break
-        following = _take(text, position, result, exact=exact, final=final)
+        following = _take(text, position, ends, result, exact=exact, final=final)
         if following is None:
             result.cut_off = text[position:].encode("utf-8", "replace")
             break
         position = _after_separator(text, following)
+        if position > _REPAIR_LIMIT:  # the parser's errors count the lines before them
+            text, position = ends.without(position), 0
     return result
 
 
@@ -114,7 +145,7 @@ def _after_separator(text: str, position: int) -> int:
     return found.end() if found else position
 
 
-def _take(text: str, position: int, result: Rescue, *, exact: bool, final: bool) -> int | None:
+def _take(text: str, position: int, ends: _Ends, result: Rescue, *, exact: bool, final: bool) -> int | None:
     """Read the event at ``position``; returns where to continue, or None when the event may be cut off."""
     try:
         loose, end = _PARSER.raw_decode(text, position)
@@ -122,11 +153,16 @@ def _take(text: str, position: int, result: Rescue, *, exact: bool, final: bool)
         loose, end = None, position
         if not final and _ran_out(error, text):
             return None
+        if isinstance(error, RecursionError) and (
+            nested := _DEEP.match(text, position)
+        ):  # nor is any of these an event
+            result.lost += 1
+            return nested.end() - 1
     if isinstance(loose, dict) and _ends_well(text, end):
         _keep(loose, text[position:end], result, exact=exact)
         return end
-    stop = _piece_end(text, position)
-    repaired = _repaired(text[position:stop]) if stop - position <= _REPAIR_LIMIT else None
+    stop = ends.after(position)
+    repaired = _repaired(text[position:stop]) if ends.worth_a_try(position) else None
     if repaired is not None:
         result.events.append(convert(repaired, exact=exact))
         result.repaired += 1
@@ -152,12 +188,6 @@ def _ends_well(text: str, end: int) -> bool:
     if place == len(text) or _LIST_END.match(text, place):
         return True
     return "," in text[end:place] and text.startswith("{", place)
-
-
-def _piece_end(text: str, position: int) -> int:
-    """Where the event at ``position`` ends if its last brace is right: before the next event, or the list's end."""
-    found = _PIECE_END.search(text, position, position + _REPAIR_LIMIT)
-    return found.end() if found else len(text)
 
 
 def _next_start(text: str, position: int, result: Rescue | None) -> int:
