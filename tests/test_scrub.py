@@ -193,6 +193,38 @@ def test_hiding_a_word_leaves_what_the_reader_needs(tmp_path: Path) -> None:
     assert trace.names.decode(trace.kernels.name_id) == ["***_***"]
 
 
+DAMAGED = {
+    "a list as a name": json.dumps(make.kernel(5, 5) | {"name": [1], "args": [1, {"a": 2}]}),
+    "lists in lists": json.dumps(make.kernel(5, 5)).replace('"grid": [', '"grid": [' + "[" * 300 + "]" * 300 + ", "),
+    "no JSON": json.dumps(make.kernel(5, 5)).replace('"ph"', '"x": nan(ind), "y": , "ph"', 1),
+    "a quote in a name": json.dumps(make.kernel(5, 5, name="BROKEN")).replace("BROKEN", 'a"b'),
+    "bytes that are no text": json.dumps(make.kernel(5, 5, name="BROKEN")).replace("BROKEN", "\udcff"),
+    "a time without end": json.dumps(make.kernel(5, 5)).replace('"ts": 5', '"ts": 1e999999999'),
+    "an event that was cut": json.dumps(make.kernel(5, 5))[:-9],
+}
+
+
+@pytest.mark.parametrize("event", DAMAGED.values(), ids=DAMAGED)
+def test_of_a_damaged_trace_all_that_can_be_read_stays(event: str, tmp_path: Path) -> None:
+    good = [json.dumps(make.kernel(5 + number, 5, correlation=number)) for number in range(4)]
+    text = '{"traceEvents": [' + ",\n".join([*good, event, *good]) + "]}"
+    (tmp_path / "in.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    scrub_kineto(tmp_path / "in.json", tmp_path / "out.json")
+    json.loads(content(tmp_path / "out.json"))
+    same_figures(open_trace(tmp_path / "in.json"), open_trace(tmp_path / "out.json"))
+
+
+def test_of_an_export_numbers_as_texts_and_names_in_place_stay(tmp_path: Path) -> None:
+    rows = [nsys_maker.work(5, 9, shortName="gemm", correlation="7"), nsys_maker.work("11", 19)]  # type: ignore[arg-type]
+    calls = [nsys_maker.call(1, 2, "cudaLaunchKernel", correlation=7)]  # type: ignore[arg-type]
+    tables = {"CUPTI_ACTIVITY_KIND_KERNEL": rows, "CUPTI_ACTIVITY_KIND_RUNTIME": calls}
+    source = nsys_maker.write(tmp_path / "in.sqlite", tables)
+    with sqlite3.connect(source) as database:
+        database.execute("UPDATE StringIds SET value = CAST(x'ff41' AS TEXT)")
+    scrub_nsys(source, tmp_path / "out.sqlite")
+    same_figures(open_trace(source), open_trace(tmp_path / "out.sqlite"))
+
+
 def test_a_bare_list_of_events_stays_one(tmp_path: Path) -> None:
     (tmp_path / "in.json").write_text(json.dumps([make.kernel(5, 5)]))
     scrub_kineto(tmp_path / "in.json", tmp_path / "out.json")

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, field
 
-DecodeError = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DecodeError = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -109,16 +112,6 @@ class SyncArgs(DeviceArgs, gc=False):
 AnyEvent = Event | ExactEvent
 ArgsT = TypeVar("ArgsT", CallArgs, FrameArgs, MetaArgs, DeviceArgs, KernelArgs, CopyArgs, SyncArgs)
 
-_EVENTS = {exact: msgspec.json.Decoder(list[ExactEvent] if exact else list[Event]) for exact in (False, True)}
-
-
-def decode(chunk: bytes, *, exact: bool) -> list[AnyEvent]:
-    """Decode a JSON list of events.
-
-    Raises one of `DecodeError` when any of them is malformed.
-    """
-    return _EVENTS[exact].decode(chunk)  # type: ignore[return-value]
-
 
 def arguments(kind: type[ArgsT], rows: list[AnyEvent]) -> list[ArgsT]:
     """The arguments of each row; missing ones, and ones that are no object, become all None."""
@@ -136,7 +129,18 @@ def _one(kind: type[ArgsT], text: Raw) -> ArgsT:
         return kind()
 
 
-def convert(loose: dict[str, Any], *, exact: bool) -> AnyEvent:
+@dataclass(frozen=True)
+class Form:
+    """What events are read as: how a list of them is decoded, and what is made of one that was parsed loosely.
+
+    ``decode`` raises one of `DecodeError` when any of them is malformed.
+    """
+
+    decode: Callable[[bytes], list[Any]]
+    convert: Callable[[dict[str, Any]], Any]
+
+
+def _convert(loose: dict[str, Any], *, exact: bool) -> AnyEvent:
     """Make an event of a loosely parsed dict; values of the wrong type become None."""
     event: dict[str, Any] = {key: _text(loose.get(key)) for key in ("ph", "cat", "name")}
     event |= {key: _number(loose.get(key)) for key in ("pid", "tid")}
@@ -159,3 +163,12 @@ def _number(value: Any) -> Any:
 def _text(value: Any) -> str | None:
     """Text without lone surrogates, which no encoding can write."""
     return None if value is None else str(value).encode("utf-8", "replace").decode()
+
+
+def _form(*, exact: bool) -> Form:
+    decoder: Any = msgspec.json.Decoder(list[ExactEvent] if exact else list[Event])
+    return Form(decoder.decode, partial(_convert, exact=exact))
+
+
+FORMS = {exact: _form(exact=exact) for exact in (False, True)}
+"""Events with times as floats, and with exact ones."""

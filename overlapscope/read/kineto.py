@@ -18,7 +18,7 @@ from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.read.chunks import LONGEST_EVENT, Opening, cut, find_events
 from overlapscope.read.draft import Arrays, Draft, NamePool
 from overlapscope.read.dropped import messages_of, note_dropped
-from overlapscope.read.events import AnyEvent, DecodeError, MetaArgs, arguments, decode
+from overlapscope.read.events import FORMS, AnyEvent, DecodeError, MetaArgs, arguments
 from overlapscope.read.kineto_columns import BUILDERS
 from overlapscope.read.kineto_header import LOST_KEY, metadata_of
 from overlapscope.read.log import UNKNOWN_CATEGORY, HealthLog
@@ -48,7 +48,8 @@ _RECORDED = "trace"
 """The category of the spans for which the profiler recorded: one, unless the file has several profiling cycles."""
 _LEFT_OUT = {"gpu_user_annotation"}
 """Read and left out by design: the device's projections of host annotations."""
-_TRAILER_LIMIT = 1 << 24
+TRAILER_LIMIT = 1 << 24
+"""Bytes of the part after the events that are read."""
 _CUT_TRAILER = "the part after the events is truncated or malformed; versions and devices given there are not known"
 
 
@@ -79,7 +80,7 @@ class _Reader:
     def read(self, chunk: bytes) -> None:
         """Read one chunk of the event list, as `cut` returns it."""
         if self.trailer is not None:
-            if len(self.trailer) < _TRAILER_LIMIT:
+            if len(self.trailer) < TRAILER_LIMIT:
                 self.trailer += b"," + chunk[1:-1]
             return
         if self.carried:
@@ -108,10 +109,11 @@ class _Reader:
             self._note(rescued)
 
     def _events(self, chunk: bytes, *, final: bool) -> tuple[list[AnyEvent], Rescue | None]:
+        form = FORMS[self.exact]
         try:
-            return decode(chunk, exact=self.exact), None
+            return form.decode(chunk), None
         except DecodeError:
-            rescued = rescue(chunk[1:-1], exact=self.exact, final=final or len(chunk) > LONGEST_EVENT)
+            rescued = rescue(chunk[1:-1], form, final=final or len(chunk) > LONGEST_EVENT)
             return rescued.events, rescued
 
     def _note(self, rescued: Rescue) -> None:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from overlapscope.read.chunks import EVENT_KEYS
-from overlapscope.read.events import AnyEvent, DecodeError, convert, decode
+from overlapscope.read.events import DecodeError, Form
 
 _REPAIR_LIMIT = 1 << 16  # no event worth repairing is longer
 _MOST_STARTS = 8  # events that are tried with one end; where none of them can be repaired, it is no end
@@ -61,7 +61,7 @@ class Rescue:
     last event that may continue in the next chunk.
     """
 
-    events: list[AnyEvent] = field(default_factory=list)
+    events: list[Any] = field(default_factory=list)
     repaired: int = 0
     lost: int = 0
     trailer: bytes | None = None
@@ -94,7 +94,7 @@ class _Ends:
         return self._text
 
 
-def split_end(chunk: bytes, *, exact: bool) -> Rescue | None:
+def split_end(chunk: bytes, form: Form) -> Rescue | None:
     """Decode a chunk that holds whole events and then the end of their list; None when it is no such chunk."""
     ends = list(_OBJECT_THEN_LIST_END.finditer(chunk))[-_MOST_ENDS:]
     for end in reversed(ends):
@@ -102,18 +102,18 @@ def split_end(chunk: bytes, *, exact: bool) -> Rescue | None:
         if _more_events(trailer.decode("utf-8", "replace"), 0):
             continue
         try:
-            return Rescue(decode(b"[" + text + b"]", exact=exact), trailer=trailer)
+            return Rescue(form.decode(b"[" + text + b"]"), trailer=trailer)
         except DecodeError:
             continue
     return None
 
 
-def rescue(chunk: bytes, *, exact: bool, final: bool = False) -> Rescue:
+def rescue(chunk: bytes, form: Form, *, final: bool = False) -> Rescue:
     """Read a chunk one event at a time, repairing what can be repaired.
 
     Unless the chunk is the ``final`` one, an event that is cut at its end is returned as ``cut_off``.
     """
-    whole = split_end(chunk, exact=exact)
+    whole = split_end(chunk, form)
     if whole is not None:
         return whole
     result = Rescue()
@@ -124,7 +124,7 @@ def rescue(chunk: bytes, *, exact: bool, final: bool = False) -> Rescue:
         if _LIST_END.match(text, position) and not _more_events(text, position):
             result.trailer = text[position + 1 :].encode("utf-8", "replace")
             break
-        following = _take(text, position, ends, result, exact=exact, final=final)
+        following = _take(text, position, ends, result, form, final=final)
         if following is None:
             result.cut_off = text[position:].encode("utf-8", "replace")
             break
@@ -145,7 +145,7 @@ def _after_separator(text: str, position: int) -> int:
     return found.end() if found else position
 
 
-def _take(text: str, position: int, ends: _Ends, result: Rescue, *, exact: bool, final: bool) -> int | None:
+def _take(text: str, position: int, ends: _Ends, result: Rescue, form: Form, *, final: bool) -> int | None:
     """Read the event at ``position``; returns where to continue, or None when the event may be cut off."""
     try:
         loose, end = _PARSER.raw_decode(text, position)
@@ -159,16 +159,16 @@ def _take(text: str, position: int, ends: _Ends, result: Rescue, *, exact: bool,
             result.lost += 1
             return nested.end() - 1
     if isinstance(loose, dict) and _ends_well(text, end):
-        _keep(loose, text[position:end], result, exact=exact)
+        _keep(loose, text[position:end], result, form)
         return end
     stop = ends.after(position)
     repaired = _repaired(text[position:stop]) if ends.worth_a_try(position) else None
     if repaired is not None:
-        result.events.append(convert(repaired, exact=exact))
+        result.events.append(form.convert(repaired))
         result.repaired += 1
         return stop
     if isinstance(loose, dict) and "ph" in loose:  # complete, but not followed by a comma
-        _keep(loose, text[position:end], result, exact=exact)
+        _keep(loose, text[position:end], result, form)
         return _next_start(text, end, result)
     result.lost += 1
     return _next_start(text, position + 1, result=None)
@@ -227,7 +227,7 @@ def _with_escaped_quotes(text: str) -> str:
     return _LOOSE_STRING.sub(escape, text, count=_MOST_STRINGS)
 
 
-def _keep(loose: dict[str, Any], source: str, result: Rescue, *, exact: bool) -> None:
-    result.events.append(convert(loose, exact=exact))
+def _keep(loose: dict[str, Any], source: str, result: Rescue, form: Form) -> None:
+    result.events.append(form.convert(loose))
     odd = "\ufffd" in source or any(ord(char) < _SPACE and char not in "\n\r\t" for char in source)
     result.repaired += odd

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,12 @@ from overlapscope.calibration.publishing import published
 from overlapscope.calibration.schema import KEY
 from overlapscope.errors import UnknownTraceFormat
 from overlapscope.read.bytestream import read_blocks
-from overlapscope.read.chunks import BOUNDARY, Opening, cut, find_events
+from overlapscope.read.chunks import LONGEST_EVENT, Opening, cut, find_events
+from overlapscope.read.events import DecodeError, Form
+from overlapscope.read.kineto import TRAILER_LIMIT
 from overlapscope.read.kineto_header import LOST_KEY, VERSION_KEYS
 from overlapscope.read.log import HealthLog
+from overlapscope.read.salvage import rescue
 from overlapscope.scrub.texts import Hiding
 
 _PLAIN_KEYS = {
@@ -79,6 +85,7 @@ _ARGUMENTS = _TEXT_KEYS | {
     "Process Group Ranks",
     "Seq",
 }
+_DEEPEST = 16  # lists in lists; what is deeper is no argument of an event
 _NAMED = {"process_name", "process_labels", "thread_name"}
 _NUMBER = re.compile(rb'"\\ufdd0([-+.\deE]+)\\ufdd0"')
 """A number that keeps its text: while it is processed it stands between two noncharacter code points."""
@@ -109,10 +116,10 @@ def scrub_kineto(source: Path, target: Path, hiding: Hiding = Hiding()) -> Count
     with writing(target) as file:
         file.write(_text(scrubber.head(opening)))
         separator = b""
-        for chunk in cut(opening.rest, blocks):
-            for event in scrubber.events(chunk):
-                file.write(separator + _json(event))
-                separator = b",\n"
+        chunks = map(scrubber.events, cut(opening.rest, blocks))
+        for event in chain(chain.from_iterable(chunks), scrubber.rest()):
+            file.write(separator + _json(event))
+            separator = b",\n"
         for warning in log.health():
             if warning.code != "trailing-bytes":
                 dropped[f"{LOST} {warning.code}"] += warning.count
@@ -130,7 +137,8 @@ class _Scrubber:
     def __init__(self, hiding: Hiding, dropped: Counter[str]) -> None:
         self._hiding = hiding
         self._dropped = dropped
-        self._trailer: str | None = None
+        self._trailer: bytes | None = None
+        self._carried = b""
 
     def head(self, opening: Opening) -> str:
         """The text before the first event."""
@@ -147,42 +155,43 @@ class _Scrubber:
         if self._trailer is None:
             self._dropped[f"{LOST} end of the file"] += 1
         elif not opening.is_list:
-            trailer = _loads("{" + self._trailer.lstrip(" ,\r\n\t]"))
+            trailer = _object(b"{" + self._trailer.strip().removeprefix(b","))
             self._dropped[f"{LOST} trailer"] += trailer is None
             kept = self._header(trailer or {})
         lost = sum(count for name, count in self._dropped.items() if name.startswith(LOST))
         if opening.is_list:
             return "\n" if lost else "]\n"  # the format lets a list end so; its reader takes it for cut, which it was
         if lost:
-            kept[LOST_KEY] = lost + (kept.get(LOST_KEY) or 0)
+            before = kept.get(LOST_KEY)
+            kept[LOST_KEY] = lost + (before if isinstance(before, int) else 0)
         text = json.dumps(kept)
         return f"\n]{',' if len(text) > 2 else ''}{text[1:]}\n"  # noqa: PLR2004 - the braces
 
     def events(self, chunk: bytes) -> Iterator[dict[str, Any]]:
-        """The scrubbed events of a chunk; unreadable events are left out and counted."""
-        text = chunk.decode("utf-8", "replace")
+        """The scrubbed events of a chunk, those of the reader; unreadable events are left out and counted."""
         if self._trailer is not None:
-            self._trailer += "," + text[1:-1]
+            if len(self._trailer) < TRAILER_LIMIT:
+                self._trailer += b"," + chunk[1:-1]
             return
-        events, rest = _parsed(text)
-        if events is None:
-            pieces = BOUNDARY.sub(b"}\0", chunk[1:-1]).decode("utf-8", "replace").split("\0")
-            events, rest = self._one_by_one(pieces)
-        if rest is not None:
-            self._trailer = rest
+        if self._carried:
+            chunk, self._carried = b"[" + self._carried + b"," + chunk[1:], b""
+        yield from self._taken(chunk, final=False)
+
+    def rest(self) -> Iterator[dict[str, Any]]:
+        """The scrubbed events of what was left of the last chunk."""
+        if self._carried:
+            yield from self._taken(b"[" + self._carried + b"]", final=True)
+
+    def _taken(self, chunk: bytes, *, final: bool) -> Iterator[dict[str, Any]]:
+        try:
+            events = _decoded(chunk)
+        except DecodeError:
+            found = rescue(chunk[1:-1], _FORM, final=final or len(chunk) > LONGEST_EVENT)
+            events, self._trailer, self._carried = found.events, found.trailer, found.cut_off
+            self._dropped[f"{LOST} unreadable events"] += found.lost
         for event in events:
             if isinstance(event, dict):
                 yield self._event(event)
-
-    def _one_by_one(self, pieces: Iterable[str]) -> tuple[list[Any], str | None]:
-        found: list[Any] = []
-        trailer = None
-        for piece in pieces:
-            events, rest = _parsed(f"[{piece}]")
-            self._dropped[f"{LOST} unreadable events"] += events is None
-            found += events or []
-            trailer = rest if rest is not None else trailer
-        return found, trailer
 
     def _event(self, event: dict[str, Any]) -> dict[str, Any]:
         kept = {key: event[key] for key in _EVENT_KEYS if key in event}
@@ -196,7 +205,7 @@ class _Scrubber:
             elif key in {"pid", "tid"} and isinstance(value, str):
                 kept[key] = self._hiding.command(value)
         if arguments is not None:
-            kept["args"] = self._arguments(arguments, named=event.get("name") in _NAMED)
+            kept["args"] = self._arguments(arguments, named=kept.get("name") in _NAMED)
         return kept
 
     def _hidden(self, text: str) -> str:
@@ -215,12 +224,14 @@ class _Scrubber:
             }
         return {key: self._plain(value) for key, value in kept.items()}
 
-    def _plain(self, value: Any) -> Any:
-        """Numbers, texts and lists of them, scrubbed; objects become None."""
+    def _plain(self, value: Any, depth: int = 0) -> Any:
+        """Numbers, texts and lists of them, scrubbed; objects, and numbers that JSON does not have, become None."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
         if isinstance(value, str):
             return self._hidden(value)
         if isinstance(value, list):
-            return [self._plain(entry) for entry in value]
+            return [self._plain(entry, depth + 1) for entry in value] if depth < _DEEPEST else None
         return None if isinstance(value, dict) else value
 
     def _header(self, header: dict[str, Any]) -> dict[str, Any]:
@@ -237,16 +248,20 @@ class _Scrubber:
         self._count("header", header.keys() - kept.keys())
         return {key: kept[key] for key in header if key in kept}  # in the order of the file
 
-    def _nested(self, value: Any, *, texts: bool) -> Any:
+    def _nested(self, value: Any, *, texts: bool, depth: int = 0) -> Any:
         """Objects and lists with their numbers and names; with ``texts``, with all other texts too."""
+        if depth > _DEEPEST:
+            return None
         if isinstance(value, dict):
             return {
-                key: self._nested(entry, texts=texts)
+                key: self._nested(entry, texts=texts, depth=depth + 1)
                 for key, entry in value.items()
                 if texts or key == "name" or not _is_text(entry)
             }
         if isinstance(value, list):
-            return [self._nested(entry, texts=texts) for entry in value if texts or not _is_text(entry)]
+            return [
+                self._nested(entry, texts=texts, depth=depth + 1) for entry in value if texts or not _is_text(entry)
+            ]
         return self._plain(value)
 
     def _count(self, what: str, names: Iterable[str]) -> None:
@@ -265,6 +280,25 @@ def _is_text(value: Any) -> bool:
 _DECODER = json.JSONDecoder(strict=False, parse_float=_exact, parse_constant=lambda _: None)
 
 
+def _decoded(chunk: bytes) -> list[Any]:
+    events = _DECODER.decode(chunk.decode())
+    return events if isinstance(events, list) else []
+
+
+def _with_texts(value: Any, depth: int = 0) -> Any:
+    """Decimals, as the repairing parser reads numbers, with their text."""
+    if depth > _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        return {key: _with_texts(entry, depth + 1) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_with_texts(entry, depth + 1) for entry in value]
+    return _exact(str(value)) if isinstance(value, Decimal) else value
+
+
+_FORM = Form(_decoded, _with_texts)
+
+
 def _json(value: Any) -> bytes:
     return _text(json.dumps(value, separators=(",", ":")))
 
@@ -274,19 +308,9 @@ def _text(text: str) -> bytes:
     return _NUMBER.sub(rb"\1", text.encode())
 
 
-def _parsed(text: str) -> tuple[list[Any] | None, str | None]:
-    """The events of ``[...]``, and what follows them where the list ends before the text does."""
+def _object(text: bytes) -> dict[str, Any] | None:
     try:
-        events, end = _DECODER.raw_decode(text)
-    except (ValueError, RecursionError):
-        return None, None
-    rest = text[end:-1] if end < len(text) else None
-    return events, rest
-
-
-def _loads(text: str) -> dict[str, Any] | None:
-    try:
-        value, _ = _DECODER.raw_decode(text)
+        value = _DECODER.decode(text.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from overlapscope.atomic_files import writing
 from overlapscope.errors import OutputError, OverlapscopeError, UnusableTrace
+from overlapscope.model.columns import NO_TIME
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.log import HealthLog
+from overlapscope.read.values import whole_numbers
 from overlapscope.scrub.texts import Hiding
 
 _TABLES = {
@@ -70,6 +72,7 @@ def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter
             if log.health().damaged:
                 raise UnusableTrace(f"{source}: cannot be scrubbed, the compressed file is damaged")
             with closing(sqlite3.connect(work, isolation_level=None)) as connection:
+                connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
                 _scrub(connection, hiding, dropped)
         except sqlite3.Error as error:
             if "full" in str(error):
@@ -92,23 +95,33 @@ def _scrub(connection: sqlite3.Connection, hiding: Hiding, dropped: Counter[str]
     if "ThreadNames" in tables:
         _drop_named_threads(connection, dropped)
     _drop_unused_strings(connection, tables, dropped)
-    connection.create_function("hidden", 1, lambda text: hiding(text) if isinstance(text, str) else text)
+    connection.create_function("hidden", 1, lambda raw: hiding(raw.decode("utf-8", "replace")))
+    connection.create_function("number", 1, _number)
     for table in sorted(tables):
         _scrub_columns(connection, table, dropped)
     connection.execute("VACUUM")
 
 
 def _scrub_columns(connection: sqlite3.Connection, table: str, dropped: Counter[str]) -> None:
-    """Scrub the text columns of a table, and remove texts from its number columns."""
+    """Scrub the text columns of a table, and remove texts from its number columns but those that are numbers."""
     texts = {"name", "label"} if table.startswith("ENUM_") else _TEXTS.get(table, set())
+    texts = texts | set(_STRING_USERS.get(table, ()))
     for _, column, _, required, *_ in connection.execute(f'PRAGMA table_info("{table}")').fetchall():
+        cell, raw = f'"{column}"', f'CAST("{column}" AS BLOB)'  # a text may be no UTF-8
         kinds, nothing = ("'blob'" if column in texts else "'text', 'blob'"), ("''" if required else "NULL")
-        query = f'UPDATE "{table}" SET "{column}" = {nothing} WHERE typeof("{column}") IN ({kinds})'
+        number = "NULL" if column in texts else f"number({raw})"
+        query = f'UPDATE "{table}" SET {cell} = COALESCE({number}, {nothing}) WHERE typeof({cell}) IN ({kinds})'
         dropped["texts where numbers belong"] += connection.execute(query).rowcount
         if column in texts:
-            hidden = f'hidden("{column}")'
-            query = f'UPDATE "{table}" SET "{column}" = {hidden} WHERE "{column}" IS NOT {hidden}'
+            changed = f"typeof({cell}) = 'text' AND {cell} IS NOT hidden({raw})"
+            query = f'UPDATE "{table}" SET {cell} = hidden({raw}) WHERE {changed}'
             dropped["changed texts"] += connection.execute(query).rowcount
+
+
+def _number(raw: bytes) -> int | None:
+    """The whole number that a text says, as the reader takes it."""
+    (found,) = whole_numbers([raw.decode("utf-8", "replace")], NO_TIME).tolist()
+    return None if found == NO_TIME else int(found)
 
 
 def _drop_others(connection: sqlite3.Connection, dropped: Counter[str]) -> set[str]:
