@@ -75,7 +75,7 @@ def copy_facts(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> Co
         hidden_ns=hidden,
         exposed_ns=total - hidden,
         hideable_ns=potential,
-        launch_delay_ns=np.where(copies.call == NO_ID, NO_TIME, copies.start_ns - call.start_ns),
+        launch_delay_ns=_launch_delay(copies, call.start_ns),
         call_duration_ns=call.span_ns,
         blocked_ns=call.blocked_ns,
         bandwidth_gb_s=bandwidth,
@@ -83,6 +83,12 @@ def copy_facts(trace: Trace, window: Window, config: HostConfig = DEFAULT) -> Co
         range_row=innermost(trace.ranges, copies.process, call.thread, call.start_ns),
         step_row=step_of(trace, copies.process, call.start_ns),
     )
+
+
+def _launch_delay(copies: Copies, issued_ns: Int64) -> Int64:
+    """Not known where there is no call, nor where clocks disagree so that the copy starts before it."""
+    unknown = (copies.call == NO_ID) | (copies.start_ns < issued_ns)
+    return np.where(unknown, NO_TIME, copies.start_ns - issued_ns)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ def launch_latency_ns(trace: Trace, config: LaunchConfig = DEFAULT) -> int:
 
 @dataclass(frozen=True)
 class LaunchFigures(Row):
-    """Launch delay and queue depth of a device; None where no device work has a known call.
+    """Launch delay and queue depth of a device; None where no device work has a known call before it.
 
     The launch delay goes from the start of a call to the start of its work. The queue is the work that was issued and
     has not started; its mean depth is over the window.
@@ -57,13 +57,17 @@ class LaunchFigures(Row):
 
 
 def issued_and_started(trace: Trace, key: DeviceKey) -> tuple[Int64, Int64]:
-    """Issue time and start of all work of the device that has a known call."""
+    """Issue time and start of all work of the device that has a known call, and did not start before it.
+
+    What starts before its call shows that clocks disagree: how long it was queued is not known.
+    """
     issued, started = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for table in trace.device_work:
         rows = np.flatnonzero(key.rows(table) & (table.call != NO_ID))
         issued.append(trace.api_calls.start_ns[table.call[rows]])
         started.append(table.start_ns[rows])
-    return np.concatenate(issued), np.concatenate(started)
+    issue, start = np.concatenate(issued), np.concatenate(started)
+    return issue[start >= issue], start[start >= issue]
 
 
 def queue_depth(trace: Trace, key: DeviceKey) -> tuple[Int64, Int64]:
