@@ -23,7 +23,7 @@ from overlapscope.calibration.schema import (
     PostStaging,
     TimedSteps,
 )
-from overlapscope.calibration.values import count, flag, listing, mapping, text
+from overlapscope.calibration.values import count, flag, listing, mapping, moment, text
 from overlapscope.calibration.version_1 import SCHEMA_1, upgraded
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _columns(data: Any, *names: str) -> list[Int64] | None:
     columns = [mapping(data).get(name) for name in names]
     if not all(isinstance(column, list) for column in columns) or len({len(listing(each)) for each in columns}) != 1:
         return None
-    if any(count(number) is None for column in columns for number in listing(column)):
+    if any(moment(number) is None for column in columns for number in listing(column)):
         return None
     table = np.array(columns, np.int64).reshape(len(names), -1)
     return list(table[:, np.argsort(table[0], kind="stable")])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-_LARGEST = (1 << 63) - 1
+_LARGEST = 1 << 50  # 13 days in ns, and beyond the memory of any machine
+_LATEST = 1 << 62  # the year 2116 in ns
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -18,8 +19,13 @@ def listing(value: Any) -> list[Any]:
 
 
 def count(value: Any) -> int | None:
-    """A whole number from 0 on that 64 bits hold; None for anything else."""
+    """A whole number from 0 on that can be a duration, a size or a number of things; None for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST else None
+
+
+def moment(value: Any) -> int | None:
+    """A time in ns, or a large id; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LATEST else None
 
 
 def flag(value: Any) -> bool | None:

@@ -77,7 +77,8 @@ def _hta(trace: Trace, process: int, last_step: bool) -> TheirFigures:
     def spans(table: DeviceWork, rows: Bool) -> Spans:
         rows = rows & (table.process == process)
         if until is not None:
-            rows = rows & (table.call != NO_ID) & (trace.api_calls.start_ns[table.call] < until)
+            issued_ns = np.append(trace.api_calls.start_ns, until)[table.call]  # without a call, not within the steps
+            rows = rows & (table.call != NO_ID) & (issued_ns < until)
         return union(*_whole_microseconds(table.start_ns[rows], table.end_ns[rows]))
 
     collective = _named(trace, lambda name: name.startswith("nccl"))

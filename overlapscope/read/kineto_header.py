@@ -8,6 +8,7 @@ from typing import Any
 
 from overlapscope.calibration.reading import from_json
 from overlapscope.calibration.schema import KEY
+from overlapscope.calibration.values import count, moment
 from overlapscope.model.metadata import Device, Metadata
 from overlapscope.read.devices import with_calibration
 
@@ -39,9 +40,9 @@ def metadata_of(
         path=str(path),
         tool="torch.profiler (Kineto)",
         schema_version="list" if is_list else str(header.get("schemaVersion", "")),
-        base_time_ns=_integer(header.get("baseTimeNanoseconds")),
-        rank=_integer(distributed.get("rank")),
-        world_size=_integer(distributed.get("world_size")),
+        base_time_ns=moment(header.get("baseTimeNanoseconds")),
+        rank=count(distributed.get("rank")),
+        world_size=count(distributed.get("world_size")),
         devices=tuple(with_calibration(device, calibration) for device in devices if device is not None),
         versions=MappingProxyType({key: str(header[key]) for key in VERSION_KEYS if key in header}),
         thread_names=MappingProxyType(thread_names),
@@ -50,18 +51,14 @@ def metadata_of(
 
 
 def _device(entry: dict[str, Any]) -> Device | None:
-    number = _integer(entry.get("id"))
+    number = count(entry.get("id"))
     if number is None:
         return None
     major, minor = entry.get("computeMajor"), entry.get("computeMinor")
     return Device(
         number=number,
         name=str(entry.get("name", "")),
-        memory_bytes=_integer(entry.get("totalGlobalMem")),
-        multiprocessors=_integer(entry.get("numSms")),
+        memory_bytes=count(entry.get("totalGlobalMem")),
+        multiprocessors=count(entry.get("numSms")),
         compute_capability=f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else None,
     )
-
-
-def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

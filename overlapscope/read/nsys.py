@@ -17,6 +17,7 @@ import numpy as np
 
 from overlapscope.calibration.marks import joined
 from overlapscope.calibration.reading import from_json
+from overlapscope.calibration.values import count, moment
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind
@@ -128,10 +129,10 @@ def _draft(export: Export, path: Path, log: HealthLog, progress: Progress | None
         if source not in export.tables:
             continue
         rows = export.rows(source)
-        count = len(next(iter(rows.values()), []))
-        log.events_read += count
-        if count:
-            check_keys(str(path), source, rows, count, log)
+        number = len(next(iter(rows.values()), []))
+        log.events_read += number
+        if number:
+            check_keys(str(path), source, rows, number, log)
             built = BUILDERS[table](rows, translation)
             draft.tables[table] = built
             log.events_kept += len(next(iter(built.values())))
@@ -190,7 +191,7 @@ def _metadata(export: Export, strings: Strings, path: Path) -> Metadata:
         path=str(path),
         tool=f"Nsight Systems {keys.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
         schema_version=str(keys.get("EXPORT_SCHEMA_VERSION", "")),
-        base_time_ns=start[0] if isinstance(start[0], int) else None,
+        base_time_ns=moment(start[0]),
         devices=tuple(with_calibration(device, calibration) for device in _devices(export)),
         thread_names=MappingProxyType(thread_names),
         recording=calibration,
@@ -208,7 +209,7 @@ def _devices(export: Export) -> list[Device]:
     result = []
     for index, gpu in enumerate(rows.get("id", [])):
         row = {name: values[index] for name, values in rows.items()}
-        number = _integer(mapped.get(gpu, row.get("cuDevice", gpu)))
+        number = count(mapped.get(gpu, row.get("cuDevice", gpu)))
         if number is None:
             continue
         major, minor = row.get("computeMajor"), row.get("computeMinor")
@@ -216,10 +217,10 @@ def _devices(export: Export) -> list[Device]:
             Device(
                 number=number,
                 name=str(row.get("name", "")),
-                memory_bytes=_integer(row.get("totalMemory")),
-                multiprocessors=_integer(row.get("smCount")),
+                memory_bytes=count(row.get("totalMemory")),
+                multiprocessors=count(row.get("smCount")),
                 compute_capability=f"{major}.{minor}" if major is not None else None,
-                copy_engines=_integer(row.get("asyncEngines")),
+                copy_engines=count(row.get("asyncEngines")),
             )
         )
     return sorted(result, key=lambda device: device.number)
@@ -227,7 +228,3 @@ def _devices(export: Export) -> list[Device]:
 
 def _text(part: Any, strings: Strings) -> str:
     return part if isinstance(part, str) else strings.get(part, "") if isinstance(part, int) else ""
-
-
-def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) else None

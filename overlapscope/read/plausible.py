@@ -1,6 +1,6 @@
 """Leave out of a draft what cannot be, before anything is computed with it.
 
-After this, times of all rows are within a month of each other and can be subtracted and added, no row ends before it
+After this, times of all rows are within a week of each other and can be subtracted and added, no row ends before it
 starts, and sizes and device numbers are 0 or more, or not known. Whatever is changed is counted.
 """
 
@@ -20,12 +20,12 @@ from overlapscope.read.values import LATEST_NS
 class Possible:
     """Limits of what can be in a trace.
 
-    ``longest_ns``: recordings last seconds to minutes, and clocks of host and device were seen a day apart; a month is
+    ``longest_ns``: recordings last seconds to minutes, and clocks of host and device were seen a day apart; a week is
     beyond both, and still short enough for the times of thousands of rows to be added. ``largest_bytes``: the address
     space of a GPU; no copy is larger.
     """
 
-    longest_ns: int = 30 * 86_400 * 10**9
+    longest_ns: int = 7 * 86_400 * 10**9
     largest_bytes: int = 2**49
 
 
@@ -42,7 +42,7 @@ def keep_possible(draft: Draft, limits: Possible = DEFAULT) -> None:
     """
     _drop(draft, "no-time", "events without a readable time; left out", -LATEST_NS, LATEST_NS)
     first = _densest(draft, limits.longest_ns)
-    far = "events more than a month from most others, so their time is wrong; left out"
+    far = "events more than a week from most others, so their time is wrong; left out"
     _drop(draft, "far-off-time", far, first, first + limits.longest_ns)
     if draft.log.health().damaged and not any(map(draft.rows, draft.tables)):
         raise UnusableTrace(f"{draft.metadata.path}: a trace without a readable event; record it again")

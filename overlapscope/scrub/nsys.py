@@ -74,7 +74,7 @@ def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter
             with closing(sqlite3.connect(work, isolation_level=None)) as connection:
                 connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
                 _scrub(connection, hiding, dropped)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
             if "full" in str(error):
                 raise OutputError(f"{target}: cannot be written ({error})") from error
             raise UnusableTrace(f"{source}: cannot be scrubbed, the database is damaged ({error})") from error

@@ -56,7 +56,7 @@ def _makes_tensor(graph: Graph, copies: Int64) -> Bool:
 def _before_readers(graph: Graph, copies: Int64) -> tuple[Dependencies, Bool]:
     """From the end of copies to the next call of the thread that reads them, and of which copies that is known."""
     recording, ops = graph.trace.metadata.recording, graph.trace.cpu_ops
-    if recording is None or recording.d2h_consumers is None or not len(copies):
+    if recording is None or recording.d2h_consumers is None or not len(copies) or not len(ops):
         return Dependencies.none(), np.zeros(len(copies), np.bool_)
     consumers, operator = recording.d2h_consumers, issuing_operators(graph, copies)
     named, issued = (np.append(column, NO_ID)[operator] for column in (ops.name_id, ops.start_ns))

@@ -44,6 +44,9 @@ _UNKNOWN = "the trace does not say what reads a copy, so the next work of its ol
 _ORDER = (DependencyKind.STREAM_ORDER, DependencyKind.NOT_RECORDED)
 _EVENTS = (DependencyKind.EVENT, DependencyKind.OTHER_DEVICE)
 
+_LARGEST_STREAM = 2**62
+"""Ids beyond are addresses, and leave no room for others."""
+
 
 @dataclass(frozen=True)
 class SideStream(Change):
@@ -192,7 +195,8 @@ class _Move:
         emptied = ~np.isin(stream_of[keeps], stream_of[~self.moved])
         shared = self.moved & ~np.isin(lane, lane[keeps[emptied]])
         stream = trace.copies.stream.copy()
-        highest = int(max((table.stream.max(initial=0) for table in trace.device_work), default=0))
+        used = np.concatenate([table.stream for table in trace.device_work])
+        highest = int(used[used < _LARGEST_STREAM].max(initial=0))
         stream[work.row[shared]] = highest + 1 + np.unique(lane[shared], return_inverse=True)[1]
         return stream
 
