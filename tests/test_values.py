@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlapscope.model.columns import NO_ID, NO_TIME
-from overlapscope.read.values import NeedsExact, integers, nanoseconds, products, usable_times, whole_numbers
+from overlapscope.read.values import (
+    NeedsExact,
+    integers,
+    nanoseconds,
+    nanoseconds_of,
+    products,
+    usable_times,
+    whole_numbers,
+)
 
 
 @given(st.lists(st.integers(0, 2**43 * 1000 - 1), min_size=1, max_size=20))
@@ -31,6 +39,37 @@ def test_large_floats_ask_for_their_text() -> None:
     with pytest.raises(NeedsExact):
         nanoseconds([1_606_910_596_297_023.0, 5])  # a fraction may have been rounded away
     assert nanoseconds([Decimal("1606910596297023.123")]).tolist() == [1_606_910_596_297_023_123]
+
+
+@given(st.lists(st.decimals(-(4 * 10**15), 4 * 10**15, places=3), min_size=1, max_size=20))
+def test_texts_are_exact_at_any_size(times: list[Decimal]) -> None:
+    """As they are written, and without the zeros at their end."""
+    expected = [int(time * 1000) for time in times]
+    short = [f"{time:f}".rstrip("0").rstrip(".") or "0" for time in times]
+    assert nanoseconds_of([f"{time:f}".encode() for time in times]).tolist() == expected
+    assert nanoseconds_of([("0" if text == "-" else text).encode() for text in short]).tolist() == expected
+
+
+ODD_TEXTS = [
+    b"1e3", b"2.5E-1", b'"5.25"', b'"1716974123616068.123"', b"null", b"", b"[]", b'"abc"', b"5000000000000000",
+    b"9" * 19, b"9" * 40, b"-" + b"9" * 19, b"9" * 5000, b"1e999999999", b"0.0004999", b"1716974123616068.12345",
+    b"true", b"NaN",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS, ids=lambda text: text[:24].decode())
+def test_what_a_text_becomes_does_not_depend_on_its_neighbours(text: bytes) -> None:
+    alone = nanoseconds_of([text]).tolist()
+    assert nanoseconds_of([b"7.5", text, b"1716974123616068.123"]).tolist() == [7500, *alone, 1_716_974_123_616_068_123]
+    known = {b"1e3": 10**6, b"2.5E-1": 250, b'"5.25"': 5250, b'"1716974123616068.123"': 1_716_974_123_616_068_123,
+             b"0.0004999": 0, b"1716974123616068.12345": 1_716_974_123_616_068_123, b"true": 1000}  # fmt: skip
+    assert alone == [known.get(text, NO_TIME)]
+
+
+@pytest.mark.parametrize("value", [0.0005, 5.0015, 123456.7895, 8_000_000_000_000.0005])
+def test_text_and_float_round_alike(value: float) -> None:
+    assert nanoseconds_of([repr(value).encode()]).tolist() == nanoseconds([value]).tolist()
+    assert nanoseconds([value, "5"]).tolist() == [*nanoseconds([value]).tolist(), 5000]
 
 
 @pytest.mark.parametrize(

@@ -35,15 +35,15 @@ class Event(msgspec.Struct, gc=False):
 
 
 class ExactEvent(msgspec.Struct, gc=False):
-    """An `Event` whose times are decoded from their decimal text: above 2**43 us a float loses nanoseconds."""
+    """An `Event` whose times stay text: above 2**43 us a float loses nanoseconds."""
 
     ph: str | None = None
     cat: str | None = None
     name: str | int | float | None = None
     pid: Any = None
     tid: Any = None
-    ts: Decimal | None = None
-    dur: Decimal | None = None
+    ts: Raw = Raw()
+    dur: Raw = Raw()
     args: Raw = Raw()
 
 
@@ -144,13 +144,17 @@ def _convert(loose: dict[str, Any], *, exact: bool) -> AnyEvent:
     """Make an event of a loosely parsed dict; values of the wrong type become None."""
     event: dict[str, Any] = {key: _text(loose.get(key)) for key in ("ph", "cat", "name")}
     event |= {key: _number(loose.get(key)) for key in ("pid", "tid")}
-    event |= {key: loose.get(key) for key in ("ts", "dur")}
+    event |= {key: _raw(loose.get(key)) if exact else loose.get(key) for key in ("ts", "dur")}
     made = ExactEvent(**event) if exact else Event(**event)
     args = loose.get("args")
     if isinstance(args, dict):
         with suppress(TypeError, ValueError, RecursionError):
             made.args = Raw(json.dumps(args, default=_number).encode())
     return made
+
+
+def _raw(value: Any) -> Raw:
+    return Raw((str(value) if isinstance(value, Decimal) else json.dumps(value, default=str)).encode())
 
 
 def _number(value: Any) -> Any:

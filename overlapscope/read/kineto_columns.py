@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, NO_TIME, Int8, Int32
+from overlapscope.model.columns import NO_ID, NO_TIME, Int8, Int32, Int64
 from overlapscope.model.enums import Labelled, MemoryKind
 from overlapscope.read.draft import Arrays, NamePool
 from overlapscope.read.events import (
@@ -15,22 +16,25 @@ from overlapscope.read.events import (
     CallArgs,
     CopyArgs,
     DeviceArgs,
+    ExactEvent,
     FrameArgs,
     KernelArgs,
     SyncArgs,
     arguments,
 )
 from overlapscope.read.labels import copy_name, direction, memory_kind, sync_kind
-from overlapscope.read.values import first_known, integers, nanoseconds, products
+from overlapscope.read.values import first_known, integers, nanoseconds, nanoseconds_of, products
 
 Rows = list[AnyEvent]
 
 
 def _times(rows: Rows) -> Arrays:
-    return {
-        "start_ns": nanoseconds([row.ts for row in rows]),
-        "duration_ns": nanoseconds([row.dur for row in rows]),
-    }
+    return {"start_ns": _nanoseconds(rows, "ts"), "duration_ns": _nanoseconds(rows, "dur")}
+
+
+def _nanoseconds(rows: Rows, key: str) -> Int64:
+    values = [*map(attrgetter(key), rows)]
+    return nanoseconds_of(values) if isinstance(rows[0], ExactEvent) else nanoseconds(values)
 
 
 def _names(rows: Rows) -> list[str]:
@@ -142,7 +146,7 @@ def _syncs(rows: Rows, _pool: NamePool) -> Arrays:
 
 def _event_records(rows: Rows, _pool: NamePool) -> Arrays:
     args = arguments(SyncArgs, rows)
-    start = nanoseconds([row.ts for row in rows])
+    start = _nanoseconds(rows, "ts")
     return {
         "start_ns": start,
         "duration_ns": np.where(start == NO_TIME, NO_TIME, 0),  # a record is a moment, with or without a duration

@@ -1,21 +1,22 @@
 """Convert lists of loosely typed JSON values to exact integer arrays.
 
 Profilers write ids as numbers, as strings (``"stream 7"``), or not at all, and times in microseconds with up to three
-decimals. A file can mix them. Uniform lists take a fast path.
+decimals. A file can mix them. Uniform lists take a fast path. What a value becomes does not depend on its neighbours.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from array import array
+from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
 from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Float64, Int64
 
@@ -27,6 +28,8 @@ _MAX_US = 4 * 10**15
 LATEST_NS = _MAX_US * 1000
 """The year 2096 on an epoch clock; no time is later, and the difference of two such times fits int64."""
 _LONGEST_NUMBER = 64  # digits; no id or time is longer
+_DECIMALS = 3  # of a microsecond down to the nanosecond
+_PLAIN_CHARACTERS = b"0123456789.-,"
 _TRAILING_INTEGER = re.compile(r"(-?\d+)\s*$")
 _GRID_AXES = 3
 _SMALL = 2**20  # as many factors below this as a grid has axes stay within int64
@@ -85,27 +88,19 @@ def nanoseconds(values: list[Any]) -> Int64:
     """
     with suppress(TypeError, OverflowError):
         whole = np.frombuffer(array("q", values), np.int64)
-        if _within(whole):
+        if whole.min(initial=0) >= -_MAX_US and whole.max(initial=0) <= _MAX_US:
             return whole * 1000
     with suppress(TypeError, OverflowError):
         parts = np.frombuffer(array("d", values), np.float64)
-        if np.isfinite(parts).all() and _within(parts):
-            return _from_floats(parts, values)
+        if np.isfinite(parts).all() and np.abs(parts).max(initial=0.0) < FLOAT_EXACT_US:
+            return _split(parts)
     return np.fromiter((_nanosecond(value) for value in values), np.int64, len(values))
 
 
-def _from_floats(parts: Float64, values: list[Any]) -> Int64:
-    if len(parts) and float(np.abs(parts).max()) >= FLOAT_EXACT_US:
-        if any(isinstance(value, float) and abs(value) >= FLOAT_EXACT_US for value in values):
-            raise NeedsExact
-        return np.fromiter((_nanosecond(value) for value in values), np.int64, len(values))
-    whole = np.floor(parts)
-    exact: Int64 = (whole * 1000 + np.rint((parts - whole) * 1000)).astype(np.int64)
+def _split(us: Float64) -> Int64:
+    whole = np.floor(us)
+    exact: Int64 = (whole * 1000 + np.rint((us - whole) * 1000)).astype(np.int64)
     return exact
-
-
-def _within(numbers: npt.NDArray[Any]) -> bool:
-    return not len(numbers) or bool(numbers.min() >= -_MAX_US and numbers.max() <= _MAX_US)
 
 
 def _nanosecond(value: Any) -> int:
@@ -114,11 +109,43 @@ def _nanosecond(value: Any) -> int:
     if isinstance(value, str) and len(value) > _LONGEST_NUMBER:
         return NO_TIME
     try:
+        if isinstance(value, float | Decimal) and abs(float(value)) < FLOAT_EXACT_US:
+            return int(_split(np.array([value], np.float64))[0])
         exact = Decimal(value) if isinstance(value, str | int | Decimal) else Decimal(repr(value))
         if not exact.is_finite() or abs(exact) > _MAX_US:
             return NO_TIME
         return int((exact * 1000).to_integral_value())
     except (ArithmeticError, ValueError, TypeError):
+        return NO_TIME
+
+
+def nanoseconds_of(texts: Sequence[bytes]) -> Int64:
+    """Microseconds as JSON text, as integer nanoseconds: exact at any size; `NO_TIME` where unreadable."""
+    plain = _plain_nanoseconds(b",".join(texts) + b",")
+    return np.fromiter(map(_nanosecond_of, texts), np.int64, len(texts)) if plain is None else plain
+
+
+def _plain_nanoseconds(joined: bytes) -> Int64 | None:
+    """The digits of all numbers at once; None where one has an exponent, more than three decimals, or is none."""
+    if joined.translate(None, _PLAIN_CHARACTERS):
+        return None
+    characters = np.frombuffer(joined, np.uint8)
+    ends, points = np.flatnonzero(characters == ord(",")), np.flatnonzero(characters == ord("."))
+    missing = np.full(len(ends), _DECIMALS)  # how many decimals each lacks
+    pointed = np.searchsorted(ends, points)
+    missing[pointed] -= ends[pointed] - points - 1
+    if missing.min() < 0 or np.diff(ends, prepend=-1).min() == 1:
+        return None
+    scale = 10**missing
+    digits: Int64 = np.fromstring(joined.replace(b".", b""), np.int64, sep=",")  # beyond int64 it saturates
+    most = _MAX_US * 1000 // scale
+    return digits * scale if (digits <= most).all() and (digits >= -most).all() else None
+
+
+def _nanosecond_of(text: bytes) -> int:
+    try:
+        return _nanosecond(json.loads(bytes(text), parse_float=Decimal))
+    except (ValueError, ArithmeticError, RecursionError):
         return NO_TIME
 
 
