@@ -20,9 +20,12 @@ Part = dict[str, "pyarrow.Table"]
 
 
 def map_trace(path: str | Path, content: str) -> Part:
-    """The rows of the trace in a local file, whose content has this hash; one that cannot be used has its error."""
+    """The rows of the trace in a local file, whose content has this hash; one that cannot be used has its error.
+
+    One process reads a trace, since a fleet has others for the other traces.
+    """
     try:
-        return part_of(audit(open_trace(path)), content)
+        return part_of(audit(open_trace(path, processes=1)), content)
     except TraceError as error:
         return failed(content, error.code, without(str(error), path))
 

@@ -25,6 +25,8 @@ _UNPACKED_BLOCK_BYTES = 1 << 17
 _SMALL_STEP_BYTES = 256
 _INFLATE_ERRORS: tuple[type[Exception], ...] = (zlib.error, inflate_library.error)
 
+Block = tuple[int, bytes]
+"""A place in the file, and the content that was read there."""
 Progress = Callable[[int, int], None]
 """Called with (read so far, all there is): bytes of a file, or tables of a database."""
 
@@ -35,9 +37,29 @@ def read_blocks(path: Path, log: HealthLog, progress: Progress | None = None) ->
     Raises:
         TraceNotFound: the path names no regular file, or one that cannot be opened.
     """
-    if _head(path) != GZIP_MAGIC:
-        return _raw_blocks(path, BLOCK_BYTES, progress)
-    return _gunzip_all(path, log, progress)
+    return (block for _, block in placed_blocks(path, log, progress))
+
+
+def placed_blocks(path: Path, log: HealthLog, progress: Progress | None = None, start: int = 0) -> Generator[Block]:
+    """Yield the content with its places, from a multiple of `BLOCK_BYTES` of the file on.
+
+    A place is the first byte of the file that was read for a block. Of gzip, everything before is unpacked too.
+
+    Raises:
+        TraceNotFound: the path names no regular file, or one that cannot be opened.
+    """
+    if not is_packed(path):
+        return _raw_blocks(path, BLOCK_BYTES, progress, start)
+    return (block for block in _gunzip_all(path, log, progress) if block[0] >= start)
+
+
+def is_packed(path: Path) -> bool:
+    """Whether the file is gzip.
+
+    Raises:
+        TraceNotFound: the path names no regular file, or one that cannot be opened.
+    """
+    return _head(path) == GZIP_MAGIC
 
 
 def _head(path: Path) -> bytes:
@@ -61,43 +83,44 @@ def _problem(path: Path) -> str | None:
     return None
 
 
-def _raw_blocks(path: Path, size: int, progress: Progress | None) -> Generator[bytes]:
-    total, done = path.stat().st_size, 0
+def _raw_blocks(path: Path, size: int, progress: Progress | None, start: int = 0) -> Generator[Block]:
+    total, place = path.stat().st_size, start
     with path.open("rb", buffering=0) as file:
+        file.seek(start)
         while block := file.read(size):
-            done += len(block)
             if progress is not None:
-                progress(done, total)
-            yield block
+                progress(place + len(block), total)
+            yield place, block
+            place += len(block)
 
 
 class _Damaged(Exception):
     """The compressed data cannot be unpacked further."""
 
 
-def _gunzip_all(path: Path, log: HealthLog, progress: Progress | None) -> Generator[bytes]:
+def _gunzip_all(path: Path, log: HealthLog, progress: Progress | None) -> Generator[Block]:
     """Decompress a file; where it is damaged, read it again in small steps to get everything before the damage."""
     given = 0
     try:
-        for data in _gunzip(_raw_blocks(path, _PACKED_BLOCK_BYTES, progress), log, _UNPACKED_BLOCK_BYTES):
+        for place, data in _gunzip(_raw_blocks(path, _PACKED_BLOCK_BYTES, progress), log, _UNPACKED_BLOCK_BYTES):
             given += len(data)
-            yield data
+            yield place, data
     except _Damaged as damage:
         log.damage(
             "corrupt-gzip", 1, f"the compressed data is damaged ({damage}); everything before the damage was read"
         )
         with suppress(_Damaged):
-            for data in _gunzip(_raw_blocks(path, _PACKED_BLOCK_BYTES, None), HealthLog(), _SMALL_STEP_BYTES):
+            for place, data in _gunzip(_raw_blocks(path, _PACKED_BLOCK_BYTES, None), HealthLog(), _SMALL_STEP_BYTES):
                 given, fresh = max(0, given - len(data)), data[given:]
                 if fresh:
-                    yield fresh
+                    yield place, fresh
 
 
-def _gunzip(blocks: Iterator[bytes], log: HealthLog, step: int) -> Generator[bytes]:
+def _gunzip(blocks: Iterator[Block], log: HealthLog, step: int) -> Generator[Block]:
     """Unpack one or more gzip members; stop at the first byte that is not gzip."""
     member: Any = None
     pending = b""
-    for block in blocks:
+    for place, block in blocks:
         pending += block
         while pending:
             if member is None:
@@ -113,7 +136,7 @@ def _gunzip(blocks: Iterator[bytes], log: HealthLog, step: int) -> Generator[byt
             except _INFLATE_ERRORS as error:
                 raise _Damaged(str(error)) from error
             if data:
-                yield data
+                yield place, data
             pending = member.unused_data if member.eof else member.unconsumed_tail
             member = None if member.eof else member
     if member is not None:

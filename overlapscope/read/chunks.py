@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
+
+from overlapscope.read.bytestream import Block
 
 CHUNK_BYTES = 1 << 19
 LONGEST_EVENT = 1 << 22
@@ -78,6 +81,46 @@ def _header(text: bytes) -> dict[str, Any] | None:
     return header
 
 
+class Text:
+    """The text of a file, share by share; each but the last ends with an event."""
+
+    def __init__(self, blocks: Iterator[Block]) -> None:
+        self.place = 0
+        """The place in the file of the block that was read last."""
+        self._blocks = blocks
+        self._rest = b""
+
+    def blocks(self) -> Iterator[bytes]:
+        """All that is left."""
+        rest, self._rest = self._rest, b""
+        yield rest
+        for place, block in self._blocks:
+            self.place = place
+            yield block
+
+    def share(self, stop: int) -> Iterator[bytes]:
+        """All up to the first boundary in the blocks from byte ``stop`` of the file on."""
+        tail, searched = bytearray(), 0
+        for block in self.blocks():
+            if self.place < stop:
+                yield block
+                continue
+            tail += block
+            if (end := _boundary(tail, searched)) is not None:
+                self.put_back(bytes(tail[end.end() :]))
+                yield bytes(tail[: end.start(1)])
+                return
+            searched = max(0, len(tail) - _LONGEST_BOUNDARY)
+            if len(tail) > LONGEST_EVENT:  # no event: all that follows is one share
+                yield bytes(tail)
+                tail, stop = bytearray(), sys.maxsize
+        yield bytes(tail)
+
+    def put_back(self, rest: bytes) -> None:
+        """Have ``rest``, the end of the last block, read again."""
+        self._rest = rest
+
+
 def cut(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield chunks of whole events, each as the text of a JSON list; the last one includes the trailer."""
     carry = bytearray(first)
@@ -98,7 +141,8 @@ def cut(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
             yield b"[" + carry[:stop] + b"]"
             del carry[: stop + 1]
             searched = 0
-    yield b"[" + carry + b"]"
+    if carry:
+        yield b"[" + carry + b"]"
 
 
 def _boundary(buffer: bytearray, start: int) -> re.Match[bytes] | None:

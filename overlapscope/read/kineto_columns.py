@@ -26,6 +26,8 @@ from overlapscope.read.labels import copy_name, direction, memory_kind, sync_kin
 from overlapscope.read.values import first_known, integers, nanoseconds, nanoseconds_of, products
 
 Rows = list[AnyEvent]
+NAME_COLUMNS = ("name_id", "group_id")
+"""Columns whose values are numbers of names."""
 
 
 def _times(rows: Rows) -> Arrays:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from overlapscope.model.trace import Trace
 from overlapscope.read.assemble import assemble
 from overlapscope.read.bytestream import GZIP_MAGIC, Progress, read_blocks
 from overlapscope.read.draft import Draft
+from overlapscope.read.helpers import Options
 from overlapscope.read.kineto import read_kineto
 from overlapscope.read.log import HealthLog
 from overlapscope.read.nsys import read_nsys
+from overlapscope.read.selection import selection_of
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _NSYS_REPORTS = {".nsys-rep", ".qdrep", ".qdstrm"}
@@ -26,13 +29,23 @@ _KNOWN_OTHERS = (
 )
 
 
-def open_trace(path: str | Path, *, progress: Progress | None = None) -> Trace:
+def open_trace(
+    path: str | Path,
+    *,
+    progress: Progress | None = None,
+    categories: Collection[str] | None = None,
+    window: tuple[int, int] | None = None,
+    processes: int | None = None,
+) -> Trace:
     """Read a profiler trace.
 
     Args:
         path: a Kineto (torch.profiler) JSON trace or an Nsight Systems SQLite export, plain or gzip.
             The content decides, whatever the suffix says.
         progress: called with (done, all) while reading: bytes of the file, or tables of a plain database.
+        categories: the tables to read, such as ``{"kernels", "copies"}``; the others stay empty.
+        window: read only what touches this time, as (from, to) in ns on the trace's own clock.
+        processes: with how many processes a big JSON trace is decoded; by default as many as there are cores.
 
     Returns:
         The trace. Its ``health`` lists lost and doubtful data.
@@ -41,18 +54,20 @@ def open_trace(path: str | Path, *, progress: Progress | None = None) -> Trace:
         TraceNotFound: no such file, or not readable.
         UnknownTraceFormat: the file has no known trace format.
         UnusableTrace: the format is known, but no event can be read.
+        ValueError: a category does not exist, or the window ends before it begins.
     """
     path = Path(path)
     log = HealthLog()
+    options = Options(selection_of(categories, window), processes, progress)
     head = _first_bytes(path)
     if not head:
         empty = path.stat().st_size == 0
         raise UnknownTraceFormat(f"{path}: {'is empty' if empty else 'is gzip that cannot be unpacked; copy it again'}")
     if head.startswith(_SQLITE_MAGIC):
-        return assemble(_open_nsys(path, log, progress))
+        return assemble(_open_nsys(path, log, options))
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in (b"{", b"["):
-        return assemble(read_kineto(path, lambda: read_blocks(path, log, progress), log))
+        return assemble(read_kineto(path, log, options))
     raise UnknownTraceFormat(f"{path}: {_what_else(path, head)}")
 
 
@@ -71,13 +86,13 @@ def _first_bytes(path: Path) -> bytes:
         return next(blocks, b"")
 
 
-def _open_nsys(path: Path, log: HealthLog, progress: Progress | None) -> Draft:
+def _open_nsys(path: Path, log: HealthLog, options: Options) -> Draft:
     with path.open("rb") as file:
         packed = file.read(2) == GZIP_MAGIC
     if not packed:
-        return read_nsys(path, path, log, progress)
+        return read_nsys(path, path, log, options.progress)
     with tempfile.NamedTemporaryFile(suffix=".sqlite") as unpacked:
-        for block in read_blocks(path, log, progress):
+        for block in read_blocks(path, log, options.progress):
             unpacked.write(block)
         unpacked.flush()
         return read_nsys(Path(unpacked.name), path, log)

@@ -1,0 +1,196 @@
+"""What chunks of Kineto events become: columns by table, names, and counts of what was left out.
+
+The category of an event decides its table; events of unknown categories are counted and left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from overlapscope.model.columns import NO_ID, Int32
+from overlapscope.read.draft import Arrays, NamePool
+from overlapscope.read.events import FORMS, AnyEvent, MetaArgs, arguments
+from overlapscope.read.kineto_columns import BUILDERS, NAME_COLUMNS
+from overlapscope.read.selection import Selection
+from overlapscope.read.values import NeedsExact, nanoseconds, usable_times
+
+_TABLE_OF_CATEGORY = {
+    "cpu_op": "cpu_ops",
+    "operator": "cpu_ops",
+    "user_annotation": "ranges",
+    "python_function": "frames",
+    "cuda_runtime": "api_calls",
+    "cuda_driver": "api_calls",
+    "runtime": "api_calls",
+    "xpu_runtime": "api_calls",
+    "mtia_runtime": "api_calls",
+    "kernel": "kernels",
+    "gpu_memcpy": "copies",
+    "memcpy": "copies",
+    "gpu_memset": "memsets",
+    "memset": "memsets",
+    "cuda_sync": "syncs",
+    "cuda_event": "event_records",
+    "overhead": "overheads",
+}
+_RECORDED = "trace"
+"""The category of the spans for which the profiler recorded: one, unless the file has several profiling cycles."""
+_LEFT_OUT = {"gpu_user_annotation"}
+"""Read and left out by design: the device's projections of host annotations."""
+
+
+@dataclass
+class Decoded:
+    """The events of consecutive chunks as columns, in batches by table."""
+
+    selection: Selection = Selection()
+    pool: NamePool = field(default_factory=NamePool)
+    batches: dict[str, list[Arrays]] = field(default_factory=dict)
+    thread_names: dict[tuple[int, int], str] = field(default_factory=dict)
+    recorded_ns: set[tuple[int, int]] = field(default_factory=set)
+    """Begins and ends of what the profiler recorded."""
+    unknown: Counter[str] = field(default_factory=Counter)
+    """Events left out, by their unknown category."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Events left out for other reasons, by the reason."""
+    events: int = 0
+    exact: bool = False
+    """Whether times were too large for floats: from then on they are read as text."""
+
+    def add_chunk(self, chunk: bytes) -> None:
+        """Add the events of a chunk; adds nothing when it raises one of `DecodeError`."""
+        try:
+            self.add(FORMS[self.exact].decode(chunk))
+        except NeedsExact:
+            self.exact = True
+            self.add(FORMS[True].decode(chunk))
+
+    def add(self, events: list[AnyEvent]) -> None:
+        """Add decoded events.
+
+        Raises:
+            NeedsExact: their times have to be read as text; nothing was added.
+        """
+        routes = _Routes(self.selection)
+        no_phase = 0
+        for event in events:
+            if event.ph == "X":
+                routes[event.cat].append(event)
+            elif event.ph == "M":
+                self._note_thread(event)
+            elif event.cat in _TABLE_OF_CATEGORY:
+                no_phase += 1
+        recorded = _times(routes.recorded)
+        built = {table: BUILDERS[table](rows, self.pool) for table, rows in routes.tables.items()}
+        for table, batch in built.items():
+            self.batches.setdefault(table, []).append(self._checked(batch))
+        self.recorded_ns |= recorded
+        for category, rows in routes.unknown.items():
+            self.unknown[category] += len(rows)
+        self.dropped["no-phase"] += no_phase
+        self.dropped["not-wanted"] += sum(map(len, routes.not_wanted))
+        self.events += len(events)
+
+    def add_all(self, other: Decoded) -> None:
+        """Add what another process made of the chunks that follow."""
+        numbers = self.pool.ids(list(other.pool))
+        for table, batches in other.batches.items():
+            self.batches.setdefault(table, []).extend(_renamed(batch, numbers) for batch in batches)
+        self.thread_names |= other.thread_names
+        self.recorded_ns |= other.recorded_ns
+        self.unknown.update(other.unknown)
+        self.dropped.update(other.dropped)
+        self.events += other.events
+        self.exact |= other.exact
+
+    def tables(self) -> dict[str, Arrays]:
+        """One array per column; the batches are freed while they are joined, to keep peak memory low."""
+        joined = {}
+        for table in list(self.batches):
+            batches = self.batches.pop(table)
+            joined[table] = {name: np.concatenate([batch.pop(name) for batch in batches]) for name in list(batches[0])}
+        return joined
+
+    def _checked(self, batch: Arrays) -> Arrays:
+        """Drop rows without a usable time, or out of the window, and turn durations into ends."""
+        start, duration = batch["start_ns"], batch.pop("duration_ns")
+        usable, no_time, backwards = usable_times(start, duration)
+        self.dropped["no-time"] += no_time
+        self.dropped["negative-duration"] += backwards
+        batch["end_ns"] = np.where(usable, start + np.where(usable, duration, 0), start)
+        wanted = usable & self.selection.rows(batch)
+        self.dropped["not-wanted"] += int(usable.sum() - wanted.sum())
+        return batch if wanted.all() else {name: values[wanted] for name, values in batch.items()}
+
+    def _note_thread(self, event: AnyEvent) -> None:
+        if event.name != "thread_name":
+            return
+        (args,) = arguments(MetaArgs, [event])
+        if isinstance(event.pid, int) and isinstance(event.tid, int) and isinstance(args.name, str):
+            self.thread_names[event.pid, event.tid] = args.name
+
+
+class _Routes(dict[str | None, list[AnyEvent]]):
+    """The events of each category's table by category, created as categories appear."""
+
+    def __init__(self, selection: Selection) -> None:
+        super().__init__()
+        self._selection = selection
+        self.tables: dict[str, list[AnyEvent]] = {}
+        self.unknown: dict[str, list[AnyEvent]] = {}
+        self.recorded: list[AnyEvent] = []
+        self.not_wanted: list[list[AnyEvent]] = []
+
+    def __missing__(self, category: str | None) -> list[AnyEvent]:
+        known = (category or "").lower()
+        table = _TABLE_OF_CATEGORY.get(known)
+        if table is not None and self._selection.takes(table):
+            rows = self.tables.setdefault(table, [])
+        elif table is not None:
+            rows = []
+            self.not_wanted.append(rows)
+        elif known == _RECORDED:
+            rows = self.recorded
+        elif known in _LEFT_OUT:
+            rows = []
+        else:
+            rows = self.unknown.setdefault(category or "(none)", [])
+        self[category] = rows
+        return rows
+
+
+def _times(rows: list[AnyEvent]) -> set[tuple[int, int]]:
+    """Begin and end of some events, those without a usable time left out."""
+    start, duration = nanoseconds([row.ts for row in rows]), nanoseconds([row.dur for row in rows])
+    usable, *_ = usable_times(start, duration)
+    return set(zip(start[usable].tolist(), (start + np.where(usable, duration, 0))[usable].tolist(), strict=True))
+
+
+def renumbered(tables: dict[str, Arrays], pool: NamePool) -> NamePool:
+    """Number the names of ``tables`` in the order of their first rows, however chunks were cut; drop unused ones."""
+    columns = [(table, name) for table in tables for name in NAME_COLUMNS if name in tables[table]]
+    order: list[int] = []
+    seen = np.zeros(len(pool) + 1, np.bool_)
+    seen[NO_ID] = True
+    for table, name in columns:
+        values = tables[table][name]
+        first = np.full(len(seen), len(values), np.int64)
+        first[values[::-1]] = np.arange(len(values))[::-1]  # the last one that is written counts
+        fresh = np.flatnonzero(~seen & (first < len(values)))
+        order += fresh[np.argsort(first[fresh])].tolist()
+        seen[fresh] = True
+    numbers = np.full(len(pool), NO_ID, np.int32)
+    numbers[order] = np.arange(len(order))
+    for table, name in columns:
+        tables[table] |= _renamed({name: tables[table][name]}, numbers)
+    names = list(pool)
+    return NamePool({names[old]: new for new, old in enumerate(order)})
+
+
+def _renamed(batch: Arrays, numbers: Int32) -> Arrays:
+    """A batch whose names are numbered by another pool."""
+    known = np.append(numbers, np.int32(NO_ID))  # a name that is not recorded stays so
+    return {name: known[values] if name in NAME_COLUMNS else values for name, values in batch.items()}
