@@ -13,9 +13,9 @@ import numpy as np
 from overlapscope.model.columns import NO_ID, Int32
 from overlapscope.read.draft import Arrays, NamePool
 from overlapscope.read.events import FORMS, AnyEvent, MetaArgs, arguments
-from overlapscope.read.kineto_columns import BUILDERS, NAME_COLUMNS
+from overlapscope.read.kineto_columns import BUILDERS, NAME_COLUMNS, times
 from overlapscope.read.selection import Selection
-from overlapscope.read.values import NeedsExact, nanoseconds, usable_times
+from overlapscope.read.values import NeedsExact, usable_times
 
 _TABLE_OF_CATEGORY = {
     "cpu_op": "cpu_ops",
@@ -83,7 +83,7 @@ class Decoded:
                 self._note_thread(event)
             elif event.cat in _TABLE_OF_CATEGORY:
                 no_phase += 1
-        recorded = _times(routes.recorded)
+        recorded = _spans(routes.recorded)
         built = {table: BUILDERS[table](rows, self.pool) for table, rows in routes.tables.items()}
         for table, batch in built.items():
             self.batches.setdefault(table, []).append(self._checked(batch))
@@ -162,9 +162,11 @@ class _Routes(dict[str | None, list[AnyEvent]]):
         return rows
 
 
-def _times(rows: list[AnyEvent]) -> set[tuple[int, int]]:
+def _spans(rows: list[AnyEvent]) -> set[tuple[int, int]]:
     """Begin and end of some events, those without a usable time left out."""
-    start, duration = nanoseconds([row.ts for row in rows]), nanoseconds([row.dur for row in rows])
+    if not rows:
+        return set()
+    start, duration = times(rows).values()
     usable, *_ = usable_times(start, duration)
     return set(zip(start[usable].tolist(), (start + np.where(usable, duration, 0))[usable].tolist(), strict=True))
 

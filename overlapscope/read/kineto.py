@@ -6,7 +6,7 @@ Only a few chunks of the file are in memory at a time: events become columns at 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any

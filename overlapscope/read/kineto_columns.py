@@ -30,7 +30,8 @@ NAME_COLUMNS = ("name_id", "group_id")
 """Columns whose values are numbers of names."""
 
 
-def _times(rows: Rows) -> Arrays:
+def times(rows: Rows) -> Arrays:
+    """When events begin, and how long they take, in ns."""
     return {"start_ns": _nanoseconds(rows, "ts"), "duration_ns": _nanoseconds(rows, "dur")}
 
 
@@ -44,7 +45,7 @@ def _names(rows: Rows) -> list[str]:
 
 
 def _host(rows: Rows, pool: NamePool) -> Arrays:
-    return _times(rows) | {
+    return times(rows) | {
         "process": integers([row.pid for row in rows]),
         "thread": integers([row.tid for row in rows]),
         "name_id": pool.ids(_names(rows)),
@@ -65,7 +66,7 @@ def _api_calls(rows: Rows, pool: NamePool) -> Arrays:
 
 def _device(rows: Rows, args: Sequence[DeviceArgs], pool: NamePool) -> Arrays:
     # Kineto shows a device as a process and a stream as its thread; the arguments say the same where they exist.
-    return _times(rows) | {
+    return times(rows) | {
         "device": first_known(
             integers([arg.device for arg in args]),
             integers([arg.in_device for arg in args]),
@@ -135,7 +136,7 @@ def _memsets(rows: Rows, pool: NamePool) -> Arrays:
 def _syncs(rows: Rows, _pool: NamePool) -> Arrays:
     args = arguments(SyncArgs, rows)
     labels = [str(arg.kind or name) for name, arg in zip(_names(rows), args, strict=True)]
-    return _times(rows) | {
+    return times(rows) | {
         "device": first_known(integers([arg.device for arg in args]), integers([row.pid for row in rows])),
         "stream": integers([arg.stream for arg in args]),
         "kind": _enums([sync_kind(label) for label in labels]),

@@ -8,6 +8,8 @@ the only reader that uses sqlite3.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,14 +24,16 @@ from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind
 from overlapscope.model.metadata import Device, Metadata
-from overlapscope.read.bytestream import Progress
 from overlapscope.read.devices import with_calibration
-from overlapscope.read.draft import Draft
+from overlapscope.read.draft import Arrays, Draft
 from overlapscope.read.dropped import note_dropped
+from overlapscope.read.helpers import Options
 from overlapscope.read.log import HealthLog
-from overlapscope.read.nsys_columns import BUILDERS, MARK_EVENT, Rows, Source, Strings, strings_of
+from overlapscope.read.nsys_columns import BUILDERS, COLUMNS, MARK_EVENT, Source, Strings, strings_of
 from overlapscope.read.nsys_keys import check_keys
 from overlapscope.read.nsys_labels import enum_labels
+from overlapscope.read.nsys_rows import Rows
+from overlapscope.read.selection import NOT_WANTED, Selection
 from overlapscope.read.values import integers
 
 _SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError, OverflowError)
@@ -61,7 +65,16 @@ class Export:
         return [str(row[1]) for row in self._connection.execute(f'PRAGMA table_info("{table}")')]
 
     def rows(self, table: str) -> Rows:
-        """Every column of ``table`` as a list."""
+        """The columns of ``table`` that are used."""
+        names = [column for column in self.columns(table) if column in COLUMNS]
+        rows = Rows(names)
+        if names:
+            with self._logged(table, lambda: rows.count):
+                rows.read(self._connection.execute(_select(table, names)))
+        return rows
+
+    def lists(self, table: str) -> dict[str, list[Any]]:
+        """Every column of a small table as a list."""
         columns = self.columns(table)
         values = self._select(table, columns)
         lists = zip(*values, strict=True) if values else ((),) * len(columns)
@@ -83,21 +96,28 @@ class Export:
         return [text for row in rows for part in row if (text := _text(part, strings))]
 
     def _select(self, table: str, columns: list[str], where: str = "") -> list[tuple[Any, ...]]:
-        if not columns:
-            return []
-        selected = ", ".join(f'"{column}"' for column in columns)
         read: list[tuple[Any, ...]] = []
-        try:
-            for row in self._connection.execute(f'SELECT {selected} FROM "{table}" {where}'):
-                read.append(row)  # noqa: PERF402 - what was read before an error is kept
-        except _SQLITE_ERRORS as error:
-            self._log.damage(
-                f"damaged-table:{table}", 1, f"the table {table} is damaged ({error}); {len(read)} rows were read"
-            )
+        if columns:
+            with self._logged(table, lambda: len(read)):
+                read.extend(self._connection.execute(f"{_select(table, columns)} {where}"))
         return read
 
+    @contextmanager
+    def _logged(self, table: str, count: Callable[[], int]) -> Generator[None]:
+        """Log that a table is damaged; what was read of it before is kept."""
+        try:
+            yield
+        except _SQLITE_ERRORS as error:
+            text = f"the table {table} is damaged ({error}); {count()} rows were read"
+            self._log.damage(f"damaged-table:{table}", 1, text)
 
-def read_nsys(database: Path, path: Path, log: HealthLog, progress: Progress | None = None) -> Draft:
+
+def _select(table: str, columns: list[str]) -> str:
+    selected = ", ".join(f'"{column}"' for column in columns)
+    return f'SELECT {selected} FROM "{table}"'
+
+
+def read_nsys(database: Path, path: Path, log: HealthLog, options: Options) -> Draft:
     """Read the uncompressed ``database`` into a draft; ``path`` is the file that the user named.
 
     Raises:
@@ -110,7 +130,7 @@ def read_nsys(database: Path, path: Path, log: HealthLog, progress: Progress | N
         export = Export(connection, log)
         if not any(name in export.tables for name in _SIGNATURES):
             raise UnknownTraceFormat(f"{path}: a SQLite file, but no Nsight Systems export (no StringIds table)")
-        return _draft(export, path, log, progress)
+        return _draft(export, path, log, options)
     except _SQLITE_ERRORS as error:
         raise UnusableTrace(
             f"{path}: the SQLite file is damaged ({error}); export it again from the .nsys-rep"
@@ -119,31 +139,39 @@ def read_nsys(database: Path, path: Path, log: HealthLog, progress: Progress | N
         connection.close()
 
 
-def _draft(export: Export, path: Path, log: HealthLog, progress: Progress | None) -> Draft:
+def _draft(export: Export, path: Path, log: HealthLog, options: Options) -> Draft:
     strings = strings_of(export.pairs("StringIds", "id", "value"))
     draft = Draft(_metadata(export, strings, path), log, process_known=True, syncs_recorded=True)
     translation = Source(strings, enum_labels(export.pairs), draft.pool, log)
     for done, (table, source) in enumerate(_CUDA_TABLES.items(), 1):
-        if progress is not None:
-            progress(done, len(_CUDA_TABLES))
+        if options.progress is not None:
+            options.progress(done, len(_CUDA_TABLES))
         if source not in export.tables:
             continue
-        rows = export.rows(source)
-        number = len(next(iter(rows.values()), []))
-        log.events_read += number
-        if number:
-            check_keys(str(path), source, rows, number, log)
-            built = BUILDERS[table](rows, translation)
-            draft.tables[table] = built
-            log.events_kept += len(next(iter(built.values())))
+        if options.selection.takes(table):
+            rows = export.rows(source)
+            log.events_read += rows.count
+            if rows.count:
+                check_keys(str(path), source, rows.names, rows.count, log)
+                draft.tables[table] = _within(BUILDERS[table](rows, translation), options.selection, log)
+                log.events_kept += draft.rows(table)
     _fill_devices(draft, export)
     _log_missing_work(export, draft, log)
     return draft
 
 
+def _within(columns: Arrays, selection: Selection, log: HealthLog) -> Arrays:
+    """The rows within the window, of a table that has times."""
+    if selection.window is None or "end_ns" not in columns:
+        return columns
+    inside = selection.rows(columns)
+    log.note("not-wanted", int((~inside).sum()), NOT_WANTED, len(inside))
+    return {name: values[inside] for name, values in columns.items()}
+
+
 def _fill_devices(draft: Draft, export: Export) -> None:
     """Fill in the devices of streams and synchronisations from the list of contexts, since their rows lack them."""
-    contexts = export.rows("TARGET_INFO_CUDA_CONTEXT_INFO")
+    contexts = export.lists("TARGET_INFO_CUDA_CONTEXT_INFO")
     if not {"processId", "contextId", "deviceId"} <= set(contexts):
         return
     keys = zip(contexts["processId"], contexts["contextId"], strict=True)
@@ -156,8 +184,8 @@ def _fill_devices(draft: Draft, export: Export) -> None:
 
 
 def _log_missing_work(export: Export, draft: Draft, log: HealthLog) -> None:
-    note_dropped(log, export.rows("DIAGNOSTIC_EVENT").get("text", ()))
-    graphs = len(next(iter(export.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE").values()), []))
+    note_dropped(log, export.lists("DIAGNOSTIC_EVENT").get("text", ()))
+    graphs = export.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE").count
     log.warn(
         "whole-graph-trace",
         graphs,
@@ -179,8 +207,8 @@ def _calls_copy(draft: Draft) -> int:
 def _metadata(export: Export, strings: Strings, path: Path) -> Metadata:
     keys = export.pairs("META_DATA_EXPORT", "name", "value") or export.pairs("EXPORT_META_DATA", "name", "value")
     calibration = from_json(joined(export.texts("NVTX_EVENTS", "eventType", MARK_EVENT, strings)))
-    start = export.rows("TARGET_INFO_SESSION_START_TIME").get("utcEpochNs") or [None]
-    threads = export.rows("ThreadNames")
+    start = export.lists("TARGET_INFO_SESSION_START_TIME").get("utcEpochNs") or [None]
+    threads = export.lists("ThreadNames")
     thread_names = {
         _process_and_thread(key): strings.get(name, "")
         for key, name in zip(threads.get("globalTid", ()), threads.get("nameId", ()), strict=False)
@@ -204,7 +232,7 @@ def _process_and_thread(global_tid: int) -> tuple[int, int]:
 
 def _devices(export: Export) -> list[Device]:
     """The GPUs, numbered as CUDA numbers them where the file maps that."""
-    rows = export.rows("TARGET_INFO_GPU")
+    rows = export.lists("TARGET_INFO_GPU")
     mapped = export.pairs("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId")
     result = []
     for index, gpu in enumerate(rows.get("id", [])):

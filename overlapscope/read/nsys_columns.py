@@ -14,10 +14,17 @@ from overlapscope.read.draft import Arrays, NamePool
 from overlapscope.read.labels import api_kind, api_name
 from overlapscope.read.log import HealthLog
 from overlapscope.read.nsys_labels import Labels
-from overlapscope.read.values import first_known, whole_numbers
+from overlapscope.read.nsys_rows import Cells, Rows
+from overlapscope.read.values import first_known
 
-Rows = dict[str, list[Any]]
 Strings = dict[int, str]
+COLUMNS = frozenset({
+    "start", "end", "timestamp", "globalPid", "globalTid", "processId", "deviceId", "contextId", "streamId",
+    "correlationId", "graphNodeId", "demangledName", "shortName", "mangledName", "nameId", "gridX", "gridY", "gridZ",
+    "blockX", "blockY", "blockZ", "bytes", "copyKind", "srcKind", "dstKind", "srcDeviceId", "dstDeviceId", "syncType",
+    "eventId", "eventSyncId", "eventType", "domainId", "text", "textId", "flag", "priority",
+})  # fmt: skip
+"""All columns that are read of any table."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +49,16 @@ def strings_of(pairs: Mapping[Any, Any]) -> Strings:
     return {key: str(value) for key, value in pairs.items() if isinstance(key, int)}
 
 
-def _count(rows: Rows) -> int:
-    return len(next(iter(rows.values()), []))
+def _cells(rows: Rows, name: str) -> Cells | None:
+    if name not in COLUMNS:
+        raise KeyError(name)
+    return rows.cells(name)
 
 
 def _numbers(rows: Rows, name: str, null: int = NO_ID) -> Int64:
     """A column as integers; ``null`` where it is missing or holds none."""
-    if name not in rows:
-        return np.full(_count(rows), null, np.int64)
-    return whole_numbers(rows[name], null)
+    cells = _cells(rows, name)
+    return np.full(rows.count, null, np.int64) if cells is None else cells.whole(null)
 
 
 def _ids(rows: Rows, name: str) -> Int64:
@@ -61,10 +69,10 @@ def _ids(rows: Rows, name: str) -> Int64:
 
 def _process(rows: Rows) -> Int64:
     for name in ("globalPid", "globalTid"):
-        if name in rows:
+        if name in rows.names:
             packed = _ids(rows, name)
             return np.where(packed == NO_ID, NO_ID, (packed >> 24) & 0xFFFFFF)
-    return np.full(_count(rows), NO_ID, np.int64)
+    return np.full(rows.count, NO_ID, np.int64)
 
 
 def _thread(rows: Rows) -> Int64:
@@ -74,20 +82,25 @@ def _thread(rows: Rows) -> Int64:
 
 def _texts(rows: Rows, source: Source, *columns: str) -> list[str]:
     """The text of the first of ``columns`` that names a string, row by row."""
-    there = [rows[name] for name in columns if name in rows]
-    result: list[str | None] = [None] * _count(rows)
-    for keys in reversed(there):
-        for index, key in enumerate(keys):
-            text = key if isinstance(key, str) else source.strings.get(key)
-            if text is not None:
-                result[index] = text
-    lost = sum(text is None and any(keys[index] is not None for keys in there) for index, text in enumerate(result))
-    source.log.damage("lost-names", lost, "rows whose name is not in the table StringIds; it is not known", len(result))
+    result: list[str | None] = [None] * rows.count
+    given = np.zeros(rows.count, np.bool_)
+    for cells in filter(None, [_cells(rows, column) for column in columns]):
+        given |= cells.given
+        if None in result:
+            named = cells.mapped(source.strings, None)
+            for row, cell in cells.others.items():
+                named[row] = cell if isinstance(cell, str) else named[row]
+            result = [new if text is None else text for text, new in zip(result, named, strict=True)]
+    lost = int((given & np.fromiter((text is None for text in result), np.bool_, rows.count)).sum())
+    source.log.damage("lost-names", lost, "rows whose name is not in the table StringIds; it is not known", rows.count)
     return [text or "" for text in result]
 
 
 def _mapped(rows: Rows, column: str, table: Mapping[int, Any]) -> Int8:
-    return np.array([int(table.get(key, 0)) for key in rows.get(column, [None] * _count(rows))], np.int8)
+    cells = _cells(rows, column)
+    if cells is None:
+        return np.zeros(rows.count, np.int8)
+    return np.array(cells.mapped(table, 0), np.int8)
 
 
 def _usable(columns: Arrays, log: HealthLog) -> Arrays:
@@ -137,7 +150,7 @@ def _volume(rows: Rows, prefix: str) -> Int64:
 def _copies(rows: Rows, source: Source) -> Arrays:
     way = _mapped(rows, "copyKind", source.labels.directions)
     columns = _device(rows) | {
-        "name_id": np.full(_count(rows), NO_ID, np.int32),  # nsys gives copies no name
+        "name_id": np.full(rows.count, NO_ID, np.int32),  # nsys gives copies no name
         "size_bytes": _numbers(rows, "bytes"),
         "direction": way,
         "source_kind": _mapped(rows, "srcKind", source.labels.memory),
@@ -149,12 +162,14 @@ def _copies(rows: Rows, source: Source) -> Arrays:
 
 
 def _memsets(rows: Rows, source: Source) -> Arrays:
-    name = np.full(_count(rows), NO_ID, np.int32)
+    name = np.full(rows.count, NO_ID, np.int32)
     return _usable(_device(rows) | {"size_bytes": _numbers(rows, "bytes"), "name_id": name}, source.log)
 
 
 def _api_calls(rows: Rows, source: Source) -> Arrays:
-    names = [api_name(text) for text in _texts(rows, source, "nameId")]
+    texts = _texts(rows, source, "nameId")
+    plain = {text: api_name(text) for text in set(texts)}
+    names = [plain[text] for text in texts]
     columns = _times(rows) | {
         "process": _process(rows),
         "thread": _thread(rows),
@@ -195,17 +210,7 @@ def _event_records(rows: Rows, _source: Source) -> Arrays:
 def _ranges(rows: Rows, source: Source) -> Arrays:
     kind = _numbers(rows, "eventType")
     texts = _texts(rows, source, "text", "textId")
-    domain_of = {
-        (process, key): text
-        for process, key, event, text in zip(
-            _process(rows).tolist(), rows.get("domainId", []), kind.tolist(), texts, strict=False
-        )
-        if event == _DOMAIN
-    }
-    domains = [
-        domain_of.get((process, key), "")
-        for process, key in zip(_process(rows).tolist(), rows.get("domainId", [None] * len(texts)), strict=True)
-    ]
+    domains = _domains(rows, kind, texts)
     wanted = (kind == _PUSH_POP) | (kind == _START_END)
     ends = _numbers(rows, "end", NO_TIME)
     open_ended = wanted & (ends == NO_TIME)
@@ -218,9 +223,16 @@ def _ranges(rows: Rows, source: Source) -> Arrays:
         "thread": _thread(rows),
         "name_id": source.pool.ids(texts),
         "kind": np.full(len(texts), RangeKind.NVTX, np.int8),
-        "domain_id": np.where([bool(text) for text in domains], source.pool.ids(domains), NO_ID),
+        "domain_id": np.fromiter((source.pool[text] if text else NO_ID for text in domains), np.int32, len(texts)),
     }
     return _usable({name: values[wanted] for name, values in columns.items()}, source.log)
+
+
+def _domains(rows: Rows, kind: Int64, texts: list[str]) -> list[str]:
+    """The name of each row's NVTX domain, which a row of its own gives; empty for the default one."""
+    places = list(zip(_process(rows).tolist(), _numbers(rows, "domainId").tolist(), strict=True))
+    named = {places[row]: texts[row] for row in np.flatnonzero(kind == _DOMAIN).tolist()}
+    return [named.get(place, "") for place in places] if named else [""] * rows.count
 
 
 def _overheads(rows: Rows, source: Source) -> Arrays:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from overlapscope.errors import UnknownTraceFormat
@@ -90,12 +91,12 @@ def _open_nsys(path: Path, log: HealthLog, options: Options) -> Draft:
     with path.open("rb") as file:
         packed = file.read(2) == GZIP_MAGIC
     if not packed:
-        return read_nsys(path, path, log, options.progress)
+        return read_nsys(path, path, log, options)
     with tempfile.NamedTemporaryFile(suffix=".sqlite") as unpacked:
         for block in read_blocks(path, log, options.progress):
             unpacked.write(block)
         unpacked.flush()
-        return read_nsys(Path(unpacked.name), path, log)
+        return read_nsys(Path(unpacked.name), path, log, replace(options, progress=None))
 
 
 def _what_else(path: Path, head: bytes) -> str:
