@@ -39,11 +39,24 @@ def test_a_package_and_a_function_never_share_a_name() -> None:
     assert not packages & set(overlapscope.__all__)
 
 
+def loaded(statement: str) -> set[str]:
+    """The modules that a statement imports beyond those of an interpreter that starts."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
 def test_importing_is_light() -> None:
-    heavy = ("torch", "matplotlib", "pandas", "pyarrow", "numpy", "typer", "rich", "nvtx")
-    code = f"import sys, overlapscope; print([name for name in {heavy!r} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+    """Nothing but a few modules of the standard library: milliseconds, whatever is installed."""
+    modules = loaded("import overlapscope")
+    assert {name.partition(".")[0] for name in modules} <= sys.stdlib_module_names | {"overlapscope"}
+    assert {name for name in modules if name.startswith("overlapscope")} == {"overlapscope"}
+
+
+def test_the_command_line_loads_commands_and_nothing_of_what_they_do() -> None:
+    """Most of the time until a help text appears is that of imports."""
+    modules = {name for name in loaded("import overlapscope.cli.main") if name.startswith("overlapscope.")}
+    light = ("cli", "errors", "formatting", "calibration", "whatif.names", "budget", "capture")
+    assert {name for name in modules if not name.removeprefix("overlapscope.").startswith(light)} == set()
 
 
 def test_analysis_needs_neither_torch_nor_pandas_nor_matplotlib() -> None:
