@@ -41,8 +41,8 @@ def shifted(event: dict[str, Any], times: int, times_us: dict[float, float], ids
     return result
 
 
-def make(source: Path, out: Path, *, megabytes: float = inf, events: float = inf) -> None:
-    """Write so many megabytes or events, whichever is reached first."""
+def make(source: Path, out: Path, *, megabytes: float = inf, events: float = inf, begin_us: float = 0.0) -> None:
+    """Write so many megabytes or events, whichever is reached first; the first one at ``begin_us``."""
     raw = source.read_bytes()
     trace = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
     again = [event for event in trace["traceEvents"] if event.get("ph") != "M"]
@@ -50,7 +50,7 @@ def make(source: Path, out: Path, *, megabytes: float = inf, events: float = inf
         (value for event in again for key in _ID_KEYS if isinstance(value := (event.get("args") or {}).get(key), int)),
         default=0,
     )
-    times, written, count, begin, chance = 0, 0, 0, 0.0, random.Random(1)
+    times, written, count, begin, chance = 0, 0, 0, begin_us, random.Random(1)
     with out.open("w") as file:
         header = json.dumps({key: value for key, value in trace.items() if key != "traceEvents"}, indent=2)
         file.write(header[: header.rindex("}")].rstrip() + ',\n  "traceEvents": [\n')
@@ -72,8 +72,9 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--megabytes", type=float, default=277)
+    parser.add_argument("--begin-us", type=float, default=0.0, help="the time at which it begins")
     options = parser.parse_args()
-    make(options.source, options.out, megabytes=options.megabytes)
+    make(options.source, options.out, megabytes=options.megabytes, begin_us=options.begin_us)
 
 
 if __name__ == "__main__":
