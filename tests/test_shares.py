@@ -158,9 +158,11 @@ def test_helpers_in_processes_of_their_own(tmp_path: Path, monkeypatch: pytest.M
     assert answer.whole
     assert answer.decoded.events > 1000
     assert read[-1] == path.stat().st_size
-    for executable in ("", "/bin/false", "/nowhere"):
+    (tmp_path / "python").symlink_to("/bin/false")
+    for executable, shares in (("", 1), ("/bin/false", 1), (str(tmp_path / "python"), 2), ("/nowhere/python", 2)):
         monkeypatch.setattr(helpers.sys, "executable", executable)
-        assert same(open_trace(path, processes=1), open_trace(path, processes=3)), "helpers that do not start"
+        assert len(helpers.shares_of(path, 0, helpers.Options(processes=2))) == shares
+        assert same(open_trace(path, processes=1), open_trace(path, processes=2)), "helpers that do not start"
 
 
 def test_small_traces_need_no_helpers(tmp_path: Path) -> None:

@@ -55,9 +55,9 @@ def shares_of(path: Path, begin: int, options: Options) -> list[Share]:
     """The rest of the file from ``begin`` on, one share for each process that is worth it, the first one larger."""
     size, packed = path.stat().st_size, is_packed(path)
     packing = _PACKING if packed else 1
-    cores = _cores() if options.processes is None else options.processes
+    processes = _cores() if options.processes is None else options.processes
     shared = size - begin - START_BYTES // packing
-    count = max(1, min(cores if sys.executable else 1, _MOST, shared * packing // LEAST_BYTES))
+    count = max(1, min(processes if _is_python(sys.executable) else 1, _MOST, shared * packing // LEAST_BYTES))
     grain = 1 if packed else bytestream.BLOCK_BYTES  # blocks of a plain file begin where this process reads them, too
     stops = {(size - shared * number // count) // grain * grain for number in range(1, count)}
     places = [begin, *sorted(stop for stop in stops if stop > begin), size]
@@ -101,6 +101,11 @@ def started(shares: list[Share], selection: Selection) -> Generator[list[Helper]
         with suppress(OSError):  # no process can be started here, or no more
             helpers.extend(stack.enter_context(Helper(share, selection)) for share in shares)
         yield helpers
+
+
+def _is_python(executable: str | None) -> bool:
+    """Whether this is an interpreter: in a program that has Python built in, it may be that program."""
+    return Path(executable or "").name.lower().startswith("python") and not getattr(sys, "frozen", False)
 
 
 def _cores() -> int:
