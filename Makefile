@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal
 SLOW := corpus or predictions or browser or cluster
 
-.PHONY: demo test test-slow test-all lint types contracts doctest notebooks docs site check bench clean
+.PHONY: demo test test-slow test-all fuzz lint types contracts doctest notebooks docs site check bench clean
 
 $(BIN)/overlapscope: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,9 @@ test-slow: $(VENV)/.test
 	$(PYTEST) -m '$(SLOW)'
 
 test-all: test test-slow
+
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz --minutes 30
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

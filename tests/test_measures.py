@@ -474,6 +474,13 @@ def test_collectives_are_apart_from_compute(path: Path) -> None:
     assert active.kernel_concurrency.total_ns == 60 * US
 
 
+def test_their_overlap_of_steps_without_any_call(tmp_path: Path) -> None:
+    steps = [make.annotation(f"ProfilerStep#{number}", 10 * number, 10) for number in range(2)]
+    trace = open_trace(make.write(tmp_path / "t.json", make.kernel(1, 2), *steps))
+    (hta,) = their_overlap(trace, "hta")
+    assert hta.computation_ns == 0
+
+
 def test_definitions_of_others(path: Path) -> None:
     trace = read(path, make.call(0, 1, correlation=1), make.kernel(0.4, 10, correlation=1), make.copy(5, 10))
     (hta,) = their_overlap(trace, "hta")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complaining, say
+from overlapscope.cli.messages import ExitCode, complaining, refuse_to_replace, say
 from overlapscope.cli.progress import phases
 
 _SHOWN = 12
@@ -33,6 +33,7 @@ def scrub_command(
     from overlapscope.scrub.texts import Hiding
 
     with complaining(), phases(source) as progress:
+        refuse_to_replace(source, target)
         progress.begin("scrubbing")
         scrub = scrub_nsys if is_database(source) else scrub_kineto
         dropped = scrub(source, target, Hiding.of(hide or []))

@@ -1,0 +1,133 @@
+"""What is written is there as a whole or not at all, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from overlapscope.atomic_files import writing
+from overlapscope.cli.main import app
+from overlapscope.errors import OutputError
+from tests.conftest import SAMPLES
+
+SAMPLE = SAMPLES / "gemm_copy-pageable-copy-first-blocking-same.json.gz"
+OUTPUTS = {
+    "audit": ["audit", "{in}", "--format", "json", "-o", "{out}.json"],
+    "check": ["check", "{in}", "--config", "{limits}", "--junit", "{out}.xml"],
+    "scrub": ["scrub", "{in}", "{out}.json.gz"],
+    "what-if": ["what-if", "{in}", "--change", "pin", "-o", "{out}.txt"],
+    "compare": ["compare", "{in}", "{in}", "--html", "{out}.html"],
+    "report": ["report", "{in}", "-o", "{out}.html"],
+    "copies": ["copies", "{in}", "-o", "{out}.parquet"],
+    "timeline": ["timeline", "{in}", "-o", "{out}.svg"],
+    "perfetto": ["export", "{in}", "--to", "perfetto", "-o", "{out}.json"],
+    "parquet": ["export", "{in}", "--to", "parquet", "-o", "{out}"],
+}
+WRITER = """
+import sys
+from pathlib import Path
+from overlapscope.atomic_files import writing
+print("ready", flush=True)
+for number in range(10**9):
+    with writing(Path(sys.argv[1])) as file:
+        for _ in range(50):
+            file.write(b"%06d" % (number % 10**6) * 1000)
+"""
+
+
+def arguments(name: str, source: Path, folder: Path) -> list[str]:
+    limits = folder.parent / "limits.toml"
+    limits.write_text("[check]\npageable_bytes = 1000\n")
+    places = {"in": str(source), "out": str(folder / "out"), "limits": str(limits)}
+    return [part.format(**places) for part in OUTPUTS[name]]
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_full_disk_is_said_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    """Files may grow to 64 bytes, as the last ones of a disk."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    command = arguments(name, SAMPLE, folder)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        result = CliRunner().invoke(app, command)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert "cannot be written" in result.output
+    assert [path for path in folder.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("name", ["scrub", "timeline", "parquet"])
+def test_a_folder_that_takes_nothing_is_said(name: str, tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("a file where a folder is asked for")
+    result = CliRunner().invoke(app, arguments(name, SAMPLE, taken))
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    "command", [["scrub", "{}", "{}"], ["audit", "{}", "-o", "{}"], ["export", "{}", "--to", "perfetto", "-o", "{}"]]
+)
+def test_the_trace_itself_is_never_written_over(command: list[str], tmp_path: Path) -> None:
+    source = Path(shutil.copy(SAMPLE, tmp_path))
+    result = CliRunner().invoke(app, [part.format(source) for part in command])
+    assert result.exit_code == 2
+    assert "choose another name" in result.output
+    assert source.read_bytes() == SAMPLE.read_bytes()
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:
+    target = tmp_path / "out.bin"
+    for number in range(4):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        while not target.exists():
+            assert process.poll() is None
+        for _ in range(number * 3_000):
+            pass  # another moment each time
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        whole = target.read_bytes()
+        assert len(whole) == 6 * 1000 * 50
+        assert len({whole[start : start + 6] for start in range(0, len(whole), 6)}) == 1
+        target.unlink()
+
+
+def test_sixteen_at_once_leave_the_file_of_one(tmp_path: Path) -> None:
+    target = tmp_path / "out.bin"
+
+    def write(number: int) -> None:
+        with writing(target) as file:
+            for _ in range(200):
+                file.write(bytes([number]) * 1000)
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(write, range(16)))
+    whole = target.read_bytes()
+    assert len(whole) == 200_000
+    assert len(set(whole)) == 1
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_an_error_while_writing_keeps_what_was_there(tmp_path: Path) -> None:
+    target = tmp_path / "out.bin"
+    target.write_bytes(b"before")
+    with pytest.raises(OutputError, match="No space"), writing(target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert target.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [target]
