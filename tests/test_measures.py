@@ -474,6 +474,14 @@ def test_collectives_are_apart_from_compute(path: Path) -> None:
     assert active.kernel_concurrency.total_ns == 60 * US
 
 
+def test_the_delay_of_what_starts_before_its_call_is_not_known(tmp_path: Path) -> None:
+    early = [make.call(10, 2, correlation=1), make.kernel(5, 9, correlation=1)]
+    late = [make.call(30, 2, correlation=2), make.kernel(37, 9, correlation=2)]
+    trace = open_trace(make.write(tmp_path / "t.json", *early, *late))
+    figures = launch_figures(trace, DeviceKey(1, 0), whole(trace))
+    assert (figures.median_delay_ns, figures.max_delay_ns, figures.max_queue_depth) == (7_000, 7_000, 1)
+
+
 def test_their_overlap_of_steps_without_any_call(tmp_path: Path) -> None:
     steps = [make.annotation(f"ProfilerStep#{number}", 10 * number, 10) for number in range(2)]
     trace = open_trace(make.write(tmp_path / "t.json", make.kernel(1, 2), *steps))
