@@ -12,6 +12,7 @@ import pytest
 
 from overlapscope import Audit, Trace, audit, open_trace
 
+os.environ["OVERLAPSCOPE_CACHE"] = "off"  # tests leave nothing in anybody's home folder
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is there: on tiny tensors its threads wait for each other
 
 pytest_plugins = ["pytester"]

@@ -11,7 +11,7 @@ import typer
 
 from overlapscope.cli.fail_on import FailOn, complete_fail_on, parse_fail_on
 from overlapscope.cli.messages import ExitCode, complain, complaining, refuse_to_replace, say
-from overlapscope.cli.options import Debug, DeviceNumber, Format, From, Output, Quiet, Step, To, Within
+from overlapscope.cli.options import Cache, Debug, DeviceNumber, Format, From, Output, Quiet, Step, To, Within
 from overlapscope.cli.output import deliver, deliver_json, render_to
 from overlapscope.cli.progress import phases
 from overlapscope.cli.selection import Selection
@@ -66,6 +66,7 @@ def audit_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     per_rank: Annotated[
         bool, typer.Option("--per-rank", help="Print each of several traces by itself, not one answer about all.")
     ] = False,
+    cache: Cache = True,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -82,7 +83,7 @@ def audit_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             refuse_to_replace(path, output)
         for path in paths:
             try:
-                _audit_one(path, selection, results, top, fail_on, quiet=quiet)
+                _audit_one(path, selection, results, top, fail_on, cache=cache, quiet=quiet)
             except OverlapscopeError as error:
                 complain(error, debug=debug)
                 results.failures.append({"path": str(path), "code": error.code, "message": str(error)})
@@ -101,8 +102,15 @@ def _check_figure(figure: Path, paths: list[Path]) -> None:
     check_suffix(figure)
 
 
-def _audit_one(
-    path: Path, selection: Selection, results: _Results, top: int | None, fail_on: FailOn | None, *, quiet: bool
+def _audit_one(  # noqa: PLR0913 - what the options say
+    path: Path,
+    selection: Selection,
+    results: _Results,
+    top: int | None,
+    fail_on: FailOn | None,
+    *,
+    cache: bool,
+    quiet: bool,
 ) -> None:
     """Audit one trace; one that cannot be used does not stop the others."""
     from overlapscope.read.opening import open_trace
@@ -110,7 +118,7 @@ def _audit_one(
 
     with phases(path, quiet=quiet) as progress:
         progress.begin("reading")
-        trace = open_trace(path, progress=progress.read)
+        trace = open_trace(path, progress=progress.read, cache=cache)
         config = AuditConfig() if top is None else AuditConfig(costly_copies=top)
         found = audit(trace, selection.window(trace), config, progress.begin)
     findings = found.diagnosis.findings

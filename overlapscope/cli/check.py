@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from overlapscope.cli.messages import ExitCode, complaining, refuse_to_replace, say
-from overlapscope.cli.options import Debug, Output, Quiet, TracePath
+from overlapscope.cli.options import Cache, Debug, Output, Quiet, TracePath
 from overlapscope.cli.output import deliver, deliver_json, print_lines, render_to, whoever_reads
 from overlapscope.cli.progress import phases
 from overlapscope.errors import BudgetNotUnderstood
@@ -73,6 +73,7 @@ def check_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     annotations: Annotated[
         bool, typer.Option("--annotations", help="Print each broken limit as an annotation of GitHub Actions too.")
     ] = False,
+    cache: Cache = True,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -89,7 +90,7 @@ def check_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         for target in (output, junit, summary, baseline if update_baseline else None):
             refuse_to_replace(path, target)
         asked = _Asked(_budget(config, has_baseline=baseline is not None), baseline, update_baseline)
-        result = _checked(path, asked, quiet=quiet)
+        result = _checked(path, asked, cache=cache, quiet=quiet)
         _write_also(result, junit, summary)
         with whoever_reads():
             _write(result, output_format, output)
@@ -111,14 +112,14 @@ def _budget(config: Path | None, *, has_baseline: bool) -> Budget:
     return found or Budget()
 
 
-def _checked(path: Path, asked: _Asked, *, quiet: bool) -> CheckResult:
+def _checked(path: Path, asked: _Asked, *, cache: bool, quiet: bool) -> CheckResult:
     from overlapscope.budget.check import check
     from overlapscope.read.opening import open_trace
 
     before = asked.stored()
     with phases(path, quiet=quiet) as progress:
         progress.begin("reading")
-        trace = open_trace(path, progress=progress.read)
+        trace = open_trace(path, progress=progress.read, cache=cache)
         progress.begin("checking")
         result = check(trace, asked.budget, before)
         if asked.update and asked.baseline is not None:

@@ -9,7 +9,7 @@ import typer
 
 from overlapscope.cli.changes import split_changes
 from overlapscope.cli.messages import ExitCode, complaining, refuse_to_replace, require_device_work, say
-from overlapscope.cli.options import Debug, Format, Output, Quiet, Within
+from overlapscope.cli.options import Cache, Debug, Format, Output, Quiet, Within
 from overlapscope.cli.output import deliver, deliver_json, render_to
 from overlapscope.cli.progress import phases
 from overlapscope.cli.trace_files import trace_files
@@ -36,6 +36,7 @@ def compare_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     html: Annotated[Path | None, typer.Option(help="Write the comparison as an HTML page here.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw both timelines on one axis: .png, .svg or .pdf.")] = None,
     output: Output = None,
+    cache: Cache = True,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -55,7 +56,7 @@ def compare_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         for path in (path for side in sides for path in side):
             for target in (output, html, figure):
                 refuse_to_replace(path, target)
-        found = _compared(sides, within, predicted, quiet=quiet)
+        found = _compared(sides, within, predicted, cache=cache, quiet=quiet)
         _write(found, output_format, output)
         if html is not None:
             from overlapscope.html.comparison_page import save_comparison
@@ -70,7 +71,7 @@ def compare_command(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 def _compared(
-    sides: tuple[list[Path], list[Path]], within: str | None, predicted: str | None, *, quiet: bool
+    sides: tuple[list[Path], list[Path]], within: str | None, predicted: str | None, *, cache: bool, quiet: bool
 ) -> Comparison:
     from overlapscope.comparison.compare import compare
     from overlapscope.read.opening import open_trace
@@ -78,7 +79,7 @@ def _compared(
     changes = None if predicted is None else split_changes(predicted)
     with phases(sides[1][0], quiet=quiet) as progress:
         progress.begin("reading")
-        before, after = ([open_trace(path, progress=progress.read) for path in side] for side in sides)
+        before, after = ([open_trace(path, progress=progress.read, cache=cache) for path in side] for side in sides)
         for trace in (*before, *after):
             require_device_work(trace, "compare")
         return compare(before, after, within, changes, on_phase=progress.begin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from overlapscope.cli.options import Debug, DeviceNumber, From, Output, Quiet, Step, To, TracePath, Within
+from overlapscope.cli.options import Cache, Debug, DeviceNumber, From, Output, Quiet, Step, To, TracePath, Within
 from overlapscope.cli.progress import Phases
 from overlapscope.cli.selection import Selection
 from overlapscope.cli.table import Found, TableFormatOption, TableOutput, Top, diagnosed, table_command
@@ -28,6 +28,7 @@ def copies_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     top: Top = None,
     form: TableFormatOption = None,
     output: Output = None,
+    cache: Cache = True,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -47,4 +48,4 @@ def copies_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         order = np.lexsort((-np.maximum(table.exposed_ns, table.blocked_ns), -table.idle_ns))
         return Found(table, order, "Copies", _SHOWN)
 
-    table_command(path, TableOutput(form, output, top, quiet, debug), find)
+    table_command(path, TableOutput(form, output, top, cache, quiet, debug), find)

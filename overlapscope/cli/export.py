@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from overlapscope.cli.messages import complaining, refuse_to_replace, say, say_without_device_work
-from overlapscope.cli.options import Debug, DeviceNumber, Quiet, Step, TracePath, Within
+from overlapscope.cli.options import Cache, Debug, DeviceNumber, Quiet, Step, TracePath, Within
 from overlapscope.cli.progress import phases
 from overlapscope.cli.selection import Selection
 from overlapscope.errors import OutputError
@@ -36,6 +36,7 @@ def export_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     within: Within = None,
     step: Step = None,
     device: DeviceNumber = None,
+    cache: Cache = True,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -58,7 +59,7 @@ def export_command(  # noqa: PLR0913, PLR0917 - one parameter per option
 
         with phases(path, quiet=quiet) as progress:
             progress.begin("reading")
-            trace = open_trace(path, progress=progress.read)
+            trace = open_trace(path, progress=progress.read, cache=cache)
             found = diagnose(trace, selection.window(trace), on_phase=progress.begin)
             progress.begin("writing")
             said = _write(found, path, to, output, append=append)

@@ -9,6 +9,7 @@ import typer
 from overlapscope import __version__
 from overlapscope.cli import fleet, record
 from overlapscope.cli.audit import audit_command
+from overlapscope.cli.cache import cache_command
 from overlapscope.cli.check import check_command
 from overlapscope.cli.compare import compare_command
 from overlapscope.cli.copies import copies_command
@@ -51,6 +52,7 @@ app.command("explain")(explain_command)
 app.command("demo")(demo_command)
 app.command("transfers")(transfers_command)
 app.command("workloads")(workloads_command)
+app.command("cache")(cache_command)
 
 
 def _print_version(wanted: bool) -> None:

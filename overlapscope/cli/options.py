@@ -37,4 +37,10 @@ Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the result to this file instead of printing it.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes, only the result and errors.")]
+Cache = Annotated[
+    bool,
+    typer.Option(
+        "--cache/--no-cache", help="Open what was read before from the user's cache folder, and keep it there."
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]

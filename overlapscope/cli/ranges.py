@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from overlapscope.cli.options import Debug, DeviceNumber, From, Output, Quiet, Step, To, TracePath, Within
+from overlapscope.cli.options import Cache, Debug, DeviceNumber, From, Output, Quiet, Step, To, TracePath, Within
 from overlapscope.cli.progress import Phases
 from overlapscope.cli.selection import Selection
 from overlapscope.cli.table import Found, TableFormatOption, TableOutput, Top, table_command
@@ -35,6 +35,7 @@ def ranges_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     top: Top = None,
     form: TableFormatOption = None,
     output: Output = None,
+    cache: Cache = True,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -53,4 +54,4 @@ def ranges_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         table = range_table(trace, selection.window(trace))
         return Found(table, np.arange(len(table)), "Ranges", _SHOWN)
 
-    table_command(path, TableOutput(form, output, top, quiet, debug), find, of_gpu=False)
+    table_command(path, TableOutput(form, output, top, cache, quiet, debug), find, of_gpu=False)

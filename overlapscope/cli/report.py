@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from overlapscope.cli.messages import complaining, refuse_to_replace, say, say_without_device_work
-from overlapscope.cli.options import Debug, DeviceNumber, From, Quiet, Step, To, TracePath, Within
+from overlapscope.cli.options import Cache, Debug, DeviceNumber, From, Quiet, Step, To, TracePath, Within
 from overlapscope.cli.progress import phases
 from overlapscope.cli.selection import Selection
 
@@ -23,6 +23,7 @@ def report_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     to_ms: To = None,
     device: DeviceNumber = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    cache: Cache = True,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -39,7 +40,7 @@ def report_command(  # noqa: PLR0913, PLR0917 - one parameter per option
 
         with phases(path, quiet=quiet) as progress:
             progress.begin("reading")
-            trace = open_trace(path, progress=progress.read)
+            trace = open_trace(path, progress=progress.read, cache=cache)
             found = audit(trace, selection.window(trace), on_phase=progress.begin)
             progress.begin("writing the page")
             save_report(found, output)

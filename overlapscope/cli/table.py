@@ -34,11 +34,12 @@ TableFormatOption = Annotated[
 
 @dataclass(frozen=True)
 class TableOutput:
-    """How a table is written, as the options say."""
+    """How a trace is opened and its table written, as the options say."""
 
     form: TableFormat | None
     output: Path | None
     top: int | None
+    cache: bool
     quiet: bool
     debug: bool
 
@@ -71,7 +72,7 @@ def table_command(path: Path, how: TableOutput, find: Callable[[Trace, Phases], 
 
         with phases(path, quiet=how.quiet) as progress:
             progress.begin("reading")
-            trace = open_trace(path, progress=progress.read)
+            trace = open_trace(path, progress=progress.read, cache=how.cache)
             found = find(trace, progress)
         _write(trace, found, how)
         no_result = of_gpu and bool(trace.health.no_device_work)

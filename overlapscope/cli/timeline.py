@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say, say_without_device_work
-from overlapscope.cli.options import Debug, Quiet
+from overlapscope.cli.options import Cache, Debug, Quiet
 from overlapscope.cli.output import print_lines, render_to
 from overlapscope.cli.progress import phases
 from overlapscope.errors import OutputError, OverlapscopeError, WindowEmpty
@@ -76,6 +76,7 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
     width: Annotated[Width, typer.Option(help="Column or page width of a two-column paper.")] = Width.COLUMN,
     font: Annotated[Font, typer.Option(help="Similar to Arial, or to Times.")] = Font.SANS,
     palette: Annotated[Palette, typer.Option(help="In colour, or in grey for greyscale print.")] = Palette.COLOUR,
+    cache: Cache = True,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -98,7 +99,7 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
             raise OutputError("--what-if simulates the whole trace or --within a range, such as ProfilerStep#1")
         with phases(path, quiet=quiet) as progress:
             progress.begin("reading")
-            trace = open_trace(path, progress=progress.read)
+            trace = open_trace(path, progress=progress.read, cache=cache)
             check_shown(trace, shown)
             progress.begin("drawing" if finding is None and not what_if else "simulating and drawing")
             if what_if:

@@ -10,7 +10,7 @@ import typer
 
 from overlapscope.cli.changes import CHANGES_HELP, complete_change, note_old_name
 from overlapscope.cli.messages import complaining, refuse_to_replace, require_device_work
-from overlapscope.cli.options import Debug, Format, From, Output, Quiet, Step, To, TracePath, Within
+from overlapscope.cli.options import Cache, Debug, Format, From, Output, Quiet, Step, To, TracePath, Within
 from overlapscope.cli.output import deliver, deliver_json, print_lines, render_to
 from overlapscope.cli.progress import phases
 from overlapscope.cli.selection import Selection
@@ -42,6 +42,7 @@ def what_if_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = Format.TEXT,
     figure: Annotated[Path | None, typer.Option(help="Draw the timeline before and after: .png, .svg or .pdf.")] = None,
     output: Output = None,
+    cache: Cache = True,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -58,7 +59,7 @@ def what_if_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         refuse_to_replace(path, output)
         for text in change:
             note_old_name(text, quiet=quiet)
-        found, paths = _predict(path, change, selection, explain=explain, quiet=quiet)
+        found, paths = _predict(path, change, selection, explain=explain, cache=cache, quiet=quiet)
         _write(found, paths, device, output_format, output)
         if figure is not None:
             from overlapscope.plot.before_after import save_before_after
@@ -67,7 +68,7 @@ def what_if_command(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 def _predict(
-    path: Path, texts: list[str], selection: Selection, *, explain: bool, quiet: bool
+    path: Path, texts: list[str], selection: Selection, *, explain: bool, cache: bool, quiet: bool
 ) -> tuple[Prediction, dict[str, CriticalPath]]:
     """The prediction, and with ``explain`` the critical paths."""
     from overlapscope.read.opening import open_trace
@@ -77,7 +78,7 @@ def _predict(
     changes = understood(texts)
     with phases(path, quiet=quiet) as progress:
         progress.begin("reading")
-        trace = open_trace(path, progress=progress.read)
+        trace = open_trace(path, progress=progress.read, cache=cache)
         require_device_work(trace, "simulate")
         trace, name = _ranged(trace, selection)
         progress.begin("simulating")

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from overlapscope.cache.opening import cached
 from overlapscope.errors import UnknownTraceFormat
 from overlapscope.model.trace import Trace
 from overlapscope.read.assemble import assemble
@@ -37,6 +38,7 @@ def open_trace(
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
     processes: int | None = None,
+    cache: bool = False,
 ) -> Trace:
     """Read a profiler trace.
 
@@ -47,6 +49,9 @@ def open_trace(
         categories: the tables to read, such as ``{"kernels", "copies"}``; the others stay empty.
         window: read only what touches this time, as (from, to) in ns on the trace's own clock.
         processes: with how many processes a big JSON trace is decoded; by default as many as there are cores.
+        cache: whether to take it from the user's cache folder where its content was read before, and to keep it there
+            where reading takes longer than half a second. ``OVERLAPSCOPE_CACHE`` names another folder, or is ``off``.
+            A part of a trace is always read anew.
 
     Returns:
         The trace. Its ``health`` lists lost and doubtful data.
@@ -58,8 +63,13 @@ def open_trace(
         ValueError: a category does not exist, or the window ends before it begins.
     """
     path = Path(path)
-    log = HealthLog()
     options = Options(selection_of(categories, window), processes, progress)
+    whole = categories is None and window is None
+    return cached(path, lambda: _read(path, options)) if cache and whole else _read(path, options)
+
+
+def _read(path: Path, options: Options) -> Trace:
+    log = HealthLog()
     head = _first_bytes(path)
     if not head:
         empty = path.stat().st_size == 0

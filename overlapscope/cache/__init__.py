@@ -1,0 +1,1 @@
+"""Opened traces, kept as Arrow files: what was read once opens again without being parsed."""
