@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from overlapscope.fleet.sources import Source
-from overlapscope.fleet.store import Run, Shard, has_part
+from overlapscope.fleet.store import Run, Shard, has_part, is_current
 from overlapscope.fleet.task import Executor, Outcome, Task
 
 Progress = Callable[[Source, Outcome], None]
@@ -48,7 +48,7 @@ def _outcomes(run: Run, folder: Path, sources: dict[str, Source], executor: Exec
 def _kept(run: Run, folder: Path, source: Source) -> Outcome | None:
     """The earlier outcome of a trace that has not changed since, where its result is still there."""
     known = run.known(source.name)
-    if known is None or not source.modified_ns or not has_part(folder, known.key):
+    if known is None or not source.modified_ns or not (is_current(known.key) and has_part(folder, known.key)):
         return None
     unchanged = (known.size_bytes, known.modified_ns) == (source.size_bytes, source.modified_ns)
     return known if unchanged else None

@@ -27,6 +27,7 @@ from overlapscope.fleet.sources import Source
 from overlapscope.fleet.task import Outcome
 
 _KEY_DIGITS = 40
+_VERSION_KEY = hashlib.sha256(f"{VERSION} {__version__}".encode()).hexdigest()[:8]
 _SHARD = re.compile(r"^(\d+)-of-(\d+)\.jsonl$")
 
 
@@ -56,7 +57,12 @@ class Shard:
 
 def key_of(content: str) -> str:
     """The key of a trace's result: its content, and the version that made it."""
-    return hashlib.sha256(f"{VERSION} {__version__} {content}".encode()).hexdigest()[:_KEY_DIGITS]
+    return f"{content[:_KEY_DIGITS]}-{_VERSION_KEY}"
+
+
+def is_current(key: str) -> bool:
+    """Whether this version made the result under this key."""
+    return key.endswith(f"-{_VERSION_KEY}")
 
 
 def part_path(folder: Path, key: str) -> Path:
