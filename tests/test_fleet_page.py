@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,52 +14,97 @@ from benchmarks.fleet_ranks import make
 from overlapscope.cli.main import app
 from overlapscope.fleet.figures import COPIES, KERNELS, WAITING
 from overlapscope.fleet.job import Job
+from overlapscope.fleet.rank_map import RankRow, Run, of_step, rank_rows, with_runs
 from overlapscope.fleet.reduce import reduce_folder
-from overlapscope.fleet.step_map import rank_rows
+from overlapscope.fleet.slots import SLOTS
 from overlapscope.html.fleet_page import fleet_html
 from tests.test_fleet import fleet
 
+Reduced = tuple[Job, Path]
+
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Reduced:
+    """Six ranks, of which rank 2 has pageable input, and the folder of their results."""
     folder = tmp_path_factory.mktemp("page")
     make(folder / "job", Made(6, stragglers={2: "pageable"}))
-    return reduce_folder(fleet(folder / "job", folder / "out"))
+    return reduce_folder(fleet(folder / "job", folder / "out")), folder / "out"
 
 
-def test_the_latest_rank_is_first_and_all_steps_are_there(job: Job) -> None:
-    rows = rank_rows(job)
-    assert job.members[rows[0].member].rank == 2
+@pytest.fixture(scope="module")
+def rows(made: Reduced) -> tuple[RankRow, ...]:
+    job, folder = made
+    return with_runs(job, folder, rank_rows(job))
+
+
+def length(row: RankRow, part: str, step: int) -> int:
+    return sum(run.end_ns - run.begin_ns for run in row.runs if (run.part, run.step) == (part, step))
+
+
+def test_the_latest_rank_is_first_and_all_steps_are_there(made: Reduced, rows: tuple[RankRow, ...]) -> None:
+    assert made[0].members[rows[0].member].rank == 2
     assert [row.late_ns > 0 for row in rows] == [True] + [False] * 5
-    assert [[cell.step for cell in row.cells] for row in rows] == [[3, 4, 5]] * 6
+    assert [sorted({run.step for run in row.runs}) for row in rows] == [[3, 4, 5]] * 6
 
 
-def test_parts_of_a_step_add_up_to_it(job: Job) -> None:
-    for row in rank_rows(job):
-        for cell in row.cells:
-            assert sum(cell.parts.values()) == pytest.approx(cell.end_ns - cell.begin_ns, rel=0.02)
+def test_runs_of_a_step_follow_each_other_from_its_begin_to_its_end(made: Reduced, rows: tuple[RankRow, ...]) -> None:
+    job = made[0]
+    for row in rows:
+        steps = job.steps[job.steps["member"] == row.member].set_index("step")
+        for step in (3, 4, 5):
+            mine = [run for run in row.runs if run.step == step]
+            assert all(one.end_ns == other.begin_ns for one, other in pairwise(mine))
+            assert mine[-1].end_ns - mine[0].begin_ns == steps.loc[step, "end_ns"] - steps.loc[step, "start_ns"]
 
 
-def test_the_straggler_copies_while_the_others_wait(job: Job) -> None:
-    late, *others = rank_rows(job)
-    for cell in late.cells:
-        assert cell.parts[COPIES] > 4_900_000
-        assert cell.parts.get(WAITING, 0) < 100_000
+def test_runs_have_the_times_of_the_tables_to_a_slot(made: Reduced, rows: tuple[RankRow, ...]) -> None:
+    job = made[0]
+    for row in rows:
+        steps = job.steps[(job.steps["member"] == row.member) & (job.steps["step"] == 4)].iloc[0]
+        slot = (steps["end_ns"] - steps["start_ns"]) / SLOTS
+        assert length(row, KERNELS, 4) == pytest.approx(int(steps["kernels_ns"]), abs=3 * slot)
+        assert length(row, COPIES, 4) == pytest.approx(int(steps["exposed_copies_ns"]), abs=2 * slot)
+
+
+def test_the_others_wait_when_the_straggler_copies(rows: tuple[RankRow, ...]) -> None:
+    late, *others = rows
+    (copy,) = (run for run in late.runs if run.part == COPIES and run.step == 4)
+    assert copy.end_ns - copy.begin_ns > 4_900_000
+    assert length(late, WAITING, 4) < 100_000
     for row in others:
-        for cell in row.cells:
-            assert cell.parts[WAITING] > 4_500_000
-            assert cell.parts[COPIES] < 100_000
-            assert cell.parts[KERNELS] > 2_000_000
+        waiting = [run for run in row.runs if run.part == WAITING and run.step == 4]
+        assert waiting[0].begin_ns < copy.end_ns - 1_000_000
+        assert sum(run.end_ns - run.begin_ns for run in waiting) > 4_500_000
 
 
-def test_the_page_says_who_is_late_and_loads_nothing(job: Job) -> None:
-    page = fleet_html(job)
-    assert "Rank 2 holds up the others" in page
-    assert page.count("<rect") > 6 * 3 * 3
+def test_the_map_of_a_step_shows_what_a_gpu_does_after_its_host_has_gone_on() -> None:
+    ahead = RankRow(0, 0, (Run(1, KERNELS, 100, 200), Run(2, WAITING, 200, 400)))
+    behind = RankRow(1, 0, (Run(1, COPIES, 150, 300), Run(2, KERNELS, 300, 500)))
+    first, second = of_step([ahead, behind], 1, one_clock=True)
+    assert first.runs == (Run(1, KERNELS, 100, 200), Run(2, WAITING, 200, 300))
+    assert second.runs == (Run(1, COPIES, 150, 300),)
+    assert of_step([behind], 2, one_clock=False)[0].runs == (Run(2, KERNELS, 0, 200),)
+
+
+def test_the_page_says_who_is_late_and_loads_nothing(made: Reduced) -> None:
+    page = fleet_html(*made, {})
+    assert "Rank 2 arrives last" in page
+    assert "What the GPU of each rank did in the time of step " in page
+    assert page.count("<rect") > 6 * 4 * 3
     assert re.findall(r"rank (\d)</td>", page)[0] == "2"
     assert "overlapscope report " in page
     assert not re.search(r"<script|https?:(?!//www\.w3\.org)|<link|<img", page)
     assert "default-src &#x27;none&#x27;" in page
+
+
+def test_reports_of_single_ranks_are_made_on_demand_and_linked(made: Reduced, tmp_path: Path) -> None:
+    arguments = ["fleet", "reduce", str(made[1]), "--page", str(tmp_path / "a job.html"), "--report", "late"]
+    run = CliRunner().invoke(app, [*arguments, "--report", "5"])
+    assert run.exit_code == 0, run.output
+    links = set(re.findall(r'href="([^"]+)"', (tmp_path / "a job.html").read_text()))
+    assert links == {"a%20job-reports/rank-2.html", "a%20job-reports/rank-5.html"}
+    assert "pageable-copy" in (tmp_path / "a job-reports" / "rank-2.html").read_text()
+    assert CliRunner().invoke(app, [*arguments, "--report", "6"]).exit_code == 2
 
 
 def test_the_command_writes_the_page(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,13 +33,17 @@ class _MapsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=_MapsByDefault, no_args_is_help=True, help="Many traces: who holds up the others, and why.")
+app = typer.Typer(cls=_MapsByDefault, no_args_is_help=True, help="Many traces: which rank arrives last, and why.")
 
 Folder = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="Keep results and tables in this folder; a second run does what is new."),
 ]
 Page = Annotated[Path | None, typer.Option(help="Write one HTML page about the job here.")]
+Reports = Annotated[
+    list[str] | None,
+    typer.Option("--report", metavar="RANK|late", help="Write the report of this rank, or of the late ones, too."),
+]
 
 
 @app.command("map")
@@ -59,10 +63,11 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         typer.Option(metavar="I/N", help="Only this part of the traces, 1/N to N/N; then fleet reduce."),
     ] = None,
     page: Page = None,
+    report: Reports = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Map each trace to its figures and findings, and say whom the ranks wait for and why.
+    """Map each trace to its figures and findings, and say which rank arrives last, and why.
 
     A trace that cannot be used is a row with its error. `overlapscope fleet TRACES` is short for this command.
 
@@ -80,7 +85,7 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         if part.of > 1:
             say(f"shard {part.number} of {part.of}: {counted(len(mine), 'trace')} done", quiet=quiet)
             return
-        job = _reduced(folder, page)
+        job = _reduced(folder, page, report or ())
     raise typer.Exit(_status(job))
 
 
@@ -88,23 +93,31 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
 def reduce_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that the shards wrote.")],
     page: Page = None,
+    report: Reports = None,
     debug: Debug = False,
 ) -> None:
     """Make the tables and the summary of the results of all shards."""
     with complaining(debug=debug):
-        job = _reduced(folder, page)
+        job = _reduced(folder, page, report or ())
     raise typer.Exit(_status(job))
 
 
-def _reduced(folder: Path, page: Path | None) -> Job:
+def _reduced(folder: Path, page: Path | None, asked: Sequence[str]) -> Job:
+    """The job, with its page and the reports beside it, or beside its tables where there is no page."""
     from overlapscope.fleet.reduce import reduce_folder
     from overlapscope.fleet.summary import summary
 
     job = reduce_folder(folder)
+    reports: Mapping[int, Path] = {}
+    if asked:
+        from overlapscope.html.fleet_reports import asked_members, write_reports
+
+        target = folder / "reports" if page is None else page.with_name(f"{page.stem}-reports")
+        reports = write_reports(job, asked_members(job, asked), target)
     if page is not None:
         from overlapscope.html.fleet_page import save_fleet_page
 
-        save_fleet_page(job, page)
+        save_fleet_page(job, folder, page, reports)
     sys.stdout.write(summary(job))
     return job
 

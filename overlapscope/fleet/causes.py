@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.fleet.figures import KERNELS, Figures
 from overlapscope.model.columns import Bool
 
 if TYPE_CHECKING:
     import pandas
+
+_OF_COPIES = frozenset(rule.code for rule in RULES if rule.about_copies)
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Cause:
 
     @property
     def excess_ns(self) -> int:
-        """How much more it is than in the middle one of the other ranks."""
+        """How much more it is than in the median of the other ranks."""
         return self.own_ns - self.others_ns
 
 
@@ -44,8 +47,17 @@ class CopiesDiffer:
     of: int
 
 
+def net_excess_ns(figures: Figures, member: int, others: Bool, cause: Cause) -> int:
+    """The excess of a cause without what the others have in its place: pinned copies take time too."""
+    if cause.code not in _OF_COPIES:
+        return cause.excess_ns
+    copies = [values for (code, _), values in figures.idle.items() if code in _OF_COPIES]
+    times = np.sum(copies, axis=0)
+    return min(cause.excess_ns, int(times[member] - np.median(times[others])))
+
+
 def causes(figures: Figures, member: int, others: Bool, least_ns: float) -> tuple[Cause, ...]:
-    """Differences of a member from the middle of others that are at least so long, the longest first."""
+    """Differences of a member from the median of others that are at least so long, the longest first."""
     times = {("", KERNELS): figures.times[KERNELS]} | dict(figures.idle)
     found = (
         Cause(code, kind, int(values[member]), int(np.median(values[others]))) for (code, kind), values in times.items()

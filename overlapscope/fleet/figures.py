@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -77,13 +77,13 @@ def collective_times(arrived: Arrivals, steps: Int64) -> Times:
     return {WAITING: _mean(waits, rows.member, steps), MOVING: _mean(moves, rows.member, steps)}
 
 
-def read(folder: Path, table: str, columns: list[str] | None = None) -> pandas.DataFrame:
-    """A table of all traces, or some of its columns; integers that may be unknown are nullable."""
+def read(folder: Path, table: str, columns: list[str] | None = None, filters: Any = None) -> pandas.DataFrame:
+    """A table of all traces, or some of its columns and rows; integers that may be unknown are nullable."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = pq.read_table(folder / f"{table}.parquet", columns=columns)
+    found = pq.read_table(folder / f"{table}.parquet", columns=columns, filters=filters)
     frame: pandas.DataFrame = found.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
     return frame
 

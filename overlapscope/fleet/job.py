@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ import numpy as np
 
 from overlapscope.fleet.clocks import Clocks, align
 from overlapscope.fleet.config import FleetConfig
+from overlapscope.fleet.exposed import Exposed, exposed
 from overlapscope.fleet.figures import COLLECTIVES, STEP, Figures, Times, collective_times, figures, read
 from overlapscope.fleet.lateness import Arrivals, arrivals
 from overlapscope.fleet.matching import Matched, match
@@ -30,7 +31,7 @@ class Job:
     ``labels`` has for each matched collective its operation, group, step and place. ``steps``, ``idle`` and
     ``findings`` have the rows of all ranks, with the number of the member. ``waited_for`` is the rank that the others
     most likely wait for where clocks are not aligned; None where they are, or where ranks are even. ``together`` is the
-    replay without any straggler, where there are several.
+    replay without any straggler, where there are several. ``exposed`` has exposed times by each definition.
     """
 
     traces: pandas.DataFrame
@@ -45,6 +46,7 @@ class Job:
     stragglers: tuple[Straggler, ...]
     together: Replay | None
     waited_for: int | None
+    exposed: tuple[Exposed, ...]
 
     @property
     def members(self) -> Sequence[Member]:
@@ -59,16 +61,18 @@ class Job:
 
 def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
     """Compare the ranks of the tables in a folder."""
-    numbers = _member_numbers(ranks.members)
-    matched = _matched(folder, numbers, len(ranks.members))
+    matched = _matched(folder, ranks.members)
     clocks = align(matched, config)
     arrived = arrivals(matched, clocks, config)
     labels = _labels(folder, matched)
-    steps, idle = _with_base(folder, _of_members(folder, "steps", numbers)), _of_members(folder, "idle", numbers)
+    steps, idle = (
+        with_base(folder, _of_members(folder, "steps", ranks.members)),
+        _of_members(folder, "idle", ranks.members),
+    )
     of_steps = figures(steps, idle, len(ranks.members))
     times = dict(of_steps.times) | dict(collective_times(arrived, of_steps.steps))
     of_steps = Figures(of_steps.steps, times, of_steps.idle)
-    copies, findings = (_of_members(folder, name, numbers) for name in ("copies", "findings"))
+    copies, findings = (_of_members(folder, name, ranks.members) for name in ("copies", "findings"))
     begin = _begins(steps, arrived, clocks)
     compared = Compared(arrived, of_steps, copies, labels, begin, clocks.part)
     late = stragglers(compared, config) if arrived.counts.any() else ()
@@ -85,34 +89,34 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
         stragglers=late,
         together=together(compared, late),
         waited_for=None if arrived.counts.any() else _waited_for(of_steps, config),
+        exposed=exposed(
+            _of_members(folder, "devices", ranks.members), _of_members(folder, "definitions", ranks.members)
+        ),
     )
 
 
-def _member_numbers(members: Sequence[Member]) -> Mapping[tuple[int, int | None], int]:
-    """The number of each used member, by trace and process."""
-    return {(member.trace, member.process): number for number, member in enumerate(members) if member.used}
-
-
-def _of_members(folder: Path, table: str, numbers: Mapping[tuple[int, int | None], int]) -> pandas.DataFrame:
+def _of_members(folder: Path, table: str, members: Sequence[Member]) -> pandas.DataFrame:
     """A table with a column ``member``: -1 for rows of traces that are not used."""
     frame = read(folder, table)
-    return frame.assign(member=_member_column(frame, numbers))
+    return frame.assign(member=member_column(frame, members))
 
 
-def _member_column(frame: pandas.DataFrame, numbers: Mapping[tuple[int, int | None], int]) -> Int64:
+def member_column(frame: pandas.DataFrame, members: Sequence[Member]) -> Int64:
+    """The number of the member that each row of a table is of; -1 for a trace that is not used."""
+    numbers = {(member.trace, member.process): number for number, member in enumerate(members) if member.used}
     trace, process = frame["trace"].tolist(), frame["process"].astype(object).where(frame["process"].notna(), None)
     found = (numbers.get(pair, -1) for pair in zip(trace, process.tolist(), strict=True))
     return np.fromiter(found, np.int64, len(frame))
 
 
-def _matched(folder: Path, numbers: Mapping[tuple[int, int | None], int], members: int) -> Matched:
-    frame = _with_base(folder, read(folder, "collectives", ["trace", "process", "match", "start_ns", "end_ns"]))
+def _matched(folder: Path, members: Sequence[Member]) -> Matched:
+    frame = with_base(folder, read(folder, "collectives", ["trace", "process", "match", "start_ns", "end_ns"]))
     known = frame["match"].notna().to_numpy()
     number, start, end = (frame[name].fillna(0).to_numpy(np.int64) for name in ("match", "start_ns", "end_ns"))
-    return match(number, known, _member_column(frame, numbers), start, end, members)
+    return match(number, known, member_column(frame, members), start, end, len(members))
 
 
-def _with_base(folder: Path, frame: pandas.DataFrame) -> pandas.DataFrame:
+def with_base(folder: Path, frame: pandas.DataFrame) -> pandas.DataFrame:
     """The table with Unix times, where a trace says which time its clock begins at."""
     base = read(folder, "traces", ["trace", "base_time_ns"]).set_index("trace")["base_time_ns"].fillna(0)
     shift = base.reindex(frame["trace"]).to_numpy(np.int64)

@@ -18,7 +18,7 @@ class Arrivals:
     """Each matched collective on aligned clocks, and its rows.
 
     ``counts`` says which collectives can be judged: at least two ranks with aligned clocks, whose kernels all ran at
-    one moment. ``late_ns`` is from the middle rank's arrival to the last one's, ``wait_ns`` the waiting of all ranks
+    one moment. ``late_ns`` is from the median rank's arrival to the last one's, ``wait_ns`` the waiting of all ranks
     together, ``moving_ns`` from the last arrival to the end.
     """
 

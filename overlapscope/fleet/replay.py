@@ -29,7 +29,7 @@ def replay(arrived: Arrivals, begin_ns: Int64, judged: Int64, shares: Float64) -
         arrived: collectives on aligned clocks.
         begin_ns: when each member begins, on the same clocks.
         judged: the collectives to replay, which are on one clock.
-        shares: for each member, which part of its excess over the middle of the others goes; 0 for those others.
+        shares: for each member, which part of its excess over the median of the others goes; 0 for those others.
     """
     rows = arrived.rows
     first, last = (np.searchsorted(rows.collective, judged, side) for side in ("left", "right"))
@@ -49,7 +49,7 @@ def replay(arrived: Arrivals, begin_ns: Int64, judged: Int64, shares: Float64) -
 
 
 def _excess(own: Float64, late: Bool) -> Float64:
-    """How much longer the own work of late members is than that of the middle one of the others."""
+    """How much longer the own work of late members is than that of the median of the others."""
     if not late.any() or late.all():
         return np.zeros(len(own))
     return np.where(late, np.maximum(own - np.median(own[~late]), 0), 0)

@@ -13,9 +13,10 @@ from overlapscope.diagnosis.gpu_time import COLLECTIVES, COPIES, KERNELS
 from overlapscope.diagnosis.lateness import Lateness
 from overlapscope.fleet.collectives import collective_rows, step_number
 from overlapscope.fleet.schema import NO_GPU_WORK, ROWS, schema
+from overlapscope.fleet.slots import parts_of, runs
 from overlapscope.measure.definitions import their_overlap
 from overlapscope.measure.places import is_step
-from overlapscope.measure.spans import covered, intersect, merge, subtract, union
+from overlapscope.measure.spans import Spans, covered, intersect, merge, subtract, union
 from overlapscope.model.columns import Int64, known
 from overlapscope.model.health import HealthSeverity
 from overlapscope.model.trace import Trace
@@ -38,6 +39,7 @@ def tables_of(audit: Audit) -> dict[str, pyarrow.Table]:
         "copies": [row for device in audit.devices for row in _copies(device)],
         "steps": [row for device in audit.devices for row in _steps(audit, device)],
         "idle": [row for device in audit.devices for row in _idle(audit, device)],
+        "timeline": [row for device in audit.devices for row in _timeline(audit, device)],
         "findings": _findings(audit),
         "ranges": [_fitting("ranges", figures.to_dict()) for figures in audit.ranges],
         "collectives": collective_rows(audit.trace, audit.window),
@@ -101,17 +103,31 @@ def _steps(audit: Audit, device: DeviceAudit) -> Iterator[dict[str, Any]]:
 
 
 def _idle(audit: Audit, device: DeviceAudit) -> Iterator[dict[str, Any]]:
-    diagnosed = next((each for each in audit.diagnosis.devices if each.key == device.key), None)
-    if diagnosed is None:
-        return
     numbers, start, end = _step_times(audit, device.key.process)
-    for code, kind, mine in _reasons(diagnosed):
-        idle = union(diagnosed.idle.start_ns[mine], diagnosed.idle.end_ns[mine])
+    for code, kind, idle in _idle_spans(audit, device):
         copying = covered(start, end, intersect(idle, device.activity.copies)).tolist()
         for row, idle_ns in enumerate(covered(start, end, idle).tolist()):
             if idle_ns:
                 about = {"step": numbers[row], "code": code, "kind": kind}
                 yield _key(device) | about | {"idle_ns": idle_ns, "copying_ns": copying[row]}
+
+
+def _timeline(audit: Audit, device: DeviceAudit) -> Iterator[dict[str, Any]]:
+    numbers, start, end = _step_times(audit, device.key.process)
+    idle: dict[str, Spans] = {}
+    for code, _, spans in _idle_spans(audit, device):
+        idle[code] = merge(idle[code], spans) if code in idle else spans
+    for step, part, begin, until in runs(start, end, parts_of(device.activity, idle)):
+        yield _key(device) | {"step": numbers[step], "part": part, "start_ns": begin, "end_ns": until}
+
+
+def _idle_spans(audit: Audit, device: DeviceAudit) -> Iterator[tuple[str, str, Spans]]:
+    """When a GPU ran no kernel, by rule and kind."""
+    diagnosed = next((each for each in audit.diagnosis.devices if each.key == device.key), None)
+    if diagnosed is None:
+        return
+    for code, kind, mine in _reasons(diagnosed):
+        yield code, kind, union(diagnosed.idle.start_ns[mine], diagnosed.idle.end_ns[mine])
 
 
 def _reasons(device: DeviceDiagnosis) -> Iterator[tuple[str, str, np.ndarray[Any, np.dtype[np.bool_]]]]:

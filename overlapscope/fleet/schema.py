@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow
 
-VERSION = "overlapscope.fleet/1"
+VERSION = "overlapscope.fleet/2"
 """Version of the tables; results of another version are made again."""
 
 NO_GPU_WORK = "no-gpu-work"
@@ -74,6 +74,15 @@ COLUMNS: dict[str, dict[str, str]] = {
         "kind": "s which of its kinds, empty for a rule with one",
         "idle_ns": "i time without a kernel: idle, or only copying",
         "copying_ns": "i part of that in which a copy ran",
+    },
+    "timeline": {
+        "process": "i operating-system process id",
+        "device": "i device number",
+        "step": "i number of the profiler's step",
+        "part": "s what the GPU did most of the time: kernels, exposed collectives, exposed copies, the code of the "
+        "rule that explains why it was idle, or other: memsets, and before the first work of the trace",
+        "start_ns": "i begin, to a two-hundredth of the step",
+        "end_ns": "i end",
     },
     "findings": {
         "process": "i operating-system process id",

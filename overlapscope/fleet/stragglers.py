@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overlapscope.fleet.causes import Cause, CopiesDiffer, causes, copies_differ
+from overlapscope.fleet.causes import Cause, CopiesDiffer, causes, copies_differ, net_excess_ns
 from overlapscope.fleet.config import FleetConfig
 from overlapscope.fleet.figures import STEP, Figures
 from overlapscope.fleet.groups import total
@@ -35,8 +35,8 @@ class Place:
 class Straggler:
     """A rank that comes last, and late, to collectives.
 
-    ``late_ns`` is its lateness against the middle rank, summed over the collectives to which it comes last;
-    ``wait_ns`` what all ranks together wait there. ``began_late_ns`` is how much later than the middle rank it began,
+    ``late_ns`` is its lateness against the median rank, summed over the collectives to which it comes last;
+    ``wait_ns`` what all ranks together wait there. ``began_late_ns`` is how much later than the median rank it began,
     where that is a part of its lateness worth saying, else 0. ``replay`` has the job without what its first cause adds,
     or, with no cause, with a rank like the others.
     """
@@ -87,7 +87,7 @@ def _straggler(compared: Compared, member: int, late_ones: set[int], config: Fle
     each_ns = late_ns / max(int(figures.steps[member]), 1)
     others = _others(compared, member, late_ones)
     found = causes(figures, member, others, config.least_cause * each_ns) if others.any() else ()
-    share = min(1.0, found[0].excess_ns / each_ns) if found else 1.0
+    share = min(1.0, net_excess_ns(figures, member, others, found[0]) / each_ns) if found else 1.0
     began = int(compared.begin_ns[member] - np.median(compared.begin_ns[others])) if others.any() else 0
     return Straggler(
         member,

@@ -1,4 +1,4 @@
-"""The answer about a job as text: whom the others wait for and why, within a screen."""
+"""The answer about a job as text: which rank arrives last and why, within a screen."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def summary(job: Job) -> str:
         list(_late(job)),
         list(_steps(job)),
         list(_rank_rows(job)),
+        list(_exposed(job)),
         list(_findings(job)),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
@@ -66,9 +67,9 @@ def _late(job: Job) -> Iterator[str]:
     if job.together is not None:
         steps = max(int(job.figures.steps[job.stragglers[0].member]), 1)
         saving, portion = job.together.saving_ns / steps, share(job.together.saving_ns, job.together.recorded_ns)
-        yield wrapped(f"With all late ranks like the others, the job would save {time(saving)} a step ({portion}).")
+        yield wrapped(f"Fixing all late ranks would save the job {time(saving)} a step ({portion}).")
     if job.on_one_clock and not job.stragglers:
-        yield "No rank is late for 1 % of the time or more: nobody holds up the others."
+        yield "No rank arrives late for 1 % of the time or more."
     if job.waited_for is not None:
         yield wrapped(_by_durations(job, job.waited_for))
 
@@ -89,16 +90,22 @@ def _steps(job: Job) -> Iterator[str]:
     shown = [name for name in (STEP, KERNELS, COLLECTIVES, WAITING, MOVING, COPIES, IDLE) if name in job.figures.times]
     values = {name: job.figures.times[name][used] for name in shown if job.figures.times[name][used].any()}
     unit, word = time_unit([int(np.median(each)) for each in values.values()])
-    yield f"{'Average step (' + word + ')':<28}{'median':>10}{'least':>10}{'rank':>7}{'most':>10}{'rank':>7}"
+    yield f"{'Average step (' + word + ')':<28}{'median':>10}{'min':>10}{'rank':>7}{'max':>10}{'rank':>7}"
+    decimals = _decimals(float(np.median(values[STEP])) / unit)
     for name, times in values.items():
         low, high = int(np.argmin(times)), int(np.argmax(times))
-        cells = numbers([float(np.median(times)), int(times[low]), int(times[high])], unit)
+        cells = [f"{value / unit:,.{decimals}f}" for value in (np.median(times), times[low], times[high])]
         ranks = [_short(job, used[place]) for place in (low, high)]
         yield f"  {name:<26}{cells[0]:>10}{cells[1]:>10}{ranks[0]:>7}{cells[2]:>10}{ranks[1]:>7}"
 
 
+def _decimals(step: float) -> int:
+    """As many as show a thousandth of a step."""
+    return min(max(3 - int(np.log10(max(step, 1)) + 1), 0) + 1, 3)
+
+
 def _rank_rows(job: Job) -> Iterator[str]:
-    """The ranks that wait least in collectives, or in them least: whom the others may wait for."""
+    """The latest ranks, else those that are least in collectives: the others may wait for them."""
     used = np.flatnonzero(job.figures.steps > 0)
     if len(used) < 2:  # noqa: PLR2004
         return
@@ -117,6 +124,18 @@ def _rank_rows(job: Job) -> Iterator[str]:
     for row, name in enumerate(distinct([label(job.members[member]) for member in order.tolist()])):
         line = "".join(f"{column[row]:>{widths[heading]}}" for heading, column in cells.items())
         yield f"  {safe(name, _NAME_WIDTH - 1):<{_NAME_WIDTH}}{line}"
+
+
+def _exposed(job: Job) -> Iterator[str]:
+    """Exposed collectives beside exposed copies, by our definition and by those of other tools."""
+    ours, *theirs = job.exposed
+    if not any(each.collectives_ns or each.copies_ns for each in job.exposed):
+        return
+    unit, word = time_unit([ours.collectives_ns, ours.copies_ns])
+    text = f"Exposed in the whole trace, median rank ({word}): collectives {ours.collectives_ns / unit:.3g}, copies "
+    text += f"{ours.copies_ns / unit:.3g}"
+    others = (f"{each.definition} {each.collectives_ns / unit:.3g} and {each.copies_ns / unit:.3g}" for each in theirs)
+    yield wrapped(f"{text}; by {', by '.join(others)}.")
 
 
 def _findings(job: Job) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
-from overlapscope.fleet.causes import Cause
+from overlapscope.fleet.causes import Cause, CopiesDiffer
 from overlapscope.fleet.figures import KERNELS
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.ranks import label
@@ -19,35 +19,48 @@ _NO_CAUSE = (
 
 
 def straggler_lines(job: Job, late: Straggler) -> Iterator[str]:
-    """What is said about one straggler, sentence by sentence: first who and where, then why."""
-    name, place = label(job.members[late.member]), late.place
-    text = f"{name[0].upper()}{name[1:]} holds up the others: it comes last to {_where(place)}, "
-    yield f"{text}{time(place.late_ns)} after the middle rank."
+    """What is said about one straggler, sentence by sentence: first who, where and why, then the details."""
+    name = label(job.members[late.member])
+    yield f"{name[0].upper()}{name[1:]} arrives last at {_place(late)}{_in_short(job, late)}."
     steps = max(int(job.figures.steps[late.member]), 1)
     if late.began_late_ns:
         began = time(late.began_late_ns)
-        yield f"It began its first step {began} after the middle rank; what came before is not in the trace."
+        yield f"It began its first step {began} after the median rank; what came before is not in the trace."
     if not late.causes:
         yield _NO_CAUSE
     for cause in late.causes[:1]:
-        yield f"Why: {_why(job, late, cause)}"
+        yield f"Cause: {_why(job, late, cause)}"
         yield from _finding(job, late, cause)
-    for each in late.copies:
-        of = "" if each.others == each.of else f"{each.others} of "
-        text = f"Its {each.direction} copies are {each.memory}; those of {of}the other {each.of} are "
-        yield f"{text}{each.others_memory}."
     saving = late.replay.saving_ns
     if saving > 0:
         portion = share(saving, late.replay.recorded_ns)
-        text = f"Without it the job would save {time(saving / steps)} a step ({portion}), by a replay of the matched "
+        text = (
+            f"Fixing that would save the job {time(saving / steps)} a step ({portion}), simulated across the matched "
+        )
         yield f"{text}collectives."
 
 
 def short_line(job: Job, late: Straggler) -> str:
     """One straggler in a sentence."""
-    text = f"{label(job.members[late.member])}: last to {_where(late.place)}, {time(late.place.late_ns)} after the "
     why = _name(job, late, late.causes[0]) if late.causes else "no cause recorded"
-    return f"{text}middle rank; {why}."
+    return f"{label(job.members[late.member])}: last at {_place(late)}; {why}."
+
+
+def _place(late: Straggler) -> str:
+    return f"{_where(late.place)}, {time(late.place.late_ns)} after the median rank"
+
+
+def _in_short(job: Job, late: Straggler) -> str:
+    """The cause in a few words: the memory of its copies where that differs, else what its finding is called."""
+    if late.copies:
+        return ": " + "; ".join(map(_memory, late.copies))
+    return f": {_name(job, late, late.causes[0])}" if late.causes else ""
+
+
+def _memory(found: CopiesDiffer) -> str:
+    of = "" if found.others == found.of else f"{found.others} of "
+    others = f"those of {of}the other {found.of} are" if found.of > 1 else "those of the other rank are"
+    return f"its {found.direction} copies are {found.memory}, {others} {found.others_memory}"
 
 
 def _name(job: Job, late: Straggler, cause: Cause) -> str:
@@ -70,9 +83,8 @@ def _where(place: Place) -> str:
 def _why(job: Job, late: Straggler, cause: Cause) -> str:
     own, others = time(cause.own_ns), time(cause.others_ns)
     if cause.code:
-        name = _name(job, late, cause)
-        return f"{name}, GPU idle for {own} a step; the middle one of the other ranks: {others}."
-    return f"its {KERNELS} take {own} a step; those of the middle one of the other ranks {others}."
+        return f"{_name(job, late, cause)}, GPU idle for {own} a step; median of the other ranks: {others}."
+    return f"its {KERNELS} take {own} a step; median of the other ranks: {others}."
 
 
 def _finding(job: Job, late: Straggler, cause: Cause) -> Iterator[str]:

@@ -2,63 +2,55 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
+from urllib.parse import quote
 
 from overlapscope import __version__
 from overlapscope.atomic_files import writing
-from overlapscope.fleet.figures import COPIES, KERNELS, MOVING, WAITING
 from overlapscope.fleet.heading import about
 from overlapscope.fleet.job import Job
-from overlapscope.fleet.ranks import label
-from overlapscope.fleet.step_map import OTHER, Cell, RankRow, rank_rows
+from overlapscope.fleet.rank_map import RankRow, rank_rows, shown_step, with_runs
+from overlapscope.fleet.ranks import Member, label
 from overlapscope.fleet.summary_stragglers import straggler_lines
 from overlapscope.formatting import counted, time
-from overlapscope.html.colours import colour_of, colour_rules, swatch
+from overlapscope.html.colours import colour_rules
 from overlapscope.html.document import asset, document
+from overlapscope.html.fleet_map import RULES, Links, maps
 from overlapscope.markup import Html, tag, together
-from overlapscope.timeline.bars import Style
 
-_WIDTH, _HEIGHT = 1000, 14
-_SHOWN, _MOST = 48, 1000  # ranks of the map: at once, and at all
+_DRAWN = 256  # ranks of the map; the tables have all
 _OPENED = 24  # ranks with their findings
-_STYLES = {
-    KERNELS: Style.KERNEL,
-    WAITING: Style.BLOCKED_BY_SYNC,
-    MOVING: Style.COLLECTIVE,
-    COPIES: Style.EXPOSED,
-    OTHER: Style.KERNELS_ONLY,
-}
-_RULES = """.map { width: 100%; } .map td { border: 0; padding: .05rem .6rem .05rem 0; white-space: nowrap; }
-.map td:last-child { padding: 0; width: 100%; }
-.map svg { background: var(--soft); display: block; height: 14px; width: 100%; }
-"""
 
 
-def save_fleet_page(job: Job, path: Path) -> None:
-    """Write the page about a job.
+def save_fleet_page(job: Job, folder: Path, path: Path, reports: Mapping[int, Path] | None = None) -> None:
+    """Write the page about the job in a folder, with links to the reports of some of its members.
 
     Raises:
         OutputError: it cannot be written.
     """
-    page = fleet_html(job).encode()
+    links = {member: _relative(report, path.parent) for member, report in (reports or {}).items()}
+    page = fleet_html(job, folder, links).encode()
     with writing(path) as file:
         file.write(page)
 
 
-def fleet_html(job: Job) -> str:
+def fleet_html(job: Job, folder: Path, links: Links) -> str:
     """The page about a job."""
     rows = rank_rows(job)
+    drawn = with_runs(job, folder, rows[:_DRAWN])
     body = (
         tag("h1", "Ranks of a job"),
         *(tag("p", line, class_="about") for line in about(job)),
         *_answer(job),
-        *_map(job, rows),
-        *_ranks(job, rows),
+        *maps(job, drawn, shown_step(job), links),
+        *_more(rows),
+        *_ranks(job, rows, links),
         tag("footer", f"Made by overlapscope {__version__}."),
     )
-    return document("Ranks of a job: overlapscope", body, [asset("page.css"), colour_rules(), _RULES])
+    return document("Ranks of a job: overlapscope", body, [asset("page.css"), colour_rules(), RULES])
 
 
 def _answer(job: Job) -> Iterator[Html]:
@@ -68,60 +60,12 @@ def _answer(job: Job) -> Iterator[Html]:
         yield from (tag("p", line) for line in others)
 
 
-def _map(job: Job, rows: Sequence[RankRow]) -> Iterator[Html]:
-    cells = [cell for row in rows for cell in row.cells]
-    if not cells:
-        return
-    begin, end = min(cell.begin_ns for cell in cells), max(cell.end_ns for cell in cells)
-    yield tag("h2", "What each step of each rank went to", id="map")
-    clocks = "aligned clocks" if job.on_one_clock else "the clocks of the files"
-    text = f"{time(end - begin)} from left to right, on {clocks}; the parts of a step stand side by side, not when they"
-    yield tag("p", f"{text} were.", class_="about")
-    yield _legend(cells)
-    lines = [_line(job, row, begin, end) for row in rows[:_MOST]]
-    yield tag("table", *lines[:_SHOWN], class_="map")
-    if lines[_SHOWN:]:
-        folded = tag("summary", f"{counted(len(lines) - _SHOWN, 'more rank')}")
-        yield tag("details", folded, tag("table", *lines[_SHOWN:], class_="map"))
-    if len(rows) > _MOST:
-        yield tag("p", f"{len(rows) - _MOST:,} more ranks are in the tables.")
+def _more(rows: Sequence[RankRow]) -> Iterator[Html]:
+    if len(rows) > _DRAWN:
+        yield tag("p", f"{len(rows) - _DRAWN:,} more ranks are in timeline.parquet.", class_="about")
 
 
-def _line(job: Job, row: RankRow, begin: int, end: int) -> Html:
-    bars = (rect for cell in row.cells for rect in _rects(cell, begin, end))
-    name = label(job.members[row.member])
-    box = f"0 0 {_WIDTH} {_HEIGHT}"
-    bar = tag("svg", *bars, viewBox=box, preserveAspectRatio="none", role="img", aria_label=name)
-    late = f"{time(row.late_ns)} late" if row.late_ns else ""
-    return tag("tr", tag("td", name), tag("td", late, class_="number"), tag("td", bar))
-
-
-def _rects(cell: Cell, begin: int, end: int) -> Iterator[Html]:
-    scale, at = _WIDTH / max(end - begin, 1), float(cell.begin_ns - begin)
-    fits = min(1.0, (cell.end_ns - cell.begin_ns) / max(sum(cell.parts.values()), 1))
-    for name, ns in cell.parts.items():
-        step = "" if cell.step is None else f"step {cell.step}, "
-        title, width = tag("title", f"{step}{_called(name)}: {time(ns)}"), ns * fits
-        place = {"x": f"{at * scale:.2f}", "width": f"{width * scale:.2f}"}
-        yield tag("rect", title, **place, height=_HEIGHT, class_=_colour(name))
-        at += width
-
-
-def _legend(cells: Sequence[Cell]) -> Html:
-    names = dict.fromkeys(name for cell in cells for name in cell.parts)
-    order = sorted(names, key=lambda name: (list(_STYLES).index(name) if name in _STYLES else len(_STYLES), name))
-    return tag("ul", *(tag("li", swatch(_colour(name)), _called(name)) for name in order), class_="legend")
-
-
-def _called(part: str) -> str:
-    return part if part in _STYLES else f"idle: {Style.__members__.get(part, part)}"
-
-
-def _colour(part: str) -> str:
-    return colour_of(_STYLES.get(part) or Style.__members__.get(part, Style.IDLE))
-
-
-def _ranks(job: Job, rows: Sequence[RankRow]) -> Iterator[Html]:
+def _ranks(job: Job, rows: Sequence[RankRow], links: Links) -> Iterator[Html]:
     yield tag("h2", "Ranks, the latest first", id="ranks")
     for row in rows[:_OPENED]:
         member = job.members[row.member]
@@ -131,9 +75,20 @@ def _ranks(job: Job, rows: Sequence[RankRow]) -> Iterator[Html]:
             tag("li", tag("b", f"{one['code']} {one['name']}"), f" {one['kind']}: {one['message']}".replace(" :", ":"))
             for one in found.to_dict("records")
         )
-        page = f"{PurePath(member.source).name.split('.')[0]}.html"
-        command = f"overlapscope report {shlex.quote(member.source)} -o {shlex.quote(page)}"
         summary = tag("summary", f"{label(member)}{late}: {counted(len(found), 'finding')}")
-        yield tag("details", summary, together(tag("ul", *lines), tag("pre", command)), class_="explain")
+        report = _report(member, links.get(row.member))
+        yield tag("details", summary, together(tag("ul", *lines), report), class_="explain")
     if len(rows) > _OPENED:
         yield tag("p", f"{counted(len(rows) - _OPENED, 'more rank')}: findings.parquet has all.", class_="about")
+
+
+def _report(member: Member, link: str | None) -> Html:
+    """The way to the report of a rank: the page itself, or the command that makes it."""
+    if link is not None:
+        return tag("p", tag("a", f"Report of {label(member)}", href=link))
+    page = f"{PurePath(member.source).name.split('.')[0]}.html"
+    return tag("pre", f"overlapscope report {shlex.quote(member.source)} -o {shlex.quote(page)}")
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return quote(os.path.relpath(path.absolute(), folder.absolute()).replace(os.sep, "/"))
