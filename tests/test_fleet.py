@@ -25,9 +25,10 @@ from overlapscope.fleet.processes import DIED, Processes
 from overlapscope.fleet.reduce import reduce_folder
 from overlapscope.fleet.run import map_traces
 from overlapscope.fleet.sources import find_sources
-from overlapscope.fleet.store import Shard, has_part, key_of, outcomes, part_path
+from overlapscope.fleet.store import Shard, has_part, is_current, key_of, outcomes, part_path
 from overlapscope.fleet.task import Outcome, Task
 from overlapscope.fleet.work import work
+from tests.conftest import SAMPLES
 
 RANKS = 30
 
@@ -72,9 +73,11 @@ def test_the_summary_names_the_straggler_and_its_cause_within_a_screen(done: Pat
     lines = text.splitlines()
     assert len(lines) <= 45
     assert max(map(len, lines)) <= 80
-    assert "Rank 17 holds up the others: it comes last to AllReduce 1 of every step" in text
-    assert "Why: OVL001 pageable-copy" in text
-    assert "Its HtoD copies are pageable; those of the other 28 are pinned." in text
+    whole = " ".join(text.split())
+    assert "Rank 17 arrives last at AllReduce 1 of every step, 4.9" in whole
+    assert "after the median rank: its HtoD copies are pageable, those of the other 28 are pinned." in whole
+    assert "Cause: OVL001 pageable-copy" in whole
+    assert "Exposed in the whole trace, median rank (ms): collectives 15.2, copies 0.27; by HTA's definition" in whole
 
 
 def test_findings_without_idle_time_are_in_the_table_and_not_in_the_summary(done: Path) -> None:
@@ -111,16 +114,30 @@ def test_what_the_job_would_save_is_what_it_takes_longer_than_without_the_stragg
     assert open_fleet(tmp_path / "whole-out").to_pandas("stragglers").empty
 
 
+def test_recorded_ranks_of_which_one_has_pageable_input(tmp_path: Path) -> None:
+    """Two ranks of DDP on two H200, and what the same job takes where both are pinned."""
+    found = open_fleet(fleet(SAMPLES / "ddp_pageable", tmp_path))
+    (straggler,) = found.to_pandas("stragglers").to_dict("records")
+    assert (straggler["rank"], straggler["code"], straggler["op"]) == (1, "OVL001", "AllReduce")
+    assert "its HtoD copies are pageable, those of the other rank are pinned" in " ".join(found.summary.split())
+    assert found.to_pandas("ranks")["origin"].tolist() == ["content"] * 2
+    times = json.loads((SAMPLES / "ddp_times.json").read_text())
+    recorded, unprofiled = ({**times[key]} for key in ("recorded_step_ms", "step_ms"))
+    predicted = straggler["saving_ns"] / 4e6
+    assert predicted == pytest.approx(recorded["pageable"] - recorded["pinned"], rel=0.05)
+    assert recorded["pageable"] - predicted == pytest.approx(unprofiled["pinned"], rel=0.06)
+
+
 @pytest.mark.parametrize(
     ("cause", "words"),
     [
         ("host", "OVL008 host-late"),
-        ("kernels", "its kernels take 7.5 ms a step; those of the middle one of the other ranks 2.5 ms."),
+        ("kernels", "its kernels take 7.5 ms a step; median of the other ranks: 2.5 ms."),
     ],
 )
 def test_the_cause_of_a_straggler(tmp_path: Path, cause: str, words: str) -> None:
     make(tmp_path / "job", Made(4, stragglers={2: cause}))
-    assert f"Why: {words}" in " ".join(open_fleet(fleet(tmp_path / "job", tmp_path / "out")).summary.split())
+    assert f"Cause: {words}" in " ".join(open_fleet(fleet(tmp_path / "job", tmp_path / "out")).summary.split())
 
 
 def test_clocks_are_aligned_whatever_they_say(tmp_path: Path) -> None:
@@ -145,7 +162,7 @@ def test_with_too_few_collectives_ranks_are_compared_by_durations(tmp_path: Path
     text = " ".join(open_fleet(fleet(tmp_path / "job", tmp_path / "out")).summary.split())
     assert "Clocks are not aligned: too few collectives match. Ranks are compared by durations only" in text
     assert "rank 2 is in exposed collectives for" in text
-    assert "holds up" not in text
+    assert "arrives last at" not in text
 
 
 def test_a_rank_that_only_a_wrong_order_makes_late_is_not_named(tmp_path: Path) -> None:
@@ -184,6 +201,17 @@ def test_a_second_run_maps_what_is_new(job: Path, tmp_path: Path) -> None:
     map_traces(find_sources([str(job / "rank1*")]), tmp_path, noting)
     assert asked == [Path(some[0].name).name]
     assert [outcome.kept for outcome in outcomes(tmp_path)] == [True] * len(some)
+
+
+def test_results_of_another_version_are_made_again(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = find_sources([str(job / "rank1_trace.json.gz")])
+    with monkeypatch.context() as patch:
+        patch.setattr("overlapscope.fleet.store._VERSION_KEY", "of-old")
+        map_traces(sources, tmp_path, here)
+    map_traces(sources, tmp_path, here)
+    (outcome,) = outcomes(tmp_path)
+    assert not outcome.kept
+    assert is_current(outcome.key)
 
 
 def test_a_result_that_was_cut_short_is_made_again(job: Path, tmp_path: Path) -> None:
@@ -323,7 +351,7 @@ def test_the_command_maps_reduces_and_says_how_it_went(tmp_path: Path) -> None:
         assert (run.exit_code, run.stdout) == (0, "")
     run = CliRunner().invoke(app, ["fleet", "reduce", str(tmp_path / "out")])
     assert run.exit_code == 1  # one is cut short
-    assert "Rank 2 holds up the others" in run.stdout
+    assert "Rank 2 arrives last at AllReduce 1" in run.stdout
 
 
 @pytest.mark.parametrize(
