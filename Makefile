@@ -66,6 +66,7 @@ docs: $(BIN)/overlapscope
 	$(BIN)/python docs/make_predictions.py
 	$(BIN)/python docs/make_wild.py
 	$(BIN)/python docs/make_speed.py
+	$(BIN)/python docs/make_fleet_scale.py
 	$(BIN)/python docs/make_cli.py
 
 site: $(VENV)/.dev
