@@ -51,6 +51,21 @@ def test_tensor_and_data_parallel_numbers_give_ranks_in_their_order() -> None:
     assert [member.rank for member in ranks.members] == [0, 1, 2, 3]
 
 
+def test_a_rank_that_counts_within_a_replica_is_none_of_the_job() -> None:
+    """As vLLM writes it, whose every data-parallel replica has ranks from 0 on."""
+    names = [f"dp{dp}_pp0_tp{tp}_dcp0_ep0_rank{tp}.17.pt.trace.json.gz" for dp in (1, 0) for tp in (1, 0)]
+    ranks = ranks_of([found(name, rank=number % 2) for number, name in enumerate(names)])
+    assert [member.source[:11] for member in ranks.members] == [
+        "dp0_pp0_tp0",
+        "dp0_pp0_tp1",
+        "dp1_pp0_tp0",
+        "dp1_pp0_tp1",
+    ]
+    assert [member.rank for member in ranks.members] == [0, 1, 2, 3]
+    twice = ranks_of([found(f"{folder}/{names[0]}", rank=0) for folder in "ab"])
+    assert list(twice.twice) == [0]
+
+
 def test_hosts_and_gpus_give_the_order_where_nothing_else_does() -> None:
     names = [
         (f"{host}_{pid}.1694128201545.pt.trace.json", gpu) for host, pid, gpu in (("b", 1, 0), ("a", 9, 0), ("a", 3, 1))

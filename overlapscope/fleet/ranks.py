@@ -64,7 +64,7 @@ class Ranks:
 
 def ranks_of(traces: Sequence[Found]) -> Ranks:
     """The ranks of all traces."""
-    members = list(_members(traces))
+    members = _without_local_ranks(list(_members(traces)))
     ranked = list(_without_twins(_in_order(_in_place(members), traces)))
     world = max((found.world_size for found in traces if found.world_size), default=None)
     gpus = max((found.gpus for found in traces if found.gpus), default=None)
@@ -95,6 +95,15 @@ def _said(found: Found) -> tuple[int | None, str, str]:
     if found.recorded_rank is not None:
         return found.recorded_rank, CONTENT, name.host
     return name.rank, UNKNOWN if name.rank is None else NAME, name.host
+
+
+def _without_local_ranks(members: Sequence[Member]) -> list[Member]:
+    """Forget ranks that count within a replica: where files of one rank differ in their place, and all have one."""
+    places = {member: named(member.source).place for member in members if member.rank is not None}
+    apart = len(set(places.values())) > len({member.rank for member in places})
+    if not apart or not all(places.values()):
+        return list(members)
+    return [replace(member, rank=None, origin=UNKNOWN) if member in places else member for member in members]
 
 
 def _in_place(members: Sequence[Member]) -> list[Member]:
