@@ -123,14 +123,17 @@ def reduce_part(out: str) -> Row:
 
 def dask_part(port: str, tasks: str) -> Row:
     """CPU time of the parts of a Dask cluster for tasks that do nothing, of the size of ours."""
+    os.environ["DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"] = "120s"  # where other programs keep it from starting
     from distributed import Client, as_completed
 
     address, start = f"tcp://127.0.0.1:{port}", [sys.executable, "-m", "dask"]
     own = ["scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard"]
     worker = ["worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
-    scheduler, *workers = (subprocess.Popen([*start, *words]) for words in (own, worker, worker))
+    scheduler, *workers = (
+        subprocess.Popen([*start, *words], stdout=subprocess.DEVNULL) for words in (own, worker, worker)
+    )
     try:
-        client = Client(address, timeout=60)
+        client = Client(address, timeout=120)
         client.wait_for_workers(2)
         given = [
             {"source": f"s3://bucket/run/rank{rank}_trace.json.gz", "folder": "/out"} for rank in range(int(tasks))
@@ -143,7 +146,8 @@ def dask_part(port: str, tasks: str) -> Row:
         now = _cpu_s(scheduler), sum(map(_cpu_s, workers)), _own_cpu_s()
     finally:
         for process in (*workers, scheduler):
-            process.terminate()
+            process.kill()
+            process.wait()
     names = ("scheduler_ms", "worker_ms", "client_ms")
     return {name: (b - a) / len(given) * 1e3 for name, a, b in zip(names, used[-1], now, strict=True)}
 

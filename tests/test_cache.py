@@ -182,6 +182,7 @@ def test_the_last_used_stay_where_there_is_no_room(tmp_path: Path, folder: Path,
     os.utime(folder / ".writing-left", (0, 0))
     Store(folder, replace(ALL, most_bytes=2 * size)).evict()
     assert not (folder / ".writing-left").exists()
+    assert len(list((folder / "seen").iterdir())) == 2
     asked.clear()
     for path in (paths[0], paths[2], paths[1]):
         reopened(path)

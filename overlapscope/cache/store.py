@@ -115,6 +115,8 @@ class Store:
                     entry.path.unlink()
         for left in self._abandoned():
             shutil.rmtree(left, ignore_errors=True)
+        for note in self._useless():
+            note.unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Remove everything that is the cache's own."""
@@ -130,6 +132,14 @@ class Store:
     def _note(self, path: Path) -> Path:
         name = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()
         return self.folder / "seen" / f"{name[:32]}.json"
+
+    def _useless(self) -> Iterator[Path]:
+        """Notes of files whose traces are gone."""
+        contents = {entry.path.name.split("-")[1] for entry in self.entries()}
+        for note in (self.folder / "seen").glob("*.json"):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                if json.loads(note.read_text())["content"] not in contents:
+                    yield note
 
     def _abandoned(self) -> Iterator[Path]:
         before = time.time() - self.config.abandoned_s
