@@ -30,7 +30,7 @@ from overlapscope.fleet.task import Outcome, Task
 from overlapscope.fleet.work import work
 from tests.conftest import SAMPLES
 
-RANKS = 30
+RANKS = 20
 
 
 def here(tasks: Sequence[Task]) -> Iterator[Outcome]:
@@ -56,7 +56,7 @@ def contents(out: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Thirty ranks: rank 17 has pageable input, 3 is cut short, 5 is missing, 9 is there twice."""
+    """Twenty ranks: rank 17 has pageable input, 3 is cut short, 5 is missing, 9 is there twice."""
     folder = tmp_path_factory.mktemp("job")
     make(folder, Made(RANKS, stragglers={17: "pageable"}, cut=(3,), missing=(5,), twice=(9,)))
     (folder / "not_a_trace.json").write_text("{}")
@@ -75,7 +75,7 @@ def test_the_summary_names_the_straggler_and_its_cause_within_a_screen(done: Pat
     assert max(map(len, lines)) <= 80
     whole = " ".join(text.split())
     assert "Rank 17 arrives last at AllReduce 1 of every step, 4.9" in whole
-    assert "after the median rank: its HtoD copies are pageable, those of the other 28 are pinned." in whole
+    assert "after the median rank: its HtoD copies are pageable, those of the other 18 are pinned." in whole
     assert "Cause: OVL001 pageable-copy" in whole
     assert "Exposed in the whole trace, median rank (ms): collectives 15.2, copies 0.27; by HTA's definition" in whole
 
@@ -90,7 +90,7 @@ def test_findings_without_idle_time_are_in_the_table_and_not_in_the_summary(done
 
 def test_nothing_is_lost_and_what_is_wrong_is_named(done: Path) -> None:
     text = " ".join(open_fleet(done).summary.split())
-    assert "31 traces, 29 of 30 ranks" in text
+    assert "21 traces, 19 of 20 ranks" in text
     assert "rank3_trace.json.gz (rank 3) damaged" in text
     assert "not_a_trace.json cannot be used: JSON without trace events" in text
     assert "no trace of rank 5" in text
@@ -370,7 +370,7 @@ def test_tables_can_be_read_by_name(done: Path) -> None:
         found.to_pandas("rank")
     with pytest.raises(OutputError, match="has no results"):
         open_fleet(done / "parts")
-    assert repr(found).startswith(f"<Fleet {done}: 31 traces")
+    assert repr(found).startswith(f"<Fleet {done}: 21 traces")
 
 
 def test_a_program_without_a_guard_can_use_processes(job: Path, tmp_path: Path) -> None:
