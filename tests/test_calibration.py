@@ -22,12 +22,14 @@ from overlapscope.calibration.schema import (
     D2HConsumers,
     DuplexTime,
     Gpu,
+    HostAccesses,
     IssueCost,
     Loader,
     Packing,
     PackTime,
     PcieLink,
     PostStaging,
+    ReusedBlocks,
     TimedSteps,
 )
 from overlapscope.calibration.writing import to_json
@@ -49,6 +51,8 @@ WHOLE = Calibration(
     loaders=(Loader("a.py:3", 2, True, 4, False, "dict", "Mine", 9), Loader("b.py:1")),
     copy_consumers=CopyConsumers(np.array([4, 9]), np.array([1, 0])),
     d2h_consumers=D2HConsumers(np.array([], np.int64), np.array([], np.int64)),
+    host_accesses=HostAccesses(np.array([3, 8]), np.array([0, 0]), np.array([0, 1])),
+    reused_blocks=ReusedBlocks(np.array([5]), np.array([7])),
 )
 VERSION_1 = {
     "schema": "overlapscope.recording/1",

@@ -28,7 +28,8 @@ from overlapscope.capture import calibrate, kineto_file, profilers
 from overlapscope.capture.annotate import annotate
 from overlapscope.capture.calibrate import issuing, packing, post_staging
 from overlapscope.capture.calibrate.packing import PIECE_BYTES, pack_times
-from overlapscope.capture.copy_consumers import _arguments, copy_consumers, d2h_consumers
+from overlapscope.capture.copy_consumers import copy_consumers, d2h_consumers
+from overlapscope.capture.event_tree import arguments
 from overlapscope.capture.recorder import record
 from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
 from overlapscope.read.opening import open_trace
@@ -480,9 +481,9 @@ def test_who_first_reads_what_came_to_the_host_is_seen() -> None:
 def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In torch's own tree, at the times of the operators in the trace; here every tensor counts as copied on a GPU."""
     module = "overlapscope.capture.copy_consumers"
-    monkeypatch.setattr(f"{module}._leaves_device", lambda node: True)
-    every = lambda node, where: ((0, each.storage_data_ptr) for each in _arguments(node))  # noqa: E731
-    monkeypatch.setattr(f"{module}._memories", every)
+    monkeypatch.setattr(f"{module}.leaves_device", lambda node: True)
+    every = lambda node, where: ((0, each.storage_data_ptr) for each in arguments(node))  # noqa: E731
+    monkeypatch.setattr(f"{module}.memories_of", every)
     one, other = torch.ones(8, 8), torch.ones(8, 8)
     with record(tmp_path / "t.json", device="cpu"):
         other.copy_(one)

@@ -15,12 +15,14 @@ from overlapscope.calibration.schema import (
     D2HConsumers,
     DuplexTime,
     Gpu,
+    HostAccesses,
     IssueCost,
     Loader,
     Packing,
     PackTime,
     PcieLink,
     PostStaging,
+    ReusedBlocks,
     TimedSteps,
 )
 from overlapscope.calibration.values import count, flag, listing, mapping, moment, text
@@ -40,6 +42,8 @@ def from_json(data: Any) -> Calibration | None:
     data = upgraded(data) if schema == SCHEMA_1 else data
     consumers = _columns(data.get("copy_consumers"), "op_start_ns", "tensor")
     first_consumers = _columns(data.get("d2h_consumers"), "copy_start_ns", "op_start_ns")
+    accesses = _columns(data.get("host_accesses"), "op_start_ns", "tensor", "access")
+    reused = _columns(data.get("reused_blocks"), "used_start_ns", "reused_start_ns")
     versions = {str(name): text(version) for name, version in mapping(data.get("versions")).items()}
     return Calibration(
         versions=MappingProxyType(versions),
@@ -55,6 +59,8 @@ def from_json(data: Any) -> Calibration | None:
         loaders=_rows(data.get("loaders"), _loader),
         copy_consumers=None if consumers is None else CopyConsumers(*consumers),
         d2h_consumers=None if first_consumers is None else D2HConsumers(*first_consumers),
+        host_accesses=None if accesses is None else HostAccesses(*accesses),
+        reused_blocks=None if reused is None else ReusedBlocks(*reused),
     )
 
 

@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -219,6 +220,49 @@ class D2HConsumers:
         return D2HConsumers(self.copy_start_ns - zero_ns, self.op_start_ns - zero_ns)
 
 
+class Access(IntEnum):
+    """What an operator does with a host tensor."""
+
+    DOWNLOAD = 0
+    UPLOAD = 1
+    READ = 2
+    WRITE = 3
+
+
+@dataclass(frozen=True, eq=False)
+class HostAccesses:
+    """What torch's operators did with host tensors that were copied, in their order.
+
+    Three columns of one length: the operator, by its start on the trace's clock; a number for the tensor, which stands
+    for its memory from one address on; and the `Access`. Tensors that were only copied, in one direction, are not here.
+    """
+
+    op_start_ns: Int64
+    tensor: Int64
+    access: Int64
+
+    def since(self, zero_ns: int) -> HostAccesses:
+        """The same on a clock that is 0 at ``zero_ns``."""
+        return HostAccesses(self.op_start_ns - zero_ns, self.tensor, self.access)
+
+
+@dataclass(frozen=True, eq=False)
+class ReusedBlocks:
+    """Memory of a GPU that was freed and handed out again, and that two streams used: one before that, one after.
+
+    Pairs, as two columns of one length: the last operator that used it on a stream before, and the first that used it
+    on another one after that, by their start on the trace's clock. Blocks that ``Tensor.record_stream`` guards are not
+    here.
+    """
+
+    used_start_ns: Int64
+    reused_start_ns: Int64
+
+    def since(self, zero_ns: int) -> ReusedBlocks:
+        """The same on a clock that is 0 at ``zero_ns``."""
+        return ReusedBlocks(self.used_start_ns - zero_ns, self.reused_start_ns - zero_ns)
+
+
 @dataclass(frozen=True)
 class Calibration:
     """What a recording notes of the machine, the profiler and the program.
@@ -237,6 +281,8 @@ class Calibration:
         loaders: the DataLoaders of the program, those with the most batches first.
         copy_consumers: which operators were given which copied tensors.
         d2h_consumers: which operators were first given what came to the host.
+        host_accesses: what operators did with host tensors that were copied.
+        reused_blocks: which operators used memory of a GPU on one stream before and on another after it was freed.
     """
 
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -252,6 +298,8 @@ class Calibration:
     loaders: tuple[Loader, ...] = ()
     copy_consumers: CopyConsumers | None = None
     d2h_consumers: D2HConsumers | None = None
+    host_accesses: HostAccesses | None = None
+    reused_blocks: ReusedBlocks | None = None
 
     @property
     def profiler_factor(self) -> float | None:
@@ -270,11 +318,13 @@ class Calibration:
         return 0.0 if steps is None else steps.scatter / (_MIDDLE_HALF * math.sqrt(max(steps.count / 2, 1)))
 
     def since(self, zero_ns: int) -> Calibration:
-        """The same with the consumers' times on a clock that is 0 at ``zero_ns``."""
+        """The same with the operators' times on a clock that is 0 at ``zero_ns``."""
         return replace(
             self,
             copy_consumers=self.copy_consumers and self.copy_consumers.since(zero_ns),
             d2h_consumers=self.d2h_consumers and self.d2h_consumers.since(zero_ns),
+            host_accesses=self.host_accesses and self.host_accesses.since(zero_ns),
+            reused_blocks=self.reused_blocks and self.reused_blocks.since(zero_ns),
         )
 
     def gpu(self, number: int) -> Gpu:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -16,7 +16,9 @@ from overlapscope.calibration.writing import to_json
 from overlapscope.capture import kineto_file
 from overlapscope.capture.annotate import DOMAIN, marker
 from overlapscope.capture.copy_consumers import copy_consumers, d2h_consumers
+from overlapscope.capture.host_accesses import host_accesses
 from overlapscope.capture.other_profilers import refusing_profilers
+from overlapscope.capture.reused_blocks import reused_blocks, streams_of
 from overlapscope.errors import CaptureError, OverlapscopeError
 
 NSYS = "NSYS_PROFILING_SESSION_ID"
@@ -124,6 +126,7 @@ class TorchProfiler:
             schedule=schedule(wait=0, warmup=warmup, active=steps or _ENDLESS, repeat=1),
             with_stack=stacks,
             record_shapes=True,  # with them come the operators' arguments, which tell who reads a copy
+            profile_memory=on_gpu,  # tells which memory is handed out again
             acc_events=True,  # there is one cycle only; without this some releases warn of a second
             experimental_config=_settings(on_gpu=on_gpu),
         )
@@ -166,7 +169,7 @@ class TorchProfiler:
                 self._profile.export_chrome_trace,
                 self._path,
                 must_have_gpu=self._on_gpu,
-                calibration=self._with_consumers(),
+                calibration=self._with_operators(),
             )
         return True
 
@@ -176,13 +179,16 @@ class TorchProfiler:
 
         return torch._C._profiler._RecordFunctionFast(name)  # noqa: SLF001 - there since torch 2.2
 
-    def _with_consumers(self) -> Calibration:
-        """The calibration with the consumers of copies; without them where this release of torch does not tell."""
-        try:
-            tree = self._profile.profiler.kineto_results.experimental_event_tree()  # type: ignore[union-attr]
-            return replace(self._calibration, copy_consumers=copy_consumers(tree), d2h_consumers=d2h_consumers(tree))
-        except (AttributeError, RuntimeError):
-            return self._calibration
+    def _with_operators(self) -> Calibration:
+        """The calibration with what operators were given, as far as this release of torch tells."""
+        known = self._calibration
+        with suppress(AttributeError, RuntimeError):
+            results: Any = self._profile.profiler.kineto_results  # type: ignore[union-attr]
+            tree = results.experimental_event_tree()
+            known = replace(known, copy_consumers=copy_consumers(tree), d2h_consumers=d2h_consumers(tree))
+            known = replace(known, host_accesses=host_accesses(tree))
+            known = replace(known, reused_blocks=reused_blocks(tree, streams_of(results.events())))
+        return known
 
 
 def _settings(*, on_gpu: bool) -> Any:
