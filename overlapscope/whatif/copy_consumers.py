@@ -6,12 +6,10 @@ import numpy as np
 
 from overlapscope.calibration.schema import CopyConsumers
 from overlapscope.dependencies.graph import Graph
-from overlapscope.measure.places import innermost
+from overlapscope.dependencies.operators import issuing_operators
 from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.whatif.streams import Streams
-
-_OWN = "aten::"  # torch's own operators touch nothing but their arguments and what they return
 
 
 def first_consumers(graph: Graph, streams: Streams, copies: Int64, consumers: Bool) -> Int64:
@@ -64,18 +62,6 @@ def _given(graph: Graph) -> tuple[Bool, Int64, Int64]:
     rows = np.flatnonzero(known)
     owner, tensor = _pairs(recording.copy_consumers, graph.trace.cpu_ops.start_ns[operator[rows]])
     return known, rows[owner], tensor
-
-
-def issuing_operators(graph: Graph, some: Int64) -> Int64:
-    """For some work the row of the innermost operator that issued it, where that is one of torch's own."""
-    calls, ops, names = graph.calls, graph.trace.cpu_ops, graph.trace.names
-    call = graph.work.call[some]
-    process, thread, moment = (
-        np.append(values, NO_ID)[call] for values in (calls.process, calls.thread, calls.start_ns)
-    )
-    operator = innermost(ops, process, thread, moment).astype(np.int64)
-    own = np.array([name.startswith(_OWN) for name in names.values] + [False])
-    return np.where(own[np.append(ops.name_id, NO_ID)[operator]], operator, NO_ID)
 
 
 def _pairs(consumers: CopyConsumers, start_ns: Int64) -> tuple[Int64, Int64]:

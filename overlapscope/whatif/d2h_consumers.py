@@ -6,9 +6,9 @@ import numpy as np
 
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.dependencies.operators import issuing_operators
 from overlapscope.measure.places import enclosing, following
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.whatif.copy_consumers import issuing_operators
 from overlapscope.whatif.editor import Editor
 
 UNKNOWN_READER = "the trace does not say when the host reads what is copied to it"

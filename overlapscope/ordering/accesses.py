@@ -1,0 +1,157 @@
+"""Accesses to the same memory that nothing may order: of host tensors, and of blocks of GPU memory.
+
+Which operators used which memory is known from recordings only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from overlapscope.calibration.schema import Access, HostAccesses
+from overlapscope.dependencies.graph import Graph
+from overlapscope.dependencies.operators import issuing_operators
+from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
+from overlapscope.ordering.order import Order, Race
+
+
+@dataclass(frozen=True, eq=False)
+class Races:
+    """Pairs of accesses to the same memory that nothing orders: work, and later work or, `NO_ID`, the host itself."""
+
+    first: Int64
+    then: Int64
+    race: Int8
+
+    @property
+    def seen(self) -> Bool:
+        """Which of them ran at the same time."""
+        result: Bool = self.race == Race.SEEN
+        return result
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def take(self, rows: Bool) -> Races:
+        """Some of them."""
+        return Races(self.first[rows], self.then[rows], self.race[rows])
+
+    def and_more(self, others: Races) -> Races:
+        """These and others."""
+        return Races(
+            np.concatenate([self.first, others.first]),
+            np.concatenate([self.then, others.then]),
+            np.concatenate([self.race, others.race]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _OperatorWork:
+    """Work by the start of the operator that issued it, in the order of issue."""
+
+    start_ns: Int64
+    work: Int64
+
+    @classmethod
+    def of(cls, graph: Graph) -> _OperatorWork:
+        operator = issuing_operators(graph, np.arange(len(graph.work)))
+        rows = np.flatnonzero(operator != NO_ID)
+        starts = graph.trace.cpu_ops.start_ns[operator[rows]]
+        order = np.lexsort((graph.work.issued_ns(graph.calls)[rows], starts))
+        return cls(starts[order], rows[order])
+
+    def first(self, start_ns: Int64) -> Int64:
+        """The first work of some operators; `NO_ID` for none."""
+        return self._found(np.searchsorted(self.start_ns, start_ns), start_ns)
+
+    def last(self, start_ns: Int64) -> Int64:
+        """The last."""
+        return self._found(np.searchsorted(self.start_ns, start_ns, "right") - 1, start_ns)
+
+    def _found(self, place: Int64, start_ns: Int64) -> Int64:
+        same = np.append(self.start_ns, NO_ID)[place] == start_ns
+        return np.where(same, np.append(self.work, NO_ID)[place], NO_ID)
+
+
+def early_uploads(order: Order) -> Races:
+    """Uploads from a host tensor whose download nothing orders before them."""
+    return _of_copies(order, Access.DOWNLOAD, Access.UPLOAD)
+
+
+def early_refills(order: Order) -> Races:
+    """Downloads and writes of the host into a tensor of which an upload may still run."""
+    return _of_copies(order, Access.UPLOAD, Access.DOWNLOAD).and_more(_of_host(order, Access.UPLOAD, Access.WRITE))
+
+
+def early_reads(order: Order) -> Races:
+    """Reads of the host from a tensor of which a download may still run."""
+    return _of_host(order, Access.DOWNLOAD, Access.READ)
+
+
+def early_reuses(order: Order) -> Races:
+    """Work that uses freed memory of a GPU, with work of another stream that used it before and may still run."""
+    recording = order.graph.trace.metadata.recording
+    if recording is None or recording.reused_blocks is None:
+        return _none()
+    by_operator, blocks = _OperatorWork.of(order.graph), recording.reused_blocks
+    return _unordered(order, by_operator.last(blocks.used_start_ns), by_operator.first(blocks.reused_start_ns))
+
+
+def accesses_known(graph: Graph) -> bool:
+    """Whether the trace says what operators did with host tensors."""
+    recording = graph.trace.metadata.recording
+    return recording is not None and recording.host_accesses is not None
+
+
+def _of_copies(order: Order, first: Access, then: Access) -> Races:
+    accesses = _accesses(order)
+    if accesses is None:
+        return _none()
+    by_operator = _OperatorWork.of(order.graph)
+    one, other = _pairs(accesses, first, then)
+    return _unordered(order, by_operator.last(one), by_operator.first(other))
+
+
+def _of_host(order: Order, first: Access, then: Access) -> Races:
+    accesses = _accesses(order)
+    if accesses is None:
+        return _none()
+    one, moment_ns = _pairs(accesses, first, then)
+    work = _OperatorWork.of(order.graph).last(one)
+    work, moment_ns = work[work != NO_ID], moment_ns[work != NO_ID]
+    return _only(Races(work, np.full(len(work), NO_ID), order.of_host(work, moment_ns)))
+
+
+def _accesses(order: Order) -> HostAccesses | None:
+    recording = order.graph.trace.metadata.recording
+    accesses = None if recording is None else recording.host_accesses
+    return accesses if accesses is not None and len(accesses.tensor) else None
+
+
+def _pairs(accesses: HostAccesses, first: Access, then: Access) -> tuple[Int64, Int64]:
+    """For each access of one kind the latest of another kind to the same tensor before it, both as operators."""
+    rows = np.lexsort((accesses.op_start_ns, accesses.tensor))
+    start_ns, tensor, access = (column[rows] for column in (accesses.op_start_ns, accesses.tensor, accesses.access))
+    latest = np.maximum.accumulate(np.where(access == first, np.arange(len(rows)), NO_ID))
+    found = np.flatnonzero((access == then) & (latest != NO_ID))
+    found = found[tensor[latest[found]] == tensor[found]]
+    return start_ns[latest[found]], start_ns[found]
+
+
+def _unordered(order: Order, first: Int64, then: Int64) -> Races:
+    stream, device = order.graph.work.stream, order.graph.work.device
+    known = (first != NO_ID) & (then != NO_ID)
+    first, then = first[known], then[known]
+    apart = (stream[first] != stream[then]) | (device[first] != device[then])
+    first, then = first[apart], then[apart]
+    return _only(Races(first, then, order.of_work(first, then)))
+
+
+def _only(races: Races) -> Races:
+    return races.take(races.race != Race.NOT_KNOWN)
+
+
+def _none() -> Races:
+    nothing = np.empty(0, np.int64)
+    return Races(nothing, nothing, nothing.astype(np.int8))
