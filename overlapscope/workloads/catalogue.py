@@ -19,6 +19,9 @@ NAMES = (
     "page_locking",
     "copy_order",
     "self_wait",
+    "host_round_trip",
+    "staging_buffer",
+    "freed_memory",
     "zero_copy",
 )
 
