@@ -100,8 +100,8 @@ SAMPLE_CODES: dict[str, set[str | None]] = {
     "pinning_guide-concurrent-pageable": {"OVL001"},
     "pinning_guide-concurrent-one-stream": {"OVL002"},
     "pinning_guide-concurrent-busy-engine": {"OVL007"},
-    "pinning_guide-read-early": {"OVL014"},
-    "pinning_guide-read-as-written": {"OVL014"},
+    "pinning_guide-read-early": {"OVL103"},
+    "pinning_guide-read-as-written": {"OVL103"},
     "pinning_guide-read-after-wait": {"OVL011"},
     "dataloader_train-pageable-*": {"OVL001"},
     "dataloader_train-custom-not-pinned": {"OVL001"},
@@ -120,7 +120,7 @@ SAMPLE_CODES: dict[str, set[str | None]] = {
     "scalar_reads-*-deferred": {None},
     "scalar_reads-*": {"OVL005"},
     "self_wait-read-ordered": {"OVL006"},
-    "self_wait-read-unordered": {"OVL022"},
+    "self_wait-read-unordered": {"OVL105"},
     "zero_copy-copied": {None},
     "zero_copy-mapped": {"OVL021"},
     "copy_order-weights-first": {"OVL019"},
@@ -181,7 +181,7 @@ def test_every_case_file_has_a_label() -> None:
 def test_a_read_that_is_too_early_is_found_where_operators_are_recorded() -> None:
     """Nsight Systems shows nothing of the read, and so short a silence of the host says nothing."""
     finding = loop("read_too_early").findings[0]
-    assert (finding.code, finding.severity, finding.confidence) == ("OVL014", Severity.HAZARD, Confidence.MEDIUM)
+    assert (finding.code, finding.severity, finding.confidence) == ("OVL103", Severity.HAZARD, Confidence.MEDIUM)
     assert len(finding.copies) == finding.evidence["read_by_operator"] == 3
     assert top(loop("read_too_early", NSYS)) == "OVL002"
 
@@ -196,8 +196,9 @@ def test_every_rule_has_a_case_that_it_speaks_in_and_one_in_which_it_is_silent()
     spoken = {code for name in (*LOOPS, "read_too_early") for code in _codes(loop(name))}
     made_up = {"OVL000", "OVL013", "OVL019"}  # in the tests below and in test_queued_copies.py
     several_devices = {"OVL017"}
-    samples_or_less = {"OVL021", "OVL022", "OVL023"}  # in test_link_rules.py, of samples and a lower threshold
-    assert spoken | made_up | several_devices | samples_or_less == {entry.code for entry in RULES}
+    samples_or_less = {"OVL021", "OVL105", "OVL023"}  # in test_link_rules.py, of samples and a lower threshold
+    recorded_tensors = {"OVL101", "OVL102", "OVL104"}  # in test_races.py
+    assert spoken | made_up | several_devices | samples_or_less | recorded_tensors == {entry.code for entry in RULES}
     assert not any(loop(name).findings for name, code in LOOPS.items() if code is None)
 
 
@@ -596,22 +597,22 @@ END = make.call(2000, 5, name="cudaDeviceSynchronize", correlation=9)
 
 def test_an_operator_of_the_host_reads_too_early_and_one_of_the_device_does_not(tmp_path: Path) -> None:
     on_device = (make.call(35, 4, correlation=3), make.kernel(1210, 5, correlation=3), END)
-    assert "OVL014" in unsafe(tmp_path, make.cpu_op("aten::sum", 30, 10), END)
-    assert "OVL014" not in unsafe(tmp_path, make.cpu_op("aten::sum", 30, 10), *on_device)
-    assert "OVL014" not in unsafe(tmp_path, make.cpu_op("aten::sum", 1300, 10), END), "it has arrived"
+    assert "OVL103" in unsafe(tmp_path, make.cpu_op("aten::sum", 30, 10), END)
+    assert "OVL103" not in unsafe(tmp_path, make.cpu_op("aten::sum", 30, 10), *on_device)
+    assert "OVL103" not in unsafe(tmp_path, make.cpu_op("aten::sum", 1300, 10), END), "it has arrived"
 
 
 def test_an_event_alone_does_not_make_a_read_safe_but_waiting_does(tmp_path: Path) -> None:
     record = make.call(20, 2, name="cudaEventRecord", correlation=4)
     wait = make.call(24, 1180, name="cudaEventSynchronize", correlation=5)
-    assert "OVL014" in unsafe(tmp_path, record, make.cpu_op("aten::sum", 30, 10), END)
-    assert "OVL014" not in unsafe(tmp_path, record, wait, make.cpu_op("aten::sum", 1210, 10), END)
+    assert "OVL103" in unsafe(tmp_path, record, make.cpu_op("aten::sum", 30, 10), END)
+    assert "OVL103" not in unsafe(tmp_path, record, wait, make.cpu_op("aten::sum", 1210, 10), END)
 
 
 def test_the_end_of_a_trace_and_another_thread_s_wait_are_no_hazard(tmp_path: Path) -> None:
-    assert "OVL014" not in unsafe(tmp_path)
+    assert "OVL103" not in unsafe(tmp_path)
     waits = make.call(30, 1200, name="cudaDeviceSynchronize", correlation=6, tid=2)
-    assert "OVL014" not in unsafe(tmp_path, waits, make.cpu_op("aten::sum", 1250, 10), END)
+    assert "OVL103" not in unsafe(tmp_path, waits, make.cpu_op("aten::sum", 1250, 10), END)
 
 
 def test_kernels_that_follow_closely_are_no_loss(tmp_path: Path) -> None:
@@ -678,12 +679,17 @@ def test_a_rule_s_page_is_complete(entry: Any) -> None:
     assert rule(entry.code.lower()) is entry
 
 
-_OF_A_DEVICE = {"OVL014", "OVL015", "OVL016", "OVL021", "OVL022", "OVL023", "OVL024"}
+_RACES = {"OVL101", "OVL102", "OVL103", "OVL104", "OVL105"}
+_OF_A_DEVICE = {"OVL015", "OVL016", "OVL021", "OVL023", "OVL024", *_RACES}
 """Rules that claim no idle interval."""
+_MOVED = {"OVL014", "OVL022"}
+"""Codes that are no longer used; they are not given again."""
 
 
 def test_codes_are_in_order_and_each_has_its_file() -> None:
-    assert [entry.code for entry in RULES] == [f"OVL{number:03}" for number in range(len(RULES))]
+    codes = [entry.code for entry in RULES]
+    costs = [f"OVL{number:03}" for number in range(25)]
+    assert codes == [*(code for code in costs if code not in _MOVED), *sorted(_RACES)]
     folder = Path(__file__).parent.parent / "overlapscope" / "diagnosis" / "rules"
     assert sorted(path.name[:6] for path in folder.glob("ovl*.py")) == [entry.code.lower() for entry in RULES]
     assert {entry.code for entry in CLAIMING} == {entry.code for entry in RULES} - _OF_A_DEVICE

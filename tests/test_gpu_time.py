@@ -77,13 +77,13 @@ def test_wrong_results_come_before_every_time(variant: str) -> None:
     """The sums that this program printed were wrong."""
     found = audit(open_trace(SAMPLES / f"pinning_guide-{variant}.json.gz"))
     first, second, *_ = found.headline.split(". ")
-    assert first == "Results may be wrong: copies that are read too early (OVL014)"
+    assert first == "Results may be wrong: copies that are read too early (OVL103)"
     assert second.startswith("GPU idle or only copying")
 
 
 def test_a_weak_sign_of_wrong_results_is_a_finding_and_no_headline() -> None:
     found = audit(open_trace(SAMPLES / "pinning_guide-read-early.sqlite.gz"))
-    assert any(finding.code == "OVL014" for finding in found.diagnosis.findings)
+    assert any(finding.code == "OVL103" for finding in found.diagnosis.findings)
     assert found.headline.startswith("GPU idle")
 
 

@@ -115,7 +115,7 @@ def test_migrations_under_kernels_are_told_unless_the_program_prefetches(prefetc
         assert "Prefetch" in finding.fix
 
 
-# OVL022: a stream that waits for itself
+# OVL105: a stream that waits for itself
 
 INSIDE = """
 thread 1: copy 64MB pinned HtoD 0-5 -> stream 13: 10-1200 | record A 6-8 -> stream 13 | wait A 9-11 -> stream 13
@@ -124,7 +124,7 @@ thread 1: copy 64MB pinned HtoD 0-5 -> stream 13: 10-1200 | record A 6-8 -> stre
 
 
 def self_wait(tmp_path: Path, text: str) -> Finding | None:
-    return found(diagnose(trace_of(tmp_path, text)), "OVL022")
+    return found(diagnose(trace_of(tmp_path, text)), "OVL105")
 
 
 def test_a_kernel_that_starts_before_the_copy_has_arrived_is_a_hazard(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_names_that_no_kernel_has_are_no_numbers() -> None:
     ("faulty", "healthy", "code", "evidence"),
     [
         ("zero_copy-mapped", "zero_copy-copied", "OVL021", {"kernels": 6, "size_bytes": 6 * 64 * 2**20}),
-        ("self_wait-read-unordered", "self_wait-read-ordered", "OVL022", {"inferred": True}),
+        ("self_wait-read-unordered", "self_wait-read-ordered", "OVL105", {"inferred": True}),
     ],
 )
 def test_a_recorded_fault_is_told_and_its_fix_is_not(

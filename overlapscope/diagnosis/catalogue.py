@@ -18,7 +18,6 @@ from overlapscope.diagnosis.rules import (
     ovl011_nothing_to_hide_behind,
     ovl012_blocking_launches,
     ovl013_slow_link,
-    ovl014_unsafe_read,
     ovl015_device_full,
     ovl016_exposed_collective,
     ovl017_another_device,
@@ -26,9 +25,13 @@ from overlapscope.diagnosis.rules import (
     ovl019_head_of_line,
     ovl020_issue_bound,
     ovl021_mapped_copy,
-    ovl022_self_wait,
     ovl023_copies_beside_collectives,
     ovl024_overlap_cannot_help,
+    ovl101_early_upload,
+    ovl102_early_refill,
+    ovl103_unsafe_read,
+    ovl104_early_reuse,
+    ovl105_self_wait,
 )
 
 RULES: tuple[Rule, ...] = tuple(
@@ -48,7 +51,6 @@ RULES: tuple[Rule, ...] = tuple(
         ovl011_nothing_to_hide_behind,
         ovl012_blocking_launches,
         ovl013_slow_link,
-        ovl014_unsafe_read,
         ovl015_device_full,
         ovl016_exposed_collective,
         ovl017_another_device,
@@ -56,9 +58,13 @@ RULES: tuple[Rule, ...] = tuple(
         ovl019_head_of_line,
         ovl020_issue_bound,
         ovl021_mapped_copy,
-        ovl022_self_wait,
         ovl023_copies_beside_collectives,
         ovl024_overlap_cannot_help,
+        ovl101_early_upload,
+        ovl102_early_refill,
+        ovl103_unsafe_read,
+        ovl104_early_reuse,
+        ovl105_self_wait,
     )
 )
 """All rules, in the order of their codes."""

@@ -20,6 +20,7 @@ from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64
 from overlapscope.model.enums import LINK, SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.model.trace import Trace
+from overlapscope.ordering.order import Order
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,11 @@ class DeviceContext:
     def trace(self) -> Trace:
         """The trace."""
         return self.graph.trace
+
+    @cached_property
+    def order(self) -> Order:
+        """What is complete before what."""
+        return Order(self.graph)
 
     @property
     def span_ns(self) -> int:

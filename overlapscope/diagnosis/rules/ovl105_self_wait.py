@@ -198,7 +198,7 @@ def _any_between(time_ns: Int64, stream: Int64, wanted: Int64, since: Int64, unt
 
 
 RULE = Rule(
-    code="OVL022",
+    code="OVL105",
     name="self-wait",
     page=__doc__,
     waited_for="nothing: a stream waits for itself",

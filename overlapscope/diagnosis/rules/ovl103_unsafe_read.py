@@ -6,10 +6,14 @@ the data has arrived. A program that reads it without a synchronisation reads ol
 error, and only sometimes.
 
 ## How it shows in a trace
-An asynchronous D2H copy to pinned memory runs. Before it ends, before its thread issues other work and before any
-thread synchronises, the host runs an operator that reads data and makes no CUDA call. Where operators are not recorded,
-a weaker sign counts, with low confidence: the thread makes no call for some time, records no event, and then
-synchronises. A trace does not show which memory the host reads, so this is a warning to check.
+A recording of `overlapscope record` says which host tensors the copies write, and which operators read them. The
+finding is certain where an operator reads a tensor before the copy into it ends. Where nothing waits for the copy, and
+it came out right by chance, it has medium confidence.
+
+Other traces do not say which memory the host reads. There it is a warning to check: an asynchronous D2H copy to pinned
+memory runs. Before it ends, before its thread issues other work and before any thread synchronises, the host runs an
+operator that reads data and makes no CUDA call. Where operators are not recorded, a weaker sign counts, with low
+confidence: the thread makes no call for some time, records no event, and then synchronises.
 
 ## Fix
 ```python
@@ -43,10 +47,12 @@ import numpy as np
 
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
+from overlapscope.diagnosis.races import of_device, race_report
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
+from overlapscope.ordering.accesses import early_reads
 
 _NEVER = np.iinfo(np.int64).max
 _READS = (
@@ -69,6 +75,16 @@ _WAITING = (*SYNC_CALLS, ApiKind.QUERY)
 
 
 def view(context: DeviceContext) -> Report | None:
+    """Report D2H copies that the host reads too early, or, where no tensor is known, while which it reads any."""
+    races = of_device(context, early_reads(context.order))
+    if len(races):
+        copies = counted(len(races), "D2H copy", "D2H copies")
+        message = f"Nothing waits for {copies} before the host reads the tensor."
+        return race_report(context, races, message, "the program: does something else wait for the copy?")
+    return _suspected(context)
+
+
+def _suspected(context: DeviceContext) -> Report | None:
     """Report D2H copies to pinned memory during which an operator read host data, or the host was active."""
     rows = _in_flight(context)
     if not len(rows):
@@ -162,7 +178,7 @@ def _active_ns(context: DeviceContext, call: Int64, waited: Int64) -> Int64:
 
 
 RULE = Rule(
-    code="OVL014",
+    code="OVL103",
     name="unsafe-read",
     page=__doc__,
     waited_for="copies that are read too early",

@@ -1,0 +1,182 @@
+"""What nothing orders: the clocks of streams and host, and the findings about races."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overlapscope import diagnose
+from overlapscope.dependencies.build import build_graph
+from overlapscope.diagnosis.finding import Confidence, Finding, Severity
+from overlapscope.ordering.order import Order, Race
+from tests import kineto_maker as make
+from tests.notation import trace_of
+
+DOWN = "copy 4MB pinned DtoH 10-12 -> stream 7: 500-600"
+UP = "copy 4MB pinned HtoD 30-32 -> stream 20: {}"
+LATER, TOGETHER = "700-800", "40-140"
+OTHERS = "launch 2-3 -> stream 20: 4-30 | launch 3-4 -> stream 7: 4-490"  # at the same time: no legacy default stream
+
+
+def races(tmp_path: Path, text: str, first: int = -2, then: int = -1) -> Race:
+    """Of two pieces of work of a trace, by their place in the order of issue."""
+    graph = build_graph(trace_of(tmp_path, text))
+    order = np.argsort(graph.work.issued_ns(graph.calls), kind="stable")
+    return Race(int(Order(graph).of_work(order[[first]], order[[then]])[0]))
+
+
+BETWEEN = {
+    "nothing": ("", Race.UNORDERED),
+    "an event": ("record A 14-15 -> stream 7 | wait A 16-17 -> stream 20", Race.NOT_KNOWN),
+    "an event of before": ("", Race.UNORDERED),
+    "a wait that may be for anything": ("wait 16-17 -> stream 20", Race.NOT_KNOWN),
+    "a wait of another stream": ("record A 14-15 -> stream 7 | wait A 16-17 -> stream 21", Race.UNORDERED),
+    "a wait in two steps": (
+        "record A 14-15 -> stream 7 | wait A 16-17 -> stream 21 | "
+        "record B 18-19 -> stream 21 | wait B 20-21 -> stream 20",
+        Race.NOT_KNOWN,
+    ),
+    "a synchronisation": ("sync 16-650", Race.NOT_KNOWN),
+    "one with its stream": ("stream-sync 16-650 -> stream 7", Race.NOT_KNOWN),
+    "one with another stream": ("stream-sync 16-18 -> stream 20", Race.UNORDERED),
+    "one with an event": ("record A 14-15 -> stream 7 | event-sync A 16-650 -> stream 7", Race.NOT_KNOWN),
+    "a query that came too early": ("cudaEventQuery 16-17", Race.UNORDERED),
+    "a query that may have told": ("cudaEventQuery 16-650", Race.NOT_KNOWN),
+    "an allocation that may have waited": ("cudaFree 16-650", Race.NOT_KNOWN),
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_what_orders_an_upload_behind_a_download(between: str, tmp_path: Path) -> None:
+    what, expected = BETWEEN[between]
+    before = "record A 8-9 -> stream 7 | wait A 9-10 -> stream 20 |" if between == "an event of before" else ""
+    text = f"thread 1: {OTHERS} | {before} {DOWN} | {what} | copy 4MB pinned HtoD 660-662 -> stream 20: {LATER}"
+    assert races(tmp_path, text.replace("|  |", "|")) is expected
+
+
+def test_work_that_ran_together_was_not_ordered_whatever_stood_between(tmp_path: Path) -> None:
+    text = f"thread 1: {OTHERS} | {DOWN} | wait 16-17 -> stream 20 | {UP}"
+    assert races(tmp_path, text.format(TOGETHER)) is Race.SEEN
+    assert races(tmp_path, text.format("595-700")) is Race.NOT_KNOWN, "within the profiler's precision"
+
+
+def test_a_side_stream_that_may_wait_for_the_default_one_is_not_known(tmp_path: Path) -> None:
+    text = f"thread 1: {DOWN} | {UP.format(LATER)}"
+    assert races(tmp_path, text) is Race.NOT_KNOWN
+
+
+def test_a_wait_that_is_not_recorded_leaves_everything_open(tmp_path: Path) -> None:
+    text = f"thread 1: {OTHERS} | cudaStreamWaitEvent 5-6 | {DOWN} | {UP.format(LATER)}"
+    assert races(tmp_path, text) is Race.NOT_KNOWN
+
+
+# Findings
+
+
+def found(tmp_path: Path, code: str, text: str, **calibration: Any) -> Finding | None:
+    trace = trace_of(tmp_path, text, **make.calibrated(**calibration))
+    return next((finding for finding in diagnose(trace).findings if finding.code == code), None)
+
+
+def columns(**names: list[int]) -> dict[str, list[int]]:
+    """Columns of a calibration, times in ns from those in us."""
+    return {
+        name: [1000 * value if name.endswith("_ns") else value for value in values] for name, values in names.items()
+    }
+
+
+ROUND_TRIP = f"thread 1: {OTHERS} | op aten::copy_ 9-13 | {DOWN} | op aten::copy_ 29-33 | {UP} | sync 900-901"
+SAME = {"host_accesses": columns(op_start_ns=[9, 29], tensor=[0, 0], access=[0, 1])}
+OTHER = {"host_accesses": columns(op_start_ns=[9, 29], tensor=[0, 1], access=[0, 1])}
+
+
+@pytest.mark.parametrize(("times", "confidence"), [(TOGETHER, Confidence.HIGH), (LATER, Confidence.MEDIUM)])
+def test_an_upload_of_what_has_not_come_down(times: str, confidence: Confidence, tmp_path: Path) -> None:
+    finding = found(tmp_path, "OVL101", ROUND_TRIP.format(times), **SAME)
+    assert finding is not None
+    assert (finding.severity, finding.confidence) == (Severity.HAZARD, confidence)
+    assert finding.evidence == {"unordered": 1, "ran_together": int(times == TOGETHER)}
+    assert len(finding.copies) == 2
+    assert found(tmp_path, "OVL101", ROUND_TRIP.format(times), **OTHER) is None, "of another tensor"
+    ordered = ROUND_TRIP.replace(
+        "| op aten::copy_ 29", "| record A 14-15 -> stream 7 | wait A 16-17 -> stream 20 | op aten::copy_ 29"
+    )
+    assert found(tmp_path, "OVL101", ordered.format(LATER), **SAME) is None
+
+
+def growing(order: str) -> str:
+    """A cache of three layers that grows: each goes down on the kernels' stream, and up again on another."""
+    sizes = ("4MB", "5MB", "6MB")
+    down = [
+        f"copy {size} pinned DtoH {10 * n}-{10 * n + 2} -> stream 7: {100 * n + 100}-{100 * n + 190}"
+        for n, size in enumerate(sizes, 1)
+    ]
+    begin = {"early": 100, "after": 400}[order]
+    up = [
+        f"copy {size} pinned HtoD {40 + 10 * n}-{42 + 10 * n} -> stream 20: {100 * n + begin}-{100 * n + begin + 50}"
+        for n, size in enumerate(sizes, 1)
+    ]
+    return "thread 1: launch 0-1 -> stream 7: 2-900 | " + " | ".join(down + up)
+
+
+def test_a_trace_without_tensors_suspects_sizes_that_go_up_before_they_came_down(tmp_path: Path) -> None:
+    finding = found(tmp_path, "OVL101", growing("early"))
+    assert finding is not None
+    assert finding.confidence is Confidence.LOW
+    assert finding.message.startswith("Suspected: 3 uploads")
+    assert found(tmp_path, "OVL101", growing("after")) is None
+    assert found(tmp_path, "OVL101", growing("early").replace("5MB", "4MB").replace("6MB", "4MB")) is None, "by chance"
+    assert found(tmp_path, "OVL101", growing("early"), **OTHER) is None, "what is known is not suspected"
+
+
+BUSY = "thread 1: launch 0-1 -> stream 7: 2-490"
+REFILL = (
+    f"{BUSY} | op aten::copy_ 9-13 | copy 4MB pinned HtoD 10-12 -> stream 7: 500-600 | {{}} |"
+    "op aten::copy_ 700-720 | launch 800-801 -> stream 7: 802-810"
+)
+WRITTEN = {"host_accesses": columns(op_start_ns=[9, 700], tensor=[0, 0], access=[1, 3])}
+
+
+def test_a_buffer_that_is_filled_while_it_goes_up(tmp_path: Path) -> None:
+    early = REFILL.format("range fill 20-21").replace("700-720", "30-50")
+    accesses = {"host_accesses": columns(op_start_ns=[9, 30], tensor=[0, 0], access=[1, 3])}
+    finding = found(tmp_path, "OVL102", early, **accesses)
+    assert finding is not None
+    assert (finding.severity, finding.confidence) == (Severity.HAZARD, Confidence.HIGH)
+    by_chance = found(tmp_path, "OVL102", REFILL.format("range fill 20-21"), **WRITTEN)
+    assert by_chance is not None
+    assert by_chance.confidence is Confidence.MEDIUM
+    assert found(tmp_path, "OVL102", REFILL.format("stream-sync 20-640 -> stream 7"), **WRITTEN) is None
+    assert found(tmp_path, "OVL102", early) is None, "not known without a recording"
+
+
+def test_a_read_is_certain_where_the_recording_knows_the_tensor(tmp_path: Path) -> None:
+    text = f"{BUSY} | op aten::copy_ 9-13 | copy 4MB pinned DtoH 10-12 -> stream 7: 500-600"
+    early = f"{text} | op aten::sum 30-50 | sync 55-650"
+    read = {"host_accesses": columns(op_start_ns=[9, 30], tensor=[0, 0], access=[0, 2])}
+    finding, guess = found(tmp_path, "OVL103", early, **read), found(tmp_path, "OVL103", early)
+    assert finding is not None
+    assert guess is not None
+    assert (finding.confidence, guess.confidence) == (Confidence.HIGH, Confidence.MEDIUM)
+    late = f"{text} | sync 55-650 | op aten::sum 660-670 | launch 680-681 -> stream 7: 690-700"
+    read["host_accesses"]["op_start_ns"] = [9_000, 660_000]
+    assert found(tmp_path, "OVL103", late, **read) is None
+
+
+REUSE = (
+    f"{BUSY} | launch 2-3 -> stream 20: 4-8 | op aten::mean 9-13 | launch 10-12 -> stream 7: 500-600 |"
+    "{} | op aten::copy_ 29-33 | copy 4MB pinned HtoD 30-32 -> stream 20: 40-140 | sync 900-901"
+)
+REUSED = {"reused_blocks": columns(used_start_ns=[9], reused_start_ns=[29])}
+
+
+def test_memory_that_is_used_again_too_early(tmp_path: Path) -> None:
+    finding = found(tmp_path, "OVL104", REUSE.format("range free 20-21"), **REUSED)
+    assert finding is not None
+    assert (finding.severity, finding.confidence) == (Severity.HAZARD, Confidence.HIGH)
+    assert found(tmp_path, "OVL104", REUSE.format("range free 20-21")) is None
+    ordered = REUSE.format("record A 14-15 -> stream 7 | wait A 16-17 -> stream 20").replace("40-140", "610-700")
+    assert found(tmp_path, "OVL104", ordered, **REUSED) is None
