@@ -104,27 +104,39 @@ def accesses_known(graph: Graph) -> bool:
     return recording is not None and recording.host_accesses is not None
 
 
-def _of_copies(order: Order, first: Access, then: Access) -> Races:
-    accesses = _accesses(order)
+def copies_before_copies(graph: Graph, first: Access, then: Access) -> tuple[Int64, Int64]:
+    """Copies of one kind, and the latest of another kind before each from or to the same host tensor, as that first."""
+    accesses = _accesses(graph)
     if accesses is None:
-        return _none()
-    by_operator = _OperatorWork.of(order.graph)
+        return _nothing(), _nothing()
+    by_operator = _OperatorWork.of(graph)
     one, other = _pairs(accesses, first, then)
-    return _unordered(order, by_operator.last(one), by_operator.first(other))
+    before, after = by_operator.last(one), by_operator.first(other)
+    known = (before != NO_ID) & (after != NO_ID)
+    return before[known], after[known]
+
+
+def copies_before_host(graph: Graph, first: Access, then: Access) -> tuple[Int64, Int64]:
+    """The latest copy before each access of the host to the same tensor, and when the operator that accesses starts."""
+    accesses = _accesses(graph)
+    if accesses is None:
+        return _nothing(), _nothing()
+    one, moment_ns = _pairs(accesses, first, then)
+    work = _OperatorWork.of(graph).last(one)
+    return work[work != NO_ID], moment_ns[work != NO_ID]
+
+
+def _of_copies(order: Order, first: Access, then: Access) -> Races:
+    return _unordered(order, *copies_before_copies(order.graph, first, then))
 
 
 def _of_host(order: Order, first: Access, then: Access) -> Races:
-    accesses = _accesses(order)
-    if accesses is None:
-        return _none()
-    one, moment_ns = _pairs(accesses, first, then)
-    work = _OperatorWork.of(order.graph).last(one)
-    work, moment_ns = work[work != NO_ID], moment_ns[work != NO_ID]
+    work, moment_ns = copies_before_host(order.graph, first, then)
     return _only(Races(work, np.full(len(work), NO_ID), order.of_host(work, moment_ns)))
 
 
-def _accesses(order: Order) -> HostAccesses | None:
-    recording = order.graph.trace.metadata.recording
+def _accesses(graph: Graph) -> HostAccesses | None:
+    recording = graph.trace.metadata.recording
     accesses = None if recording is None else recording.host_accesses
     return accesses if accesses is not None and len(accesses.tensor) else None
 
@@ -153,5 +165,8 @@ def _only(races: Races) -> Races:
 
 
 def _none() -> Races:
-    nothing = np.empty(0, np.int64)
-    return Races(nothing, nothing, nothing.astype(np.int8))
+    return Races(_nothing(), _nothing(), np.empty(0, np.int8))
+
+
+def _nothing() -> Int64:
+    return np.empty(0, np.int64)

@@ -6,7 +6,9 @@ call of the group that lies that many steps before. What a copy waited for by an
 earlier: the buffers go round. A thread that synchronises with the GPU after they were issued waits for them too.
 
 ## What it assumes
-The data is there that much earlier, and there is memory for the buffers. Pageable copies stay: pin them first.
+The data is there that much earlier, and there is memory for the buffers. Pageable copies stay: pin them first. So do
+copies of host tensors into which the GPU copies before, where the recording knows that: issued earlier, they would send
+what was there before (OVL101).
 
 ## When it misleads
 A loader that is slower than the GPU cannot be ahead of it.
@@ -30,6 +32,7 @@ from overlapscope.model.enums import LAUNCHES, ApiKind, Direction, MemoryKind
 from overlapscope.whatif.changes.non_blocking import NonBlocking
 from overlapscope.whatif.changes.side_stream import SideStream
 from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.host_buffers import downloaded
 
 _EVENTS = (DependencyKind.EVENT, DependencyKind.OTHER_DEVICE)
 
@@ -54,7 +57,10 @@ class Prefetch(SideStream):
         pageable = wanted & (host_kind(editor.trace.copies) == MemoryKind.PAGEABLE)
         if pageable.any():
             editor.assume(f"{int(pageable.sum())} pageable copies stay where they are: pin them first")
-        up = where.but(wanted & ~pageable)
+        came_back = downloaded(editor.graph)
+        if (wanted & came_back).any():
+            editor.assume(f"{int((wanted & came_back).sum())} copies of what comes from the GPU first are not earlier")
+        up = where.but(wanted & ~pageable & ~came_back)
         NonBlocking().apply(editor, up)
         super().apply(editor, up)
         graph = editor.graph

@@ -12,12 +12,16 @@ A trace does not show what consumes a copy: the next work of the old stream is t
 operators' arguments. Where as many bytes came to the host before on that stream, they may be what goes back (a D2H-H2D
 round trip), so the copy waits for these.
 
+Races are not simulated: where the recording knows the host tensors, copies from and to one of them stay in their order,
+as with an event between the streams (OVL101, OVL102).
+
 ## Bounds
 At best nothing waits for copies whose consumers are not known. At worst they go round two buffers: each group waits for
 the work before the group before it. Copies to another GPU wait at worst for the one buffer that they have there now.
 
 ## When it misleads
-Without `record_stream` or an event, another stream may use memory before the copy is there: order the streams.
+Without an event, another stream may use memory before the copy is there; without `record_stream`, memory that it still
+uses may be handed out again (OVL104). The prediction has the order that is right; the program has to make it.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from overlapscope.whatif.change import Bounds, Change
 from overlapscope.whatif.config import SimulationConfig
 from overlapscope.whatif.copy_consumers import consumers_known, first_consumers
 from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.host_buffers import IN_ORDER, in_their_order
 from overlapscope.whatif.round_trips import round_trips
 from overlapscope.whatif.streams import Streams, codes
 
@@ -67,6 +72,7 @@ class SideStream(Change):
             *move.still_waited(),
             *move.new_order(follow_ns),
             round_trips(graph, move.arrivals, follow_ns, inputs=False),
+            known := in_their_order(graph, np.flatnonzero(move.moved), follow_ns),
         )
         streams = move.new_streams()
         editor.remove(gone)
@@ -75,7 +81,9 @@ class SideStream(Change):
         editor.possible = Dependencies.together(editor.possible, edges.take(received))
         uploads = move.moved & (graph.work.engine == Direction.HTOD)
         editor.assume(
-            *[_UNKNOWN] * bool((uploads & ~consumers_known(graph)).any()), *[_RECEIVED] * bool(received.any())
+            *[_UNKNOWN] * bool((uploads & ~consumers_known(graph)).any()),
+            *[_RECEIVED] * bool(received.any()),
+            *[IN_ORDER] * bool(len(known)),
         )
 
     def bounds(self, before: Graph, after: Graph, config: SimulationConfig) -> Bounds | None:

@@ -1,0 +1,53 @@
+"""Changes that would make a race: copies from and to one host tensor keep their order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overlapscope import what_if
+from tests import kineto_maker as make
+from tests.notation import trace_of
+
+ROUND_TRIP = """
+    thread 1: launch 1-4 -> stream 7: 10-110
+              op aten::copy_ 5-9 | copy 4MB pinned DtoH 6-8 -> stream 7: 111-211
+              op aten::copy_ 15-19 | copy 5MB pinned HtoD 16-18 -> stream 7: 212-332
+              launch 20-24 -> stream 7: 333-433 | sync 25-434
+"""
+REFILLED = """
+    thread 1: op aten::copy_ 5-155 | memcpy 4MB pinned HtoD 6-154 -> stream 7: 12-152
+              op aten::copy_ 160-170
+              op aten::copy_ 180-330 | memcpy 4MB pinned HtoD 181-329 -> stream 7: 187-327 | sync 335-336
+"""
+
+
+def accesses(starts_us: list[int], kinds: list[int], *, known: bool) -> Any:
+    tensors = [0] * len(kinds) if known else list(range(len(kinds)))
+    columns = {"op_start_ns": [1000 * start for start in starts_us], "tensor": tensors, "access": kinds}
+    return make.calibrated(host_accesses=columns)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_moved_upload_stays_behind_the_download_into_its_buffer(known: bool, tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, ROUND_TRIP, **accesses([5, 15], [0, 1], known=known))
+    found = what_if(trace, ["side-stream"])
+    down, up = sorted(range(2), key=lambda row: trace.copies.direction[row], reverse=True)
+    assert bool(found.after.copies.start_ns[up] >= found.after.copies.end_ns[down]) is known
+    assert any("same host tensor" in text for text in found.assumptions) is known
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_came_from_the_gpu_is_not_sent_back_a_step_earlier(known: bool, tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, ROUND_TRIP, **accesses([5, 15], [0, 1], known=known))
+    assert any("comes from the GPU first" in text for text in what_if(trace, ["prefetch=1"]).assumptions) is known
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_buffer_is_not_filled_before_its_copy_is_complete(known: bool, tmp_path: Path) -> None:
+    """The call that follows the operator that fills it comes after the copy, where the host waits for it no longer."""
+    trace = trace_of(tmp_path, REFILLED, **accesses([5, 160, 180], [1, 3, 1], known=known))
+    after = what_if(trace, ["non-blocking"]).after
+    assert bool(after.api_calls.start_ns[1] > after.copies.end_ns[0]) is known
