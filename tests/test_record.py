@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import queue
+import shutil
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ from overlapscope.capture.calibrate import issuing, packing, post_staging
 from overlapscope.capture.calibrate.packing import PIECE_BYTES, pack_times
 from overlapscope.capture.copy_consumers import copy_consumers, d2h_consumers
 from overlapscope.capture.event_tree import arguments
+from overlapscope.capture.kineto_file import save
 from overlapscope.capture.recorder import record
 from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
 from overlapscope.read.opening import open_trace
@@ -266,9 +268,10 @@ def test_the_profiler_is_asked_for_what_the_analysis_needs(tmp_path: Path, monke
     settings: dict[str, Any] = {}
     monkeypatch.setattr(torch.profiler, "profile", lambda **given: settings.update(given))
     monkeypatch.setattr(torch._C._profiler, "_ExperimentalConfig", lambda **given: given)
-    profilers.TorchProfiler(tmp_path / "t.json", 1, 2, on_gpu=True, stacks=True)
+    profilers.TorchProfiler(tmp_path / "t.json", 1, 2, on_gpu=True, stacks=True, memory=True)
     assert settings["experimental_config"] == {"enable_cuda_sync_events": True, "profile_all_threads": True}
     assert settings["with_stack"]
+    assert settings["profile_memory"]
     assert torch.profiler.ProfilerActivity.CUDA in settings["activities"]
 
 
@@ -278,7 +281,7 @@ def test_releases_that_cannot_record_all_threads_are_not_asked_to(
     settings: dict[str, Any] = {}
     monkeypatch.setattr(torch.profiler, "profile", lambda **given: settings.update(given))
     monkeypatch.setattr(torch._C._profiler, "_ExperimentalConfig", lambda enable_cuda_sync_events: "the old way")
-    profilers.TorchProfiler(tmp_path / "t.json", 1, 2, on_gpu=True, stacks=False)
+    profilers.TorchProfiler(tmp_path / "t.json", 1, 2, on_gpu=True, stacks=False, memory=False)
     assert settings["experimental_config"] == "the old way"
 
 
@@ -505,6 +508,19 @@ def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pyte
     (copied,), (read,) = given.copy_start_ns.tolist(), given.op_start_ns.tolist()
     assert [names[copied], names[read]] == ["aten::copy_", "aten::neg_"]
     assert read == min(start for start, name in names.items() if name == "aten::neg_")
+
+
+def test_allocations_are_left_out_of_the_file(tmp_path: Path) -> None:
+    """As torch writes them, with their addresses; everything around them stays."""
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        torch.ones(8).add(1).sum()
+    profiler.export_chrome_trace(str(tmp_path / "raw.json"))
+    save(lambda path: shutil.copy(tmp_path / "raw.json", path), tmp_path / "t.json", must_have_gpu=False)
+    raw, kept = (json.loads((tmp_path / name).read_text())["traceEvents"] for name in ("raw.json", "t.json"))
+    assert any(event["name"] == "[memory]" for event in raw)
+    left_out = [event["name"] for event in raw if event not in kept]
+    assert set(left_out) == {"[memory]"}
+    assert "Addr" not in (tmp_path / "t.json").read_text()
 
 
 def test_no_secret_reaches_the_file(tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ _HEADER_BYTES = 1 << 24
 _END_BYTES = 1 << 16
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _GPU_CALL = re.compile(rb'"cat"\s*:\s*"(?:cuda|hip)_runtime"')
+_ALLOCATION = re.compile(
+    rb'\{\s*"ph": "i",\s*"cat": "cpu_instant_event",[^{}]*"name": "\[memory\]",[^{}]*\{[^{}]*\}\s*\},\s*'
+)
 _TRACE_NAME = re.compile(rb'"traceName"\s*:\s*"(?:[^"\\]|\\.)*"')
 
 
@@ -118,11 +121,20 @@ def _copy(raw: Path, target: IO[bytes], calibration: Calibration | None) -> bool
         end, rest = name.span() if name else (size, size)
         target.write(_clean_header(text[:start], calibration))
         with view[start:end] as body, view[rest:] as trailer:
-            target.write(body)
+            _write_without_allocations(body, target)
             target.write(b'"traceName": ""' if name else b"")
             target.write(trailer)
         del events, name  # a match keeps the map from closing
         return _GPU_CALL.search(text) is not None
+
+
+def _write_without_allocations(body: memoryview, target: IO[bytes]) -> None:
+    """Copy events but for allocations: the calibration has what they tell, and there are as many as operators."""
+    done = 0
+    for begin, end in [event.span() for event in _ALLOCATION.finditer(body)]:
+        target.write(body[done:begin])
+        done = end
+    target.write(body[done:])
 
 
 def _clean_header(text: bytes, calibration: Calibration | None) -> bytes:

@@ -112,7 +112,7 @@ class TorchProfiler:
 
     used: ClassVar[bool] = False
 
-    def __init__(self, path: Path, warmup: int, steps: int | None, *, on_gpu: bool, stacks: bool) -> None:
+    def __init__(self, path: Path, warmup: int, steps: int | None, *, on_gpu: bool, stacks: bool, memory: bool) -> None:
         from torch.profiler import ProfilerActivity, profile, schedule
 
         self._path = path
@@ -126,7 +126,7 @@ class TorchProfiler:
             schedule=schedule(wait=0, warmup=warmup, active=steps or _ENDLESS, repeat=1),
             with_stack=stacks,
             record_shapes=True,  # with them come the operators' arguments, which tell who reads a copy
-            profile_memory=on_gpu,  # tells which memory is handed out again
+            profile_memory=memory,  # tells which memory is handed out again
             acc_events=True,  # there is one cycle only; without this some releases warn of a second
             experimental_config=_settings(on_gpu=on_gpu),
         )

@@ -62,6 +62,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
             host).
         modules: note each call of a torch module under its name in the model, so that findings can name it. Costs about
             two microseconds for each call.
+        memory: note which memory of a GPU is handed out again, so that findings can say where a stream may still use
+            it. Costs about a microsecond for each allocation.
 
     Attributes:
         path: the trace.
@@ -93,6 +95,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         device: str = "cuda",
         calibrate: bool = True,
         modules: bool = True,
+        memory: bool = True,
     ) -> None:
         if (steps is not None and steps < 1) or warmup < 0 or unprofiled < 0:
             raise ValueError("steps is at least 1, warmup and unprofiled at least 0")
@@ -106,6 +109,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self._stacks = stacks
         self._calibrate = calibrate
         self._names_modules = modules
+        self._notes_memory = memory
         self._counts = warmup, unprofiled
         self._plan = planned(steps, warmup, unprofiled)
         self._past: list[Stretch] = []
@@ -268,7 +272,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
         warmup, steps = max(1, self._plan[-2].steps or 0), self._plan[-1].steps
         if self._outside:
             return OutsideProfiler(warmup)
-        return TorchProfiler(self._target, warmup, steps, on_gpu=self._on_gpu, stacks=self._stacks)
+        memory = self._notes_memory and self._on_gpu
+        return TorchProfiler(self._target, warmup, steps, on_gpu=self._on_gpu, stacks=self._stacks, memory=memory)
 
     def _describe(self) -> Calibration:
         """What is known of the machine before anything runs on it."""

@@ -101,6 +101,9 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     modules: Annotated[
         bool, typer.Option(help="Record calls of torch modules: findings name them as the model does.")
     ] = True,
+    memory: Annotated[
+        bool, typer.Option(help="Record which GPU memory is handed out again: findings say where that is too early.")
+    ] = True,
     device: Annotated[str, typer.Option(help="cuda, or cpu to record a program without a GPU.")] = "cuda",
     calibrate: Annotated[bool, typer.Option(help="Measure the link and the host first.")] = True,
 ) -> None:
@@ -126,6 +129,7 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             device=device,
             calibrate=calibrate,
             modules=modules,
+            memory=memory,
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
