@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from typer.testing import CliRunner
 
 from overlapscope import Budget, Limits, baseline_of, diagnose, open_trace, record
 from overlapscope.calibration.publishing import published
-from overlapscope.calibration.schema import Calibration, Loader
+from overlapscope.calibration.schema import Calibration, HostAccesses, Loader, ReusedBlocks
 from overlapscope.calibration.writing import to_json
 from overlapscope.cli.main import app
 from overlapscope.diagnosis.catalogue import RULES
@@ -26,6 +27,7 @@ from tests.notation import trace_of
 from tests.test_ceiling import EXPOSED
 from tests.test_link_rules import faulty_traces
 from tests.test_queued_copies import issuing, stuck_copy
+from tests.test_races import racing_traces
 from tests.test_several_devices import taking_turns
 
 PAGE = ROOT / "docs" / "json.md"
@@ -143,7 +145,7 @@ def test_every_key_of_the_evidence_is_on_the_page_and_the_reverse(tmp_path: Path
     traces = [unjoined, slow_copy(tmp_path), taking_turns(tmp_path), stuck_copy(tmp_path), issuing(tmp_path)]
     traces += [open_trace(path) for path in sorted(CASES.glob("*.json.gz"))]
     traces.append(open_trace(SAMPLES / "pinning_guide-read-early.json.gz"))
-    traces += [*faulty_traces(tmp_path), trace_of(tmp_path, EXPOSED)]
+    traces += [*faulty_traces(tmp_path), trace_of(tmp_path, EXPOSED), *racing_traces(tmp_path)]
     found: dict[str, set[str]] = {}
     for trace in traces:
         for finding in diagnose(trace, config=DiagnosisConfig(simulate=False)).findings:
@@ -205,6 +207,10 @@ def values_at(value: Any, path: str) -> list[Any]:
     return found
 
 
+NEWER = ("loaders", "host_accesses", "reused_blocks")
+"""What the keys begin with that version 1 did not have."""
+
+
 def old_paths() -> dict[str, str]:
     """The path that each key of a calibration had in version 1."""
     return {key: old or key for key, old in renamed("overlapscope.calibration/2").items()}
@@ -216,10 +222,15 @@ def test_every_key_of_a_recording_is_on_the_page_and_the_reverse(tmp_path: Path)
     sample = json.loads(gzip.decompress(RECORDED.read_bytes()))["overlapscope"]
     assert sample["schema"] == "overlapscope.recording/1"
     devices = {key for key in keys_of(sample) if key.startswith("devices[]")}
-    loaders = {key for key in keys if key.startswith("loaders[]")}
-    assert set(keys_of(published(sample))) - devices == keys - loaders
-    noted = Calibration(loaders=(Loader("train.py:3", 1, True, 2, False, "Batch", "Batch", 9),))
-    assert {key for key in keys_of(to_json(noted)) if key.startswith("loaders[]")} == loaders
+    newer = {key for key in keys if key.startswith(NEWER)}
+    assert (set(keys_of(published(sample))) | {"loaders"}) - devices == (keys - newer) | {"loaders"}
+    none = np.empty(0, np.int64)
+    noted = Calibration(
+        loaders=(Loader("train.py:3", 1, True, 2, False, "Batch", "Batch", 9),),
+        host_accesses=HostAccesses(none, none, none),
+        reused_blocks=ReusedBlocks(none, none),
+    )
+    assert {key for key in keys_of(to_json(noted)) if key.startswith(NEWER)} == newer
     assert devices == {key for key in listed("overlapscope.transfers/2") if key.startswith("devices[]")}
     with record(tmp_path / "t.json", steps=1, warmup=0, unprofiled=1, device="cpu") as recording:
         recording.run(lambda: None)
@@ -232,7 +243,7 @@ def test_every_key_of_a_recording_has_its_old_path_on_the_page() -> None:
     """All of version 1 but the two keys around what stands by itself now; and the numbers are the same."""
     sample = json.loads(gzip.decompress(RECORDED.read_bytes()))["overlapscope"]
     devices = {key for key in keys_of(sample) if key.startswith("devices[]")}
-    old_keys = {key: old for key, old in old_paths().items() if not key.startswith("loaders")}  # there were none
+    old_keys = {key: old for key, old in old_paths().items() if not key.startswith(NEWER)}
     assert set(old_keys.values()) == set(keys_of(sample)) - devices - {"issue", "steps"}
     for key, old in old_keys.items():
         if key.endswith(("_ns", "_bytes", ".count", ".tensor")):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overlapscope import diagnose
+from overlapscope import Trace, diagnose
 from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.finding import Confidence, Finding, Severity
 from overlapscope.ordering.order import Order, Race
@@ -180,3 +180,10 @@ def test_memory_that_is_used_again_too_early(tmp_path: Path) -> None:
     assert found(tmp_path, "OVL104", REUSE.format("range free 20-21")) is None
     ordered = REUSE.format("record A 14-15 -> stream 7 | wait A 16-17 -> stream 20").replace("40-140", "610-700")
     assert found(tmp_path, "OVL104", ordered, **REUSED) is None
+
+
+def racing_traces(tmp_path: Path) -> list[Trace]:
+    """One trace for each finding that needs to know the memory."""
+    texts = ((ROUND_TRIP.format(TOGETHER), SAME), (REFILL.format("range fill 20-21"), WRITTEN))
+    last = (REUSE.format("range free 20-21"), REUSED)
+    return [trace_of(tmp_path, text, **make.calibrated(**known)) for text, known in (*texts, last)]

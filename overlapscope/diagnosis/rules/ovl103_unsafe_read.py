@@ -43,10 +43,12 @@ PyTorch tutorial "A guide on good usage of non_blocking and pin_memory", on D2H 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.finding import Confidence
+from overlapscope.diagnosis.finding import Confidence, Number
 from overlapscope.diagnosis.races import of_device, race_report
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
@@ -80,7 +82,8 @@ def view(context: DeviceContext) -> Report | None:
     if len(races):
         copies = counted(len(races), "D2H copy", "D2H copies")
         message = f"Nothing waits for {copies} before the host reads the tensor."
-        return race_report(context, races, message, "the program: does something else wait for the copy?")
+        report = race_report(context, races, message, "the program: does something else wait for the copy?")
+        return replace(report, evidence=_evidence(len(races), len(races)))
     return _suspected(context)
 
 
@@ -108,11 +111,15 @@ def _report(context: DeviceContext, found: Int64, reads: int, active_ns: int) ->
         f"{counted(len(found), 'D2H copy', 'D2H copies')} to pinned memory had not finished when {how}, without a "
         "synchronisation in between: if it read the copied data, it read wrong values."
     )
-    evidence = {"copies": len(found), "read_by_operator": reads, "host_active": len(found) - reads}
+    evidence = _evidence(len(found), reads)
     calls = np.unique(context.trace.copies.call[found]).astype(np.int64)
     confirm_with = "the program itself: does the host read the copied tensor there?"
     confidence = Confidence.MEDIUM if reads else Confidence.LOW
     return Report(message, evidence, confidence, confirm_with, hazard=True, copies=found, calls=calls, idle_ns=0)
+
+
+def _evidence(copies: int, read: int) -> dict[str, Number]:
+    return {"copies": copies, "read_by_operator": read, "host_active": copies - read}
 
 
 def _in_flight(context: DeviceContext) -> Int64:
