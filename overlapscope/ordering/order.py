@@ -51,7 +51,7 @@ class Order:
         unordered = known & ~seen & ~self._from_graph(first) & ~self._from_graph(then) & self._waits_known
         for process in np.unique(work.process[first[unordered]]).tolist():
             mine = np.flatnonzero(unordered & (work.process[first] == process))
-            clocks = self._clocks(process)
+            clocks = self._clocks[process]
             one, other = clocks.streams.number[first[mine]], np.append(clocks.streams.number, NO_ID)[then[mine]]
             complete = clocks.known(other, known_ns[mine])[np.arange(len(mine)), one]
             unordered[mine] = (one != other) & (issued[first[mine]] >= complete)
@@ -59,13 +59,9 @@ class Order:
         return np.select([seen, unordered], [Race.SEEN, Race.UNORDERED], Race.NOT_KNOWN).astype(np.int8)
 
     @cached_property
-    def _cache(self) -> dict[int, Clocks]:
-        return {}
-
-    def _clocks(self, process: int) -> Clocks:
-        if process not in self._cache:
-            self._cache[process] = clocks_of(self.graph, process, self.config.clear_ns)
-        return self._cache[process]
+    def _clocks(self) -> dict[int, Clocks]:
+        processes = sorted({process for process, _, _ in self.graph.streams})
+        return {process: clocks_of(self.graph, process, self.config.clear_ns) for process in processes}
 
     @cached_property
     def _waits_known(self) -> bool:
