@@ -7,6 +7,7 @@ import numpy as np
 from overlapscope.diagnosis.device_context import DeviceContext, unique
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report
+from overlapscope.formatting import counted
 from overlapscope.model.columns import NO_ID
 from overlapscope.ordering.accesses import Races
 
@@ -23,7 +24,8 @@ def of_device(context: DeviceContext, races: Races) -> Races:
 def race_report(context: DeviceContext, races: Races, message: str, confirm_with: str) -> Report:
     """A report about races: certain where they ran at the same time; else it is that nothing orders them."""
     seen = int(races.seen.sum())
-    how = f"{seen} of them ran at the same time." if seen else "Here they came one after the other, by chance."
+    together = f"{counted(seen, 'pair')} of accesses ran at the same time."
+    how = together if seen else "Here they came one after the other, by chance."
     work = context.graph.work
     both = np.concatenate([races.first, races.then[races.then != NO_ID]])
     copies = unique(work.copy[both])
