@@ -57,7 +57,7 @@ def test_what_orders_an_upload_behind_a_download(between: str, tmp_path: Path) -
     assert races(tmp_path, text.replace("|  |", "|")) is expected
 
 
-def test_work_that_ran_together_was_not_ordered_whatever_stood_between(tmp_path: Path) -> None:
+def test_work_that_began_early_was_not_ordered_whatever_stood_between(tmp_path: Path) -> None:
     text = f"thread 1: {OTHERS} | {DOWN} | wait 16-17 -> stream 20 | {UP}"
     assert races(tmp_path, text.format(TOGETHER)) is Race.SEEN
     assert races(tmp_path, text.format("595-700")) is Race.NOT_KNOWN, "within the profiler's precision"
@@ -98,7 +98,7 @@ def test_an_upload_of_what_has_not_come_down(times: str, confidence: Confidence,
     finding = found(tmp_path, "OVL101", ROUND_TRIP.format(times), **SAME)
     assert finding is not None
     assert (finding.severity, finding.confidence) == (Severity.HAZARD, confidence)
-    assert finding.evidence == {"unordered": 1, "ran_together": int(times == TOGETHER)}
+    assert finding.evidence == {"unordered": 1, "began_early": int(times == TOGETHER)}
     assert len(finding.copies) == 2
     assert found(tmp_path, "OVL101", ROUND_TRIP.format(times), **OTHER) is None, "of another tensor"
     ordered = ROUND_TRIP.replace(

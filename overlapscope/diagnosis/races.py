@@ -22,17 +22,17 @@ def of_device(context: DeviceContext, races: Races) -> Races:
 
 
 def race_report(context: DeviceContext, races: Races, message: str, confirm_with: str) -> Report:
-    """A report about races: certain where they ran at the same time; else it is that nothing orders them."""
+    """A report about races: certain where the later access began too early; else nothing orders them."""
     seen = int(races.seen.sum())
-    together = f"{counted(seen, 'pair')} of accesses ran at the same time."
-    how = together if seen else "Here they came one after the other, by chance."
+    early = f"{counted(seen, 'access', 'accesses')} began before the earlier one had ended."
+    how = early if seen else "Here they came one after the other, by chance."
     work = context.graph.work
     both = np.concatenate([races.first, races.then[races.then != NO_ID]])
     copies = unique(work.copy[both])
     calls = unique(context.graph.calls.row[work.call[both[work.call[both] != NO_ID]]])
     return Report(
         f"{message} {how}",
-        {"unordered": len(races), "ran_together": seen},
+        {"unordered": len(races), "began_early": seen},
         Confidence.HIGH if seen else Confidence.MEDIUM,
         "" if seen else confirm_with,
         hazard=True,

@@ -26,7 +26,7 @@ class Races:
 
     @property
     def seen(self) -> Bool:
-        """Which of them ran at the same time."""
+        """In which of them the later access began before the earlier one had ended."""
         result: Bool = self.race == Race.SEEN
         return result
 

@@ -20,7 +20,7 @@ LEGACY_DEFAULT = (0, 7)
 
 
 class Race(IntEnum):
-    """What is known of two accesses: something may order them; nothing does; they ran at the same time."""
+    """What is known of two accesses: something may order them; nothing does; the later one began too early."""
 
     NOT_KNOWN = 0
     UNORDERED = 1

@@ -77,7 +77,7 @@ def _suspected(context: DeviceContext) -> Report | None:
         f"Suspected: {counted(len(copies), 'upload')} started before as many copies of the same size had arrived at "
         "the host, though each size goes down first: if they bring back what came down, values are wrong."
     )
-    evidence = {"unordered": len(copies), "ran_together": len(copies)}
+    evidence = {"unordered": len(copies), "began_early": len(copies)}
     confirm_with = "a recording of overlapscope record, which says what each copy reads"
     return Report(message, evidence, Confidence.LOW, confirm_with, hazard=True, copies=copies, idle_ns=0)
 
