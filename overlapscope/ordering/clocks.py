@@ -166,6 +166,8 @@ def _of_host(graph: Graph, process: int, streams: Streams, clear_ns: int) -> lis
     whole = np.flatnonzero(mine & (calls.kind == ApiKind.DEVICE_SYNC))
     waiting = np.isin(calls.kind, (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, *_UNCLEAR))
     unsure = np.flatnonzero(mine & waiting & ~sure)
+    syncs = graph.trace.syncs  # those without a call may be of queries, whose calls some profilers leave out
+    alone = (syncs.process == process) & (syncs.call == NO_ID) & (syncs.kind != SyncKind.STREAM_WAIT_EVENT)
     ends = np.append(calls.end_ns, _BEFORE)[work.call]
     done = np.flatnonzero((streams.number != NO_ID) & (work.end_ns <= ends))
     return [
@@ -175,6 +177,11 @@ def _of_host(graph: Graph, process: int, streams: Streams, clear_ns: int) -> lis
             calls.end_ns[unsure],
             host,
             _finished(graph, streams, calls.end_ns[unsure] + clear_ns, calls.start_ns[unsure]),
+        ),
+        Steps.of_known(
+            syncs.end_ns[alone],
+            host,
+            _finished(graph, streams, syncs.end_ns[alone] + clear_ns, syncs.start_ns[alone]),
         ),
         Steps.from_source(ends[done], host, streams.number[done], calls.start_ns[work.call[done]] + 1),
     ]
