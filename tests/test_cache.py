@@ -7,9 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,9 +68,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found: list[Path] = []
     read = reading._read
 
-    def noting(path: Path, progress: object) -> Trace:
+    def noting(path: Path, options: Any) -> Trace:
         found.append(path)
-        return read(path, None)
+        return read(path, options)
 
     monkeypatch.setattr(reading, "_read", noting)
     return found
@@ -124,8 +126,8 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
 ) -> None:
     read = reading._read
 
-    def growing(path: Path, progress: object) -> Trace:
-        found = read(path, None)
+    def growing(path: Path, options: Any) -> Trace:
+        found = read(path, options)
         path.write_bytes(SECOND.read_bytes())
         return found
 
@@ -137,7 +139,8 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
 
 def _after(size: int, trace: Path) -> Callable[[Path], str]:
     def content(path: Path) -> str:
-        while trace.stat().st_size == size:
+        latest = time.monotonic() + 10
+        while trace.stat().st_size == size and time.monotonic() < latest:
             pass
         return "content"
 

@@ -92,7 +92,7 @@ def test_a_plan_tries_what_another_finding_s_idle_time_hides() -> None:
     [
         ("zero_copy-mapped", "OVL021", "how long the kernels take"),
         ("pinning_guide-concurrent-busy-engine", "OVL007", "which copies could be issued earlier"),
-        ("pinning_guide-read-early", "OVL014", "right values"),
+        ("pinning_guide-read-early", "OVL103", "right values"),
     ],
 )
 def test_a_finding_whose_fix_is_not_simulated_says_why(sample: str, code: str, words: str) -> None:

@@ -117,6 +117,7 @@ def _about(trace: Trace) -> dict[str, Any]:
     own["devices"] = [asdict(device) for device in metadata.devices]
     own["versions"] = dict(metadata.versions)
     own["thread_names"] = [[*thread, name] for thread, name in metadata.thread_names.items()]
+    own["recorded_ns"] = metadata.recorded_ns
     own["recording"] = None if metadata.recording is None else to_json(metadata.recording)
     counts = {entry.name: getattr(health, entry.name) for entry in fields(Health) if entry.name != "warnings"}
     return {"metadata": own, "health": counts | {"warnings": [asdict(warning) for warning in health]}}
@@ -128,6 +129,7 @@ def _metadata(about: dict[str, Any], source: str) -> Metadata:
         devices=tuple(Device(**device) for device in about["devices"]),
         versions=MappingProxyType(about["versions"]),
         thread_names=MappingProxyType({(process, thread): name for process, thread, name in about["thread_names"]}),
+        recorded_ns=tuple((start, end) for start, end in about["recorded_ns"]),
         recording=from_json(about["recording"]),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -18,13 +18,7 @@ class Simulation:
     """When each node of a graph comes."""
 
     graph: Graph
-    chains: Chains
     time_ns: Int64
-
-    @classmethod
-    def of(cls, graph: Graph, chains: Chains) -> Simulation:
-        """That of a graph with these chains."""
-        return cls(graph, chains, chains.times(graph))
 
     @property
     def length_ns(self) -> int:
@@ -42,11 +36,6 @@ class Simulation:
         result[edges.target[rows]] = rows  # the last one written is the first row
         return result
 
-    def weighing(self, weight_ns: Int64) -> Simulation:
-        """The simulation of the same graph with other weights of its dependencies."""
-        edges = replace(self.graph.dependencies, weight_ns=weight_ns)
-        return Simulation.of(replace(self.graph, dependencies=edges), self.chains)
-
 
 def simulate(graph: Graph) -> Simulation:
     """Let every node come as soon as its edges allow; those without edges stay where they were.
@@ -54,7 +43,7 @@ def simulate(graph: Graph) -> Simulation:
     Raises:
         ValueError: the graph has a cycle.
     """
-    return Simulation.of(graph, Chains.of(graph))
+    return Simulation(graph, Chains.of(graph).times(graph))
 
 
 def has_cycle(graph: Graph) -> bool:

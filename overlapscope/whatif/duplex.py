@@ -6,13 +6,14 @@ By how much, a recording calibrates: on H200s over PCIe 5, about 6 % to the devi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from overlapscope.dependencies.chains import Chains
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import DependencyKind
-from overlapscope.dependencies.simulate import Simulation, simulate
+from overlapscope.dependencies.simulate import Simulation
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Float64, Int64
 from overlapscope.model.enums import Direction, MemoryKind
@@ -47,7 +48,8 @@ class Link:
 
     def simulate(self, after: Graph) -> Simulation:
         """Simulate a changed graph with copies as long as what then runs beside them makes them."""
-        simulated = simulate(after)
+        chains = Chains.of(after)
+        simulated = Simulation(after, chains.times(after))
         if not self.lost:
             return simulated
         run = _executions(after)
@@ -57,7 +59,8 @@ class Link:
             weight[run] = np.rint(alone + _lost_ns(after, simulated.time_ns, self.lost)).astype(np.int64)
             if (np.abs(weight - simulated.graph.dependencies.weight_ns) <= 1).all():
                 break
-            simulated = simulated.weighing(weight)
+            weighed = after.with_dependencies(replace(after.dependencies, weight_ns=weight))
+            simulated = Simulation(weighed, chains.times(weighed))
         return simulated
 
 
