@@ -21,7 +21,7 @@ import datetime
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -276,7 +276,7 @@ def outcome(group: str, traces: str, pair: Pair) -> Outcome:
     name = "step" if group != "workloads" else pair.faulty.partition("-")[0]
     found = what_if(open_trace(recording_path(group, traces, pair)), pair.changes, name)
     times = _sample_times(pair, traces) if group == "workloads" else _program_times(pair)
-    return outcome_of(found, (traces, group, pair.faulty, pair.fixed), times)
+    return replace(outcome_of(found, (traces, group, pair.faulty, pair.fixed), times), changes=pair.changes)
 
 
 def outcome_of(found: Prediction, named: tuple[str, str, str, str], times_ms: tuple[float, float]) -> Outcome:
