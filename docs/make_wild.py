@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from textwrap import fill
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.wild.catalogue import NAMES
-from benchmarks.wild.notes import NOT_MEASURED, NOTES, TAUGHT
+from benchmarks.wild.notes import NOTES, OTHERWISE, TAUGHT
 from benchmarks.wild.results import FILE, Answers, Result, Times, from_json
 
 TARGET = Path(__file__).with_name("wild.md")
@@ -20,6 +20,8 @@ ROUNDING = 1e-4
 """Answers that are nearer than this share of the largest value differ by rounding: the order of sums, say."""
 SMALL = 0.03
 """A change of a loop's time by less than this share is within what two measurements differ by."""
+MARK = "\N{DAGGER}"
+"""Of a loop whose fix is not the predicted change."""
 HEAD = """# What we found in popular libraries
 
 Made by `docs/make_wild.py` from `benchmarks/wild/results.json` and `notes.py`; do not edit.
@@ -30,9 +32,14 @@ was really made, by a switch of the library or by a patch of a few lines, and ti
 Both were built from the same seed, and the answers of their first three steps were compared.
 
 Times are of one step without a profiler, medians of ten (five where a step takes longer than 300 ms), on one {gpus}.
-*Predicted* is what `what-if` says of the fix, from the trace of the loop as it is alone. *Error* compares it with the
-time that the fix reached. The headlines are those of the audit, word for word; they are about two recorded steps. The
-figures show the last of them. The fixed loop was recorded second, and profiling a process again makes its calls slower.
+*Predicted* is what `what-if` says of the fix, from the trace of the loop as it is alone, with
+[its interval](predictions.md#what-the-interval-means). *Error* compares it with the time that the fix reached.
+
+Rows with {mark} have a fix that is not the predicted change: a change is made wherever it applies, while a fix may make
+it in some places only, or in none, or do something else too. Their error is that of both, and the reason stands below.
+
+The headlines are those of the audit, word for word; they are about two recorded steps. The figures show the last of
+them. The fixed loop was recorded second, and profiling a process again makes its calls slower.
 
 What the loops say about the tool:
 
@@ -46,18 +53,30 @@ def page(results: Sequence[Result]) -> str:
     ordered = sorted(results, key=lambda each: each.after_ms / each.before_ms)
     gpus = " or ".join(sorted({each.gpu for each in results}))
     lines = [*_table(ordered), *(line for each in ordered for line in _section(each))]
-    taught = "\n".join(_wrapped(f"- {each}", "  ") for each in (*TAUGHT, f"Not measured yet: {_left(results)}."))
-    return HEAD.format(count=len(results), gpus=gpus, taught=taught) + "\n".join(lines) + "\n"
+    taught = "\n".join(_wrapped(f"- {each}", "  ") for each in (TAUGHT[0], _inside(results), *TAUGHT[1:]))
+    return HEAD.format(count=len(results), gpus=gpus, taught=taught, mark=MARK) + "\n".join(lines) + "\n"
 
 
 def _wrapped(text: str, indent: str = "") -> str:
     return fill(" ".join(text.split()), 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def _left(results: Sequence[Result]) -> str:
-    """The loops without a result, and how far they came."""
-    measured = {each.name for each in results}
-    return ", ".join(f"`{name}` ({NOT_MEASURED[name]})" for name in NAMES if name not in measured)
+def _inside(results: Sequence[Result]) -> str:
+    """How many loops reached a time in the interval, and how much that says."""
+    inside = [each for each in results if _has(each.predicted, each.after_ms)]
+    same = sum(_has(each.predicted, each.before_ms) for each in inside)
+    outside = ", ".join(f"`{each.name}`" for each in results if each not in inside)
+    width = median((each.predicted.high_ms - each.predicted.low_ms) / each.predicted.predicted_ms for each in results)
+    return (
+        f"The time reached is in the interval in {len(inside)} of {len(results)} loops, all but {outside}. In {same} "
+        f"of the {len(inside)} so is the time of the loop as it is: they say little. The median width is "
+        f"{100 * width:.0f} %. None of these intervals is blind: "
+        "[reasons were added](predictions.md#what-the-interval-means) that these loops had shown to be missing."
+    )
+
+
+def _has(times: Times, reached_ms: float) -> bool:
+    return times.low_ms <= reached_ms <= times.high_ms
 
 
 def _table(results: Sequence[Result]) -> Iterator[str]:
@@ -65,8 +84,8 @@ def _table(results: Sequence[Result]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for each in results:
         link = f"[{each.text.title}](#{_anchor(each)})"
-        times = f"{_ms(each.before_ms)} | {_ms(each.predicted.predicted_ms)} | {_ms(each.after_ms)}"
-        error = f"{100 * each.error:+.0f}\N{NO-BREAK SPACE}%"
+        times = f"{_ms(each.before_ms)} | {_with_bounds(each.predicted)} | {_ms(each.after_ms)}"
+        error = f"{100 * each.error:+.0f}\N{NO-BREAK SPACE}%" + (MARK if each.name in OTHERWISE else "")
         yield f"| {each.text.package} | {link} | {times} | {error} | {_equal(each)} |"
     yield ""
 
@@ -91,6 +110,8 @@ def _section(each: Result) -> Iterator[str]:
     yield from (f"+ {line}" for line in text.after.split("\n"))
     yield "```\n"
     yield _wrapped(f"{_outcome(each)} {_answers(each)}") + "\n"
+    if each.name in OTHERWISE:
+        yield _wrapped(f"{MARK} The fix is not the predicted change. {OTHERWISE[each.name]}") + "\n"
     shown = "as it is, above the same loop fixed" if each.fix_recorded else "as it is; fixed, it was timed only"
     yield f"![Timeline of the last step of the loop {shown}](images/wild/{each.name}.png)\n"
     yield _wrapped(NOTES[each.name]) + "\n"
@@ -111,14 +132,14 @@ def _outcome(each: Result) -> str:
         came = f"{100 * gained:.0f} % less"
     return (
         f"As it is a step takes {_ms(each.before_ms)} ms. `{' + '.join(each.predicted.changes)}` is predicted to take "
-        f"{_with_bounds(each.predicted)}; the fix takes {_ms(each.after_ms)} ms, {came}."
+        f"{_with_bounds(each.predicted)} ms; the fix takes {_ms(each.after_ms)} ms, {came}."
     )
 
 
 def _with_bounds(times: Times) -> str:
     low, high = _ms(times.low_ms), _ms(times.high_ms)
     bounds = "" if low == high else f" ({low} to {high})"
-    return f"{_ms(times.predicted_ms)} ms{bounds}"
+    return f"{_ms(times.predicted_ms)}{bounds}"
 
 
 def _ms(value: float) -> str:
