@@ -80,8 +80,8 @@ It predicts a gain of 2 %, and the loop took 3 % less. Single times are from 192
 ms fixed, so the gain may be chance.""",
     "lightning_progress_bar": """The prediction is near by luck. It takes 15 % away from a loop that is simulated 10 %
 too long; the fix took 3 % away, which may be chance: single times are from 279 to 333 ms as it is and from 280 to 321
-ms fixed. Of the 50 ms that are predicted to be saved, 46 are waits for the model, which the library moves to the GPU at
-the beginning of each `fit` and back to the host at the end, from and to pageable memory. Of the reads alone,
+ms fixed. Of the 50 ms that are predicted to be saved, 46 are waits for copies of the model to the host: the library
+moves it to the GPU at the beginning of each `fit` and back at the end, from and to pageable memory. Of the reads alone,
 `no-scalar-sync` predicts 333 ms (267 to 392), 13 % too long. The audit names the copies of the model, after launches,
 and offers `pin` first; that was not tried. A `fit` of more than twelve batches has no more of them.""",
     "pyg_batches": """The fault is our loop's. The library's `Batch.to` moves a batch in place, so the batches stay on
