@@ -141,6 +141,7 @@ SAID = {
     "pin-ahead": ("pin_memory", "host time"),
     "preallocate": ("fewer allocations",),
     "batch-copies": ("fewer copies",),
+    "copy-first": ("waits between streams",),
 }
 """By which words a sentence names each change; where the GPU decides what to fetch, there are fewer copies."""
 WITHOUT_A_CALL = {"offload": "non-blocking"}
