@@ -420,6 +420,7 @@ def test_hostile_names_do_nothing(opened: Open, tmp_path: Path) -> None:
     save_report(audit(open_trace(hostile(tmp_path))), path)
     page = opened(path)
     assert page.evaluate("window.hacked") is None
+    page.set_viewport_size({"width": 1280, "height": 1200})  # all of the timeline
     page.mouse.move(*Bars(page).point("ranges", 4e6))
     assert page.inner_text("#tip").startswith("</script><script>")
     Bars(page).click("ranges", 4e6)
