@@ -201,7 +201,7 @@ def _next_start(text: str, position: int, result: Rescue | None) -> int:
 
 def _repaired(piece: str) -> dict[str, Any] | None:
     escaped = _BAD_ESCAPE.sub(r"\\\\", piece)
-    for variant in (_PARTS.sub(_mended, escaped), _PARTS.sub(_mended, _with_escaped_quotes(escaped))):
+    for variant in (_PARTS.sub(_repaired_part, escaped), _PARTS.sub(_repaired_part, _with_escaped_quotes(escaped))):
         try:
             loose, end = _PARSER.raw_decode(variant)
         except (ValueError, RecursionError):
@@ -211,7 +211,7 @@ def _repaired(piece: str) -> dict[str, Any] | None:
     return None
 
 
-def _mended(part: re.Match[str]) -> str:
+def _repaired_part(part: re.Match[str]) -> str:
     """A part of an event as JSON: without a comma that nothing follows, and null where a value is missing or none."""
     if part["bare"]:
         return part[0] if _SCALAR.fullmatch(part[0]) else "null"
