@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal
 SLOW := corpus or predictions or browser or cluster
 
-.PHONY: demo test test-slow test-all fuzz lint types contracts doctest notebooks docs site check bench clean
+.PHONY: demo test test-slow test-all sweep fuzz lint types contracts doctest notebooks docs site check bench clean
 
 $(BIN)/overlapscope: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -32,12 +32,15 @@ demo: $(BIN)/overlapscope
 	$(BIN)/overlapscope demo
 
 test: $(VENV)/.test
-	$(PYTEST) -m 'not ($(SLOW))'
+	$(PYTEST) -m 'not ($(SLOW) or sweep)'
 
 test-slow: $(VENV)/.test
-	$(PYTEST) -m '$(SLOW)'
+	$(PYTEST) -m '($(SLOW)) and not sweep'
 
 test-all: test test-slow
+
+sweep: $(VENV)/.test
+	$(PYTEST) -m sweep
 
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --minutes 30

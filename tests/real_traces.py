@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from overlapscope import open_trace
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Graph
+from overlapscope.measure.windows import whole
+from overlapscope.whatif.what_if import Baseline
 from tests.conftest import CASES, SAMPLES
+from tests.opened import trace_at
 
 TRACES = sorted([*SAMPLES.glob("*-*.gz"), *CASES.glob("*.gz")])
 SOME = [
@@ -38,4 +40,10 @@ SYNCHRONISED = [
 @cache
 def graph(path: Path) -> Graph:
     """The graph of a trace."""
-    return build_graph(open_trace(path))
+    return build_graph(trace_at(path))
+
+
+@cache
+def baseline(path: Path) -> Baseline:
+    """What predictions of changes of a whole trace have in common."""
+    return Baseline.of(graph(path), whole(trace_at(path)))

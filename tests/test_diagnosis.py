@@ -6,7 +6,6 @@ import gzip
 import json
 import sqlite3
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from overlapscope.model.enums import Direction
 from overlapscope.report.content import audit
 from tests import kineto_maker as make
 from tests.conftest import CASES, PAIRS, SAMPLES, audited, corpus_files, trace_id
+from tests.opened import WITHOUT_PLAN, diagnosis_of, planned, swept, trace_at
 
 KINETO, NSYS = "json.gz", "sqlite.gz"
 
@@ -131,13 +131,8 @@ SAMPLE_CODES: dict[str, set[str | None]] = {
 """The cause by name; of several patterns that match, the longest counts."""
 
 
-@cache
-def diagnosed(path: Path, range_name: str | None) -> Diagnosis:
-    return diagnose(open_trace(path), range_name)
-
-
 def loop(name: str, suffix: str = KINETO) -> Diagnosis:
-    return diagnosed(CASES / f"{name}.{suffix}", "pass")
+    return diagnosis_of(CASES / f"{name}.{suffix}", "pass")
 
 
 def top(diagnosis: Diagnosis) -> str | None:
@@ -170,7 +165,7 @@ def test_the_first_finding_of_a_loop_is_its_known_cause(name: str, suffix: str) 
 @pytest.mark.parametrize("path", samples(), ids=lambda path: path.name)
 def test_the_first_finding_of_a_sample_is_its_known_cause(path: Path) -> None:
     name = path.name.removesuffix(f".{KINETO}").removesuffix(f".{NSYS}")
-    assert top(diagnosed(path, name.partition("-")[0])) in expected(name)
+    assert top(diagnosis_of(path, name.partition("-")[0])) in expected(name)
 
 
 def test_every_case_file_has_a_label() -> None:
@@ -187,7 +182,7 @@ def test_a_read_that_is_too_early_is_found_where_operators_are_recorded() -> Non
 
 
 def test_a_hazard_comes_first_whatever_it_costs() -> None:
-    found = diagnosed(SAMPLES / "pinning_guide-read-early.json.gz", "pinning_guide").findings
+    found = diagnosis_of(SAMPLES / "pinning_guide-read-early.json.gz", "pinning_guide").findings
     assert found[0].idle_ns == 0 < found[1].idle_ns
     assert [finding.rank for finding in found] == list(range(1, len(found) + 1))
 
@@ -206,7 +201,7 @@ def test_every_rule_has_a_case_that_it_speaks_in_and_one_in_which_it_is_silent()
 @pytest.mark.parametrize(("name", "waits"), [("pipeline_stages", True), ("replicas", True), ("streamed_halves", False)])
 def test_of_two_gpus_one_that_waits_for_the_other_is_told_so(name: str, waits: bool, suffix: str) -> None:
     """Stages take turns, replicas exchange what they learnt; halves are streamed to each by itself."""
-    found = diagnosed(PAIRS / f"{name}-faulty.{suffix}", "step")
+    found = diagnosis_of(PAIRS / f"{name}-faulty.{suffix}", "step")
     assert ("OVL017" in _codes(found)) is waits
     told = sum(finding.idle_ns for finding in found.findings if finding.code == "OVL017")
     untold = sum(finding.idle_ns for finding in found.findings if finding.code == "OVL000")
@@ -220,26 +215,23 @@ def _codes(diagnosis: Diagnosis) -> set[str]:
 # What a finding holds
 
 
-def all_diagnoses() -> list[Any]:
-    own = [
-        pytest.param(CASES / f"{name}.{suffix}", "pass", id=f"{name}.{suffix}")
-        for name in LOOPS
-        for suffix in (KINETO, NSYS)
-        if name not in ONLY_KINETO or suffix == KINETO
-    ]
-    return own + [pytest.param(path, path.name.partition("-")[0], id=path.name) for path in samples()]
+EVERY = [*sorted(path for path in CASES.glob("*.gz") if path.name.split(".")[0] in LOOPS), *samples()]
 
 
-@pytest.mark.parametrize(("path", "range_name"), all_diagnoses())
-def test_each_lost_nanosecond_has_one_reason(path: Path, range_name: str) -> None:
-    found = diagnosed(path, range_name)
+def within(path: Path) -> str:
+    """The range of a case or sample that is diagnosed."""
+    return "pass" if path.parent == CASES else path.name.partition("-")[0]
+
+
+@pytest.mark.parametrize("path", EVERY, ids=lambda path: path.name)
+def test_each_lost_nanosecond_has_one_reason(path: Path) -> None:
+    found = diagnosis_of(path, within(path))
     by_code = dict.fromkeys((entry.code for entry in CLAIMING), 0)
     for device in found.devices:
         idle = device.idle
         assert (idle.start_ns[1:] >= idle.end_ns[:-1]).all()
         assert (idle.duration_ns > 0).all()
-        within = found.window.of(device.key.process)
-        assert idle.duration_ns.sum() <= within.total_ns
+        assert idle.duration_ns.sum() <= found.window.of(device.key.process).total_ns
         for code in by_code:
             by_code[code] += device.idle_ns(code)
     for finding in found.findings:
@@ -251,9 +243,12 @@ def test_each_lost_nanosecond_has_one_reason(path: Path, range_name: str) -> Non
         assert sum(share.idle_ns for share in finding.places) <= finding.idle_ns or finding.idle_ns == 0
 
 
-@pytest.mark.parametrize(("path", "range_name"), all_diagnoses())
-def test_json_has_what_is_promised(path: Path, range_name: str) -> None:
-    found = diagnosed(path, range_name)
+@pytest.mark.parametrize("path", swept(EVERY))
+def test_json_has_what_is_promised(path: Path) -> None:
+    found = planned(path, within(path))
+    assert [entry.code for entry in found.findings] == [
+        entry.code for entry in diagnosis_of(path, within(path)).findings
+    ]
     keys = {
         "code",
         "name",
@@ -277,7 +272,7 @@ def test_json_has_what_is_promised(path: Path, range_name: str) -> None:
 
 
 def test_an_audit_carries_the_findings() -> None:
-    trace = open_trace(CASES / f"one_stream.{KINETO}")
+    trace = trace_at(CASES / f"one_stream.{KINETO}")
     (finding,) = audit(trace, "pass").to_dict()["findings"]
     assert (finding["code"], finding["severity"], finding["rank"]) == ("OVL002", "high", 1)
     assert finding["evidence"]["copies"] == len(finding["copies"]) == 4
@@ -317,7 +312,7 @@ DIFFERENT = {"moe_prefetch-no-host-routing", "dataloader_train-custom-pinned", "
     "name", sorted({path.name.removesuffix(f".{NSYS}") for path in SAMPLES.glob(f"*.{NSYS}")} - DIFFERENT)
 )
 def test_both_profilers_lead_to_the_same_first_finding(name: str) -> None:
-    tops = {top(diagnosed(SAMPLES / f"{name}.{suffix}", name.partition("-")[0])) for suffix in (KINETO, NSYS)}
+    tops = {top(diagnosis_of(SAMPLES / f"{name}.{suffix}", name.partition("-")[0])) for suffix in (KINETO, NSYS)}
     assert len(tops) == 1, tops
 
 
@@ -330,7 +325,7 @@ def test_copies_that_wait_for_kernels_are_told_from_those_that_are_only_late() -
 def test_every_copy_has_a_reason_or_cost_nothing() -> None:
     blocked = loop("one_stream")
     assert blocked.copy_reasons == ("OVL002",) * 4
-    looks_hidden = diagnosed(SAMPLES / "gemm_copy-pageable-kernels-first-non-blocking-side.json.gz", "gemm_copy")
+    looks_hidden = diagnosis_of(SAMPLES / "gemm_copy-pageable-kernels-first-non-blocking-side.json.gz", "gemm_copy")
     assert set(looks_hidden.copy_reasons) == {"OVL001"}
     assert looks_hidden.hidden_ns > 0.5 * looks_hidden.copy_ns, "the trap: they look overlapped"
     assert set(loop("graph_parallel_branch").copy_reasons) <= {None, "OVL008"}
@@ -341,7 +336,7 @@ def test_a_healthy_trace_says_so() -> None:
     assert found.summary.startswith("Copies ")
     assert "nothing to gain above" in found.summary
     assert repr(found) == f"<Diagnosis: {found.summary}>"
-    empty = diagnose(open_trace(CASES / f"one_stream.{KINETO}"), "pass", DiagnosisConfig(report_share=0.9))
+    empty = diagnose(trace_at(CASES / f"one_stream.{KINETO}"), "pass", DiagnosisConfig(report_share=0.9))
     assert empty.healthy
 
 
@@ -354,7 +349,7 @@ def without(tmp_path: Path, source: Path, change: Callable[[dict[str, Any]], dic
     content["traceEvents"] = [kept for event in content["traceEvents"] if (kept := change(event)) is not None]
     path = tmp_path / "changed.json"
     path.write_text(json.dumps(content))
-    return diagnose(open_trace(path), "pass")
+    return diagnose(open_trace(path), "pass", WITHOUT_PLAN)
 
 
 @pytest.mark.parametrize("name", [name for name in LOOPS if LOOPS[name] is not None])

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from overlapscope import Audit, audit, diagnose, open_trace
+from overlapscope import Audit, audit, diagnose
 from overlapscope.diagnosis.finding import Severity
 from overlapscope.report.findings import worth
 from overlapscope.report.headline import headline
 from tests.conftest import SAMPLES
 from tests.notation import trace_of
+from tests.opened import audit_of, planned, swept, trace_at
 
 EVERY = sorted(SAMPLES.glob("*.json.gz"))
 
@@ -20,9 +21,9 @@ def parts(found: Audit, device: int = 0) -> dict[str, int]:
     return {part.key: part.time_ns for part in found.devices[device].time.parts if part.time_ns}
 
 
-@pytest.mark.parametrize("path", EVERY[::4], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", swept(EVERY))
 def test_the_parts_add_up_to_the_window_and_agree_with_the_findings(path: Path) -> None:
-    found = audit(open_trace(path))
+    found = audit_of(path)
     for device in found.devices:
         spent = device.time
         assert spent.total_ns == found.window.of(device.key.process).total_ns
@@ -62,7 +63,7 @@ def test_a_collective_is_exposed_where_no_other_kernel_runs(tmp_path: Path) -> N
 
 
 def test_the_headline_begins_with_the_gpu_and_ends_with_the_fix() -> None:
-    found = audit(open_trace(SAMPLES / "prefetcher-blocking.json.gz"))
+    found = audit(trace_at(SAMPLES / "prefetcher-blocking.json.gz"))
     first, cause, fix = found.headline.split(". ")
     assert first.startswith("GPU idle or only copying for 7")
     assert cause.startswith("Largest cause: pageable copies (OVL001")
@@ -75,20 +76,20 @@ def test_the_headline_begins_with_the_gpu_and_ends_with_the_fix() -> None:
 @pytest.mark.parametrize("variant", ["read-as-written", "read-early"])
 def test_wrong_results_come_before_every_time(variant: str) -> None:
     """The sums that this program printed were wrong."""
-    found = audit(open_trace(SAMPLES / f"pinning_guide-{variant}.json.gz"))
+    found = audit_of(SAMPLES / f"pinning_guide-{variant}.json.gz")
     first, second, *_ = found.headline.split(". ")
     assert first == "Results may be wrong: copies that are read too early (OVL103)"
     assert second.startswith("GPU idle or only copying")
 
 
 def test_a_weak_sign_of_wrong_results_is_a_finding_and_no_headline() -> None:
-    found = audit(open_trace(SAMPLES / "pinning_guide-read-early.sqlite.gz"))
+    found = audit_of(SAMPLES / "pinning_guide-read-early.sqlite.gz")
     assert any(finding.code == "OVL103" for finding in found.diagnosis.findings)
     assert found.headline.startswith("GPU idle")
 
 
 def test_a_busy_gpu_has_no_cause() -> None:
-    found = audit(open_trace(SAMPLES / "gemm_copy-pinned-copy-first-non-blocking-side.json.gz"))
+    found = audit_of(SAMPLES / "gemm_copy-pinned-copy-first-non-blocking-side.json.gz")
     assert found.headline == "GPU busy with kernels for 98 % of 32.8 ms."
 
 
@@ -123,7 +124,7 @@ def test_without_gpu_work_there_is_no_headline(tmp_path: Path) -> None:
 
 def test_a_fix_that_recovers_nothing_is_not_offered_and_says_what_the_gpu_would_wait_for() -> None:
     """600 small copies of pinned memory and no kernel: packing them costs the host what it saves."""
-    found = diagnose(open_trace(SAMPLES / "pinning_guide-tensordict-pinned-ahead.json.gz"))
+    found = planned(SAMPLES / "pinning_guide-tensordict-pinned-ahead.json.gz")
     (finding,) = [entry for entry in found.findings if entry.code == "OVL010"]
     assert not finding.offered
     assert found.plan is not None
@@ -133,7 +134,7 @@ def test_a_fix_that_recovers_nothing_is_not_offered_and_says_what_the_gpu_would_
 
 
 def test_a_saving_above_its_idle_time_says_why() -> None:
-    found = diagnose(open_trace(SAMPLES / "gemm_copy-pageable-kernels-first-non-blocking-side.json.gz"), "gemm_copy")
+    found = planned(SAMPLES / "gemm_copy-pageable-kernels-first-non-blocking-side.json.gz", "gemm_copy")
     finding = found.findings[0]
     assert finding.saving_ns is not None
     assert finding.saving_ns > finding.idle_ns
@@ -141,9 +142,9 @@ def test_a_saving_above_its_idle_time_says_why() -> None:
     assert finding.saves_more in worth(finding, found.plan)[0]
 
 
-@pytest.mark.parametrize("path", EVERY[::3], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", swept(EVERY))
 def test_findings_are_in_the_order_of_what_is_shown(path: Path) -> None:
-    found = diagnose(open_trace(path)).findings
+    found = planned(path).findings
     costs = [entry.idle_ns for entry in found if entry.severity not in {Severity.HAZARD, Severity.INFO}]
     assert costs == sorted(costs, reverse=True)
     for entry in found:

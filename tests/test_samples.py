@@ -6,20 +6,15 @@ import gzip
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.health import HealthSeverity
 from overlapscope.model.trace import Trace
-from overlapscope.read.opening import open_trace
-from overlapscope.report.content import AuditConfig, audit
 from overlapscope.report.data import Audit, DeviceAudit
 from overlapscope.workloads.catalogue import workloads
 from overlapscope.workloads.gemm_copy import WORKLOAD as GEMM
@@ -28,6 +23,7 @@ from overlapscope.workloads.harness import Variant
 from overlapscope.workloads.streams import CopyStream, Memory
 from sample_traces.make import TIMES_ONLY
 from tests.conftest import CASES, SAMPLES
+from tests.opened import audit_of, swept, trace_at
 
 TRUTH = json.loads((SAMPLES / "truth.json").read_text())
 WALLS: dict[str, dict[str, Any]] = TRUTH["unprofiled_wall"]
@@ -41,21 +37,14 @@ TIMED = [
 ]
 ALL = [name for name in TIMED if name not in TIMES_ONLY]
 KINETO, NSYS = "json.gz", "sqlite.gz"
-WITH_NSYS = sorted(path.name.removesuffix(f".{NSYS}") for path in SAMPLES.glob(f"*.{NSYS}"))
 
 
-WITHOUT_PLAN = AuditConfig(diagnosis=replace(DIAGNOSIS, simulate=False))
-"""Of what was recorded; what fixes would win takes four times as long, and is in test_diagnosis.py."""
-
-
-@cache
 def sample(name: str, suffix: str = KINETO) -> Trace:
-    return open_trace(SAMPLES / f"{name}.{suffix}")
+    return trace_at(SAMPLES / f"{name}.{suffix}")
 
 
-@cache
 def audited(name: str, suffix: str = KINETO) -> Audit:
-    return audit(sample(name, suffix), name.partition("-")[0], WITHOUT_PLAN)
+    return audit_of(SAMPLES / f"{name}.{suffix}", name.partition("-")[0])
 
 
 def device(name: str, suffix: str = KINETO) -> DeviceAudit:
@@ -116,8 +105,9 @@ def test_the_recorded_pass_is_the_pass_that_was_timed(name: str) -> None:
     assert 0.8 * truth["min_ms"] <= recorded_ms <= 1.5 * truth["max_ms"] + calls_us / 1e3
 
 
-@pytest.mark.parametrize("name", WITH_NSYS)
-def test_both_profilers_tell_the_same_story(name: str) -> None:
+@pytest.mark.parametrize("path", swept(SAMPLES.glob(f"*.{NSYS}")))
+def test_both_profilers_tell_the_same_story(path: Path) -> None:
+    name = path.name.removesuffix(f".{NSYS}")
     assert sample(name, NSYS).metadata.device_name(0) == sample(name).metadata.device_name(0) == "NVIDIA H200"
     assert copied(name) == copied(name, NSYS)
     story = [
@@ -127,8 +117,9 @@ def test_both_profilers_tell_the_same_story(name: str) -> None:
     assert [row[1:] for row in story[0]] == [row[1:] for row in story[1]]
 
 
-@pytest.mark.parametrize("name", WITH_NSYS)
-def test_ranges_have_the_same_names_and_nesting_for_both_profilers(name: str) -> None:
+@pytest.mark.parametrize("path", swept(SAMPLES.glob(f"*.{NSYS}")))
+def test_ranges_have_the_same_names_and_nesting_for_both_profilers(path: Path) -> None:
+    name = path.name.removesuffix(f".{NSYS}")
     kineto, nsys = (sorted(nesting(sample(name, suffix))) for suffix in (KINETO, NSYS))
     assert any(name.partition("-")[0] in thread.splitlines() for thread in nsys)
     assert kineto == nsys
@@ -342,10 +333,10 @@ def test_page_locking_in_the_loop_costs_more_than_the_copies() -> None:
 # The files
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_a_sample_keeps_to_the_rules_of_the_trace_event_format(name: str) -> None:
+@pytest.mark.parametrize("path", swept(SAMPLES.glob(f"*.{KINETO}")))
+def test_a_sample_keeps_to_the_rules_of_the_trace_event_format(path: Path) -> None:
     """What Perfetto and chrome://tracing ask of JSON: complete events with numbers, flows that end."""
-    events = json.loads(gzip.decompress((SAMPLES / f"{name}.{KINETO}").read_bytes()))["traceEvents"]
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     ends: dict[str, set[Any]] = {"s": set(), "f": set()}
     for event in events:
         assert {"ph", "name", "pid", "tid", "ts"} <= event.keys()

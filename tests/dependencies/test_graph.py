@@ -16,10 +16,11 @@ from overlapscope.dependencies.simulate import simulate
 from overlapscope.whatif.catalogue import NAMES, changed, parse
 from tests import kineto_maker as make
 from tests.notation import trace_of
+from tests.opened import swept
 from tests.real_traces import TRACES, graph
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", swept(TRACES))
 def test_an_unchanged_simulation_gives_the_trace_back(path: Path) -> None:
     mine = graph(path)
     assert (simulate(mine).time_ns == mine.time_ns).all()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlapscope import open_trace, what_if
+from overlapscope import what_if
 from overlapscope.dependencies.simulate import has_cycle, simulate
 from overlapscope.errors import RangeNotFound
 from overlapscope.model.columns import NO_ID
@@ -21,7 +21,8 @@ from overlapscope.whatif.catalogue import NAMES, changed, parse, understood
 from overlapscope.whatif.changes.pin import Pin
 from tests.conftest import SAMPLES
 from tests.notation import trace_of
-from tests.real_traces import SOME, SYNCHRONISED, TRACES, graph
+from tests.opened import swept, trace_at
+from tests.real_traces import SOME, SYNCHRONISED, TRACES, baseline, graph
 
 ALL = [f"{name}=200" if name == "faster-link" else name for name in NAMES]
 
@@ -60,8 +61,8 @@ def test_streams_run_one_at_a_time_and_are_waited_for(path: Path, changes: tuple
 
     Unless a synchronisation is taken to be a copy's, which prefetching drops, and says.
     """
-    trace = open_trace(path)
-    found = what_if(trace, changes)
+    trace = trace_at(path)
+    found = baseline(path).predict(understood(changes), bounds=False)
     after = found.after
     known = dict(zip(stream_keys(trace), map(overlap_ns, streams_of(trace)), strict=True))
     for key, work in zip(stream_keys(after), streams_of(after), strict=True):
@@ -119,15 +120,15 @@ def overlap_ns(work: tuple[Any, Any]) -> int:
     return int(np.maximum(np.minimum(reached, work[1][order][1:]) - work[0][order][1:], 0).sum())
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", swept(TRACES))
 def test_all_changes_together_leave_no_cycle_and_no_stream_that_does_two_things_at_once(path: Path) -> None:
     """Those of one kind and those of all kinds, in either order."""
-    trace, changes = open_trace(path), understood(ALL)
+    trace, changes = trace_at(path), understood(ALL)
     known = dict(zip(stream_keys(trace), map(overlap_ns, streams_of(trace)), strict=True))
     edited = changed(graph(path), changes).graph
     assert not has_cycle(edited)
     assert (simulate(edited).time_ns == simulate(changed(graph(path), changes[::-1]).graph).time_ns).all()
-    after = what_if(trace, ALL).after
+    after = baseline(path).predict(changes, bounds=False).after
     for key, work in zip(stream_keys(after), streams_of(after), strict=True):
         assert overlap_ns(work) <= known.get(key, 0)
 
@@ -140,13 +141,13 @@ def test_changes_in_any_order_are_the_same_and_lie_between_their_bounds(
     path: Path, names: list[str], random: Any
 ) -> None:
     shuffled = random.sample(names, len(names))
-    one, other = (what_if(open_trace(path), some) for some in (names, shuffled))
+    one, other = (what_if(trace_at(path), some) for some in (names, shuffled))
     assert (one.low_ns, one.predicted_ns, one.high_ns) == (other.low_ns, other.predicted_ns, other.high_ns)
     assert one.low_ns <= one.predicted_ns <= one.high_ns
 
 
 def test_changes_do_not_depend_on_their_order() -> None:
-    trace = open_trace(SOME[1])
+    trace = trace_at(SOME[1])
     found = [what_if(trace, names).predicted_ns for names in permutations(["side-stream", "pin", "non-blocking"])]
     assert found == [found[0]] * 6
 
@@ -167,7 +168,7 @@ def test_what_a_change_finds_nothing_to_do_for_is_said(change: str, says: str, t
 
 
 def test_a_change_can_be_limited() -> None:
-    trace = open_trace(SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz")
+    trace = trace_at(SAMPLES / "gemm_copy-pageable-copy-first-non-blocking-side.json.gz")
     everything, nothing = what_if(trace, ["pin"], "gemm_copy"), what_if(trace, ["pin:stream=99"], "gemm_copy")
     assert nothing.predicted_ns == nothing.simulated_ns
     for pattern in ("copy", "co*", "c?py"):
