@@ -223,7 +223,7 @@ def test_a_baseline_is_stored_beside_the_tests_and_compared(pytester: pytest.Pyt
 
 def test_each_test_run_and_parameter_has_a_baseline_of_its_own(pytester: pytest.Pytester) -> None:
     code = "@pytest.mark.parametrize('size', ['a b', 'a-b', '../x', '../../x'])\n" + body(
-        PINNED, "run.assert_baseline()", f"overlap.open({str(READING)!r}).assert_baseline(within='step')"
+        PINNED, "run.assert_baseline()", f"overlap.open({str(PINNED)!r}).assert_baseline(within='round')"
     ).replace("(overlap)", "(overlap, size)")
     pytester.makeini("[pytest]\noverlap_baselines = stored\n")
     run(pytester, code, "--overlap-update-baseline").assert_outcomes(passed=4)
@@ -275,29 +275,31 @@ def test_steps(overlap):
 """
 
 
-def recorded(pytester: pytest.Pytester, *options: str) -> str:
-    pytester.makepyfile(test_it=RECORDING)
-    command = [sys.executable, "-m", "pytest", "-p", PLUGIN, "-rfs", "-W", "ignore", *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    return subprocess.run(
-        command, cwd=pytester.path, capture_output=True, text=True, env=environment, check=False
-    ).stdout
+TWICE = f"""
+import sys, pytest
+pytest.main(["-p", {PLUGIN!r}, "-rfs", "-W", "ignore"])
+print("SECOND")
+sys.modules.pop("test_it")
+pytest.main(["-p", {PLUGIN!r}, "-rfs", "-W", "ignore", "--overlap-require-gpu", "-k", "on_a_gpu"])
+"""
 
 
-def test_without_a_gpu_recording_is_skipped_with_a_reason(pytester: pytest.Pytester) -> None:
+def test_without_a_gpu_recording_is_skipped_with_a_reason_or_fails_where_there_has_to_be_one(
+    pytester: pytest.Pytester,
+) -> None:
     """And on the CPU, a recording goes its way: without GPU work it shows nothing, and fails."""
-    output = recorded(pytester)
-    assert "2 failed, 1 passed, 2 skipped" in output, output
-    assert re.search(r"SKIPPED .*overlap: no CUDA device here.*", output)
-    assert "'cpu'" not in output
-    assert re.search(r"NOT MEASURED  synchronisations_per_step: no CUDA call", output)
-    assert re.search(r"CaptureError.*nothing was recorded", output)
-
-
-def test_a_machine_that_has_to_have_a_gpu_fails_instead(pytester: pytest.Pytester) -> None:
-    output = recorded(pytester, "--overlap-require-gpu", "-k", "on_a_gpu")
-    assert "2 failed" in output, output
-    assert "CaptureError: no CUDA device here" in output
+    pytester.makepyfile(test_it=RECORDING)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    command = [sys.executable, "-c", TWICE]
+    result = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, env=environment, check=False)
+    skipped, _, required = result.stdout.partition("SECOND")
+    assert "2 failed, 1 passed, 2 skipped" in skipped, result.stdout
+    assert re.search(r"SKIPPED .*overlap: no CUDA device here.*", skipped)
+    assert "'cpu'" not in skipped
+    assert re.search(r"NOT MEASURED  synchronisations_per_step: no CUDA call", skipped)
+    assert re.search(r"CaptureError.*nothing was recorded", skipped)
+    assert "2 failed" in required, required
+    assert "CaptureError: no CUDA device here" in required
 
 
 # What loading it costs
