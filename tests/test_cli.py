@@ -26,6 +26,7 @@ from tests.conftest import SAMPLES
 from tests.notation import trace_of
 
 SAMPLE = SAMPLES / "dataloader_train-pageable-blocking.json.gz"
+SMALL = SAMPLES / "page_locking-each-step.json.gz"
 TABLES = ("copies", "gaps", "findings", "ranges")
 
 
@@ -53,13 +54,13 @@ def test_nothing_is_wider_than_the_terminal(command: str, width: int) -> None:
 
 @pytest.mark.parametrize("command", TABLES)
 def test_tables_say_what_is_left_out_unless_told_to_be_quiet(command: str) -> None:
-    whole = as_frame(command, SAMPLE)
-    top = run(command, SAMPLE, "--top", "1", "--format", "csv")
+    whole = as_frame(command, SMALL)
+    top = run(command, SMALL, "--top", "1", "--format", "csv")
     assert len(pd.read_csv(io.StringIO(top.stdout))) == 1
     assert f"1 of {len(whole):,} rows" in top.stderr
-    assert run(command, SAMPLE, "--top", "1", "--format", "csv", "-q").stderr == ""
-    assert f"1 of {len(whole):,}" in run(command, SAMPLE, "--top", "1").stdout
-    assert "more columns" not in run(command, SAMPLE, "-q").stdout
+    assert run(command, SMALL, "--top", "1", "--format", "csv", "-q").stderr == ""
+    assert f"1 of {len(whole):,}" in run(command, SMALL, "--top", "1").stdout
+    assert "more columns" not in run(command, SMALL, "-q").stdout
 
 
 def test_the_most_expensive_come_first() -> None:
@@ -71,7 +72,7 @@ def test_the_most_expensive_come_first() -> None:
 @pytest.mark.parametrize("command", TABLES)
 def test_the_name_of_a_file_says_its_format(command: str, tmp_path: Path) -> None:
     for name in ("t.csv", "t.csv.gz", "t.parquet"):
-        assert run(command, SAMPLE, "-o", tmp_path / name).exit_code == 0
+        assert run(command, SMALL, "-o", tmp_path / name).exit_code == 0
     read = [
         pd.read_csv(tmp_path / "t.csv"),
         pd.read_csv(tmp_path / "t.csv.gz"),
@@ -79,22 +80,22 @@ def test_the_name_of_a_file_says_its_format(command: str, tmp_path: Path) -> Non
     ]
     assert len({tuple(frame) for frame in read}) == 1
     assert len({len(frame) for frame in read}) == 1
-    assert run(command, SAMPLE, "--format", "parquet").exit_code == 2
+    assert run(command, SMALL, "--format", "parquet").exit_code == 2
 
 
 def test_results_go_to_files_and_nothing_else_is_printed(tmp_path: Path) -> None:
     for command in (["audit"], ["what-if", "--change", "pin"]):
         for form in ("text", "json", "csv"):
             target = tmp_path / f"{command[0]}.{form}"
-            result = run(*command, SAMPLE, "-q", "--format", form, "-o", target)
+            result = run(*command, SMALL, "-q", "--format", form, "-o", target)
             assert (result.exit_code, result.output) == (0, "")
             assert len(target.read_text()) > 100
     assert json.loads((tmp_path / "audit.json").read_text())["schema"].startswith("overlapscope.audit/")
     copy = tmp_path / "t.json.gz"
-    copy.write_bytes(SAMPLE.read_bytes())
+    copy.write_bytes(SMALL.read_bytes())
     assert "is the trace itself" in run("audit", copy, "-o", copy).stderr
-    assert copy.read_bytes() == SAMPLE.read_bytes()
-    assert run("audit", SAMPLE, "-o", tmp_path / "none" / "t").exit_code == 2
+    assert copy.read_bytes() == SMALL.read_bytes()
+    assert run("audit", SMALL, "-o", tmp_path / "none" / "t").exit_code == 2
 
 
 def test_an_audit_as_csv_has_the_findings_of_all_traces() -> None:
