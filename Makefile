@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal
 SLOW := corpus or predictions or browser or cluster
+# Tests start a hundred processes, and each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-slow test-all sweep fuzz lint types contracts doctest notebooks docs site check bench clean
 
