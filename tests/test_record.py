@@ -377,6 +377,7 @@ def test_a_full_disk_is_said_and_leaves_the_older_trace(tmp_path: Path) -> None:
         "import resource, signal, sys, torch\n"
         "from overlapscope import OverlapscopeError, record\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "sys.dont_write_bytecode = True\n"
         "try:\n"
         "    with record(sys.argv[1], device='cpu'):\n"
         "        for _ in range(200): torch.ones(3) + 1\n"

@@ -52,11 +52,12 @@ def arguments(name: str, source: Path, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_a_full_disk_is_said_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_said_and_leaves_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files may grow to 64 bytes, as the last ones of a disk."""
     folder = tmp_path / "results"
     folder.mkdir()
     command = arguments(name, SAMPLE, folder)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # compiled modules would be cut short, and kept
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
     try:
