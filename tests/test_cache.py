@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +22,7 @@ from overlapscope import Trace, open_trace
 from overlapscope.cache import opening, store
 from overlapscope.cache.config import DEFAULT
 from overlapscope.cache.folder import VARIABLE, cache_folder
+from overlapscope.cache.keys import content_of
 from overlapscope.cache.store import Store
 from overlapscope.cli.main import app
 from overlapscope.read import opening as reading
@@ -133,6 +135,28 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
 
     monkeypatch.setattr(reading, "_read", growing)
     monkeypatch.setattr(opening, "content_of", _after(trace.stat().st_size, trace))
+    reopened(trace)
+    assert not Store(folder).entries()
+
+
+def test_a_file_that_changes_after_it_was_hashed_is_not_kept(
+    trace: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, hashed = reading._read, threading.Event()
+
+    def late(path: Path, options: Any) -> Trace:
+        assert hashed.wait(10)
+        time.sleep(0.01)  # the state is compared right after the hash
+        path.write_bytes(SECOND.read_bytes())
+        return read(path, options)
+
+    def content(path: Path) -> str:
+        found = content_of(path)
+        hashed.set()
+        return found
+
+    monkeypatch.setattr(reading, "_read", late)
+    monkeypatch.setattr(opening, "content_of", content)
     reopened(trace)
     assert not Store(folder).entries()
 

@@ -42,7 +42,8 @@ def _kept(path: Path, read: Callable[[], Trace], state: FileState, store: Store)
         content = other.submit(_content, path, state)
         trace = read()
         took_s = (time.time_ns() - since_ns) / 1e9
-    if took_s >= store.config.least_read_s and content.result():
+    same = file_state(path) == state  # the hash may have been done before the rest was read
+    if took_s >= store.config.least_read_s and content.result() and same:
         store.keep(trace, state, content.result())
         store.note(path, state, content.result(), since_ns)
     return trace
