@@ -11,10 +11,14 @@ from typing import IO, cast
 
 from overlapscope.errors import OutputError, OverlapscopeError
 
+_OPEN_FILES = {"/dev", "/dev/fd", "/proc/self/fd"}
+
 
 @contextmanager
 def writing(target: Path, level: int = 9) -> Iterator[IO[bytes]]:
     """Open a temporary file that becomes ``target`` when the block ends without an error.
+
+    What is no regular file, such as a device or a pipe, cannot be replaced and is written as it is.
 
     It is compressed with gzip at this ``level`` when the name ends in ``.gz``. The gzip header has no name and no time,
     so that equal content gives equal files.
@@ -23,16 +27,31 @@ def writing(target: Path, level: int = 9) -> Iterator[IO[bytes]]:
         OutputError: the file cannot be written.
     """
     try:
+        if _stays(target):
+            with target.open("wb") as plain, _packed(plain, target, level) as out:
+                yield out
+            return
         with tempfile.TemporaryDirectory(prefix=".writing-", dir=target.parent) as folder:
             ready = Path(folder) / "ready"
-            with ready.open("wb") as plain:
-                if target.suffix == ".gz":
-                    with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0, compresslevel=level) as zipped:
-                        yield cast("IO[bytes]", zipped)
-                else:
-                    yield plain
+            with ready.open("wb") as plain, _packed(plain, target, level) as out:
+                yield out
             ready.replace(target)
     except OverlapscopeError:
         raise
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror or error})") from error
+
+
+def _stays(target: Path) -> bool:
+    """Whether it is no regular file, or names an open one: standard output, wherever that goes."""
+    return (target.exists() and not target.is_file()) or str(target.absolute().parent) in _OPEN_FILES
+
+
+@contextmanager
+def _packed(plain: IO[bytes], target: Path, level: int) -> Iterator[IO[bytes]]:
+    """The file, or one that compresses into it."""
+    if target.suffix != ".gz":
+        yield plain
+        return
+    with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0, compresslevel=level) as zipped:
+        yield cast("IO[bytes]", zipped)

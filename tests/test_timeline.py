@@ -245,6 +245,13 @@ def test_vector_files_hold_text(tmp_path: Path) -> None:
     assert "stream 13" in (tmp_path / "t.svg").read_text()
 
 
+@pytest.mark.parametrize("name", ["", " ", "\N{IDEOGRAPHIC SPACE}"])
+def test_blank_names_are_drawn(name: str, tmp_path: Path) -> None:
+    trace = open_trace(make.write(tmp_path / "blank.json", make.kernel(0, 90, name=name)))
+    save_timeline(trace, tmp_path / "blank.svg")
+    assert (tmp_path / "blank.svg").stat().st_size
+
+
 def test_an_empty_window_is_drawn(tmp_path: Path) -> None:
     save_timeline(open_trace(SAMPLE), tmp_path / "t.png", (0, 1))
 

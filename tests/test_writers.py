@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import shutil
 import signal
@@ -132,3 +133,28 @@ def test_an_error_while_writing_keeps_what_was_there(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
     assert target.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_pipe_is_written_into_and_stays(tmp_path: Path) -> None:
+    """As are devices and standard output, which nothing may replace."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as other:
+        read = other.submit(pipe.read_bytes)
+        with writing(pipe) as file:
+            file.write(b"whole")
+        assert read.result(10) == b"whole"
+    assert pipe.is_fifo()
+    assert [*tmp_path.iterdir()] == [pipe]
+
+
+def test_output_to_standard_output_reaches_it(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from overlapscope.atomic_files import writing\n"
+        "with writing(Path('/dev/stdout')) as file: file.write(b'whole')"
+    )
+    out = tmp_path / "out"
+    with out.open("wb") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert out.read_bytes() == b"whole"
+    assert Path("/dev/stdout").is_symlink()

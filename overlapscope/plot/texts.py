@@ -104,6 +104,8 @@ def fitting(name: str, room_in: float, family: str) -> str:
 
 @lru_cache(maxsize=4096)
 def width_in(text: str, family: str) -> float:
-    """How wide a text is in the small font."""
+    """How wide a text is in the small font; 0 of blanks, which have no outline."""
+    if not text.strip():
+        return 0.0
     escaped = text.replace("$", r"\$")
     return float(TextPath((0, 0), escaped, size=SMALL, prop=FontProperties(family=[family])).get_extents().width / 72)
