@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from overlapscope.fleet.figures import STEP
+from overlapscope.fleet.figures import COLLECTIVES, STEP
 from overlapscope.fleet.job import Job
-from overlapscope.fleet.numbers import number_list
+from overlapscope.fleet.numbers import number_list, rank_list
 from overlapscope.fleet.schema import NO_GPU_WORK
 from overlapscope.formatting import counted, time
 
@@ -77,11 +77,24 @@ def clock_lines(job: Job) -> Iterator[str]:
         return
     if not job.on_one_clock:
         yield _NOT_ALIGNED
+        yield from _who_may_be_last(job)
         return
-    judged = int(job.arrived.counts.sum())
+    judged = int(job.judged.sum())
     text = f"Clocks aligned on the ends of {counted(job.arrived.rows.collectives, 'matched collective')}, within "
-    text += f"{time(job.clocks.largest_error_ns)}; {judged:,} of them show who arrives last."
+    shown = f"{judged:,} of them show" if judged else "none of them shows"
+    text += f"{time(job.clocks.largest_error_ns)}; {shown} who arrives last."
     left = [member.rank for member, one in zip(job.members, aligned, strict=True) if member.used and not one]
     if left:
         text += f" Not aligned, compared by durations only: {counted(len(left), 'rank')}."
     yield text
+    yield from _who_may_be_last(job)
+
+
+def _who_may_be_last(job: Job) -> Iterator[str]:
+    """The ranks without a whole trace, for which the others may wait."""
+    absent = job.absent
+    if not absent.ranks or not job.figures.times[COLLECTIVES].any():
+        return
+    lack = "no whole trace" if absent.cut else "no trace"
+    may = f"has {lack} and may be the one" if len(absent.ranks) == 1 else f"have {lack}; one of them may be the one"
+    yield f"{rank_list(absent.ranks).capitalize()} {may} that the others wait for."

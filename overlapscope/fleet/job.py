@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from overlapscope.fleet.absent import Absent, absent
 from overlapscope.fleet.clocks import Clocks, align
 from overlapscope.fleet.config import FleetConfig
 from overlapscope.fleet.exposed import Exposed, exposed
@@ -18,7 +19,7 @@ from overlapscope.fleet.matching import Matched, match
 from overlapscope.fleet.ranks import Member, Ranks
 from overlapscope.fleet.replay import Replay
 from overlapscope.fleet.stragglers import Compared, Straggler, stragglers, together
-from overlapscope.model.columns import Int64
+from overlapscope.model.columns import Bool, Int64
 
 if TYPE_CHECKING:
     import pandas
@@ -28,16 +29,19 @@ if TYPE_CHECKING:
 class Job:
     """The ranks of a job, their clocks, the collectives that they have in common, and who is late.
 
-    ``labels`` has for each matched collective its operation, group, step and place. ``steps``, ``idle`` and
-    ``findings`` have the rows of all ranks, with the number of the member. ``waited_for`` is the rank that the others
-    most likely wait for where clocks are not aligned; None where they are, or where ranks are even. ``together`` is the
-    replay without any straggler, where there are several. ``exposed`` has exposed times by each definition.
+    ``absent`` says in which matched collectives a rank without a whole trace may be the last; where one may, nobody
+    knows which part of a collective is waiting. ``labels`` has for each matched collective its operation, group, step
+    and place. ``steps``, ``idle`` and ``findings`` have the rows of all ranks, with the number of the member.
+    ``waited_for`` is the rank that the others most likely wait for where clocks are not aligned; None where they are,
+    or where ranks are even. ``together`` is the replay without any straggler, where there are several. ``exposed`` has
+    exposed times by each definition.
     """
 
     traces: pandas.DataFrame
     ranks: Ranks
     clocks: Clocks
     arrived: Arrivals
+    absent: Absent
     labels: pandas.DataFrame
     figures: Figures
     steps: pandas.DataFrame
@@ -54,6 +58,11 @@ class Job:
         return self.ranks.members
 
     @property
+    def judged(self) -> Bool:
+        """The collectives of which it is known who arrives last."""
+        return self.arrived.counts & self.absent.complete
+
+    @property
     def on_one_clock(self) -> bool:
         """Whether there are collectives by whose begins ranks can be compared."""
         return bool(self.arrived.counts.any())
@@ -65,22 +74,28 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
     clocks = align(matched, config)
     arrived = arrivals(matched, clocks, config)
     labels = _labels(folder, matched)
+    traces = read(folder, "traces", ["trace", "rank", "source", "status", "code", "error", "lost", "content"])
+    damaged = set(traces.loc[traces["status"] == "damaged", "trace"].tolist())
+    unknown = absent(ranks, damaged, arrived.rows, labels["group"].fillna("").tolist())
     steps, idle = (
         with_base(folder, _of_members(folder, "steps", ranks.members)),
         _of_members(folder, "idle", ranks.members),
     )
     of_steps = figures(steps, idle, len(ranks.members))
-    times = dict(of_steps.times) | dict(collective_times(arrived, of_steps.steps))
+    times = dict(of_steps.times)
+    if not (arrived.counts & ~unknown.complete).any():
+        times |= collective_times(arrived, of_steps.steps)
     of_steps = Figures(of_steps.steps, times, of_steps.idle)
     copies, findings = (_of_members(folder, name, ranks.members) for name in ("copies", "findings"))
     begin = _begins(steps, arrived, clocks)
     compared = Compared(arrived, of_steps, copies, labels, begin, clocks.part)
     late = stragglers(compared, config) if arrived.counts.any() else ()
     return Job(
-        traces=read(folder, "traces", ["trace", "rank", "source", "status", "code", "error", "lost", "content"]),
+        traces=traces,
         ranks=ranks,
         clocks=clocks,
         arrived=arrived,
+        absent=unknown,
         labels=labels,
         figures=of_steps,
         steps=steps,

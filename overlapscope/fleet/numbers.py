@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
 _MOST_RUNS = 6
@@ -23,6 +23,15 @@ def number_list(numbers: Iterable[int]) -> str:
     shown = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs[:_MOST_RUNS])
     left = sum(map(len, runs[_MOST_RUNS:]))
     return f"{shown} and {left} more" if left else shown
+
+
+def rank_list(ranks: Collection[int]) -> str:
+    """Ranks as a list with its noun.
+
+    >>> rank_list([2]), rank_list([5, 6, 7, 55])
+    ('rank 2', 'ranks 5-7, 55')
+    """
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {number_list(ranks)}"
 
 
 def distinct(names: Sequence[str]) -> list[str]:

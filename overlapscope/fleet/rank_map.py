@@ -105,7 +105,7 @@ def _runs(job: Job, member: int, frame: pandas.DataFrame) -> Iterator[Run]:
     for row in first[["step", "part", "start_ns", "end_ns"]].to_dict("records"):
         step = int(row["step"]) if isinstance(row["step"], int) else None
         begin, end = int(row["start_ns"]) - shift, int(row["end_ns"]) - shift
-        if row["part"] != COLLECTIVES:
+        if row["part"] != COLLECTIVES or MOVING not in job.figures.times:
             yield Run(step, str(row["part"]), begin, end)
             continue
         whole = Spans(np.array([begin]), np.array([end]))

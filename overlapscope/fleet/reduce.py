@@ -45,10 +45,11 @@ COLUMNS: dict[str, dict[str, str]] = {
         "position": "i number among the collectives of this operation in its step",
         "ranks": "i ranks with aligned clocks that have it",
         "judged": "b whether all its kernels ran at one moment, so that the last one is what the others wait for",
-        "last_rank": "i the rank that comes last",
+        "complete": "b whether all ranks that may take part in it have it; without them waiting is a lower bound",
+        "last_rank": "i the rank that comes last, of those with a trace",
         "late_ns": "i from the arrival of the median rank to that of the last",
         "wait_ns": "i waiting of all ranks together",
-        "moving_ns": "i from the last arrival to the end",
+        "moving_ns": "i from the last arrival to the end; unknown where a rank has no trace",
         "error_ns": "i lateness up to this is within the error of the clocks",
     },
     "spread": {
@@ -132,9 +133,11 @@ def _matched(job: Job) -> Iterator[dict[str, Any]]:
     for number, label in enumerate(job.labels.to_dict("records")):
         judged = bool(arrived.counts[number])
         times = {name: int(values[number]) if judged else None for name, values in columns.items()}
+        complete = bool(job.absent.complete[number])
+        times |= {} if complete else {"moving_ns": None}
         yield (
             {str(name): _plain(value) for name, value in label.items()}
-            | {"ranks": int(arrived.ranks[number]), "judged": judged}
+            | {"ranks": int(arrived.ranks[number]), "judged": judged, "complete": complete}
             | {"last_rank": rank[int(arrived.last[number])] if judged else None, **times}
             | {"error_ns": int(arrived.error_ns[number])}
         )

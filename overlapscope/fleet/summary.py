@@ -65,11 +65,13 @@ def _late(job: Job) -> Iterator[str]:
         names = number_list([rank for each in more if (rank := job.members[each.member].rank) is not None])
         yield wrapped(f"Less late: {counted(len(more), 'rank')} ({names}); stragglers.parquet has all.")
     if job.together is not None:
+        most = "up to " if job.absent.ranks else ""
         steps = max(int(job.figures.steps[job.stragglers[0].member]), 1)
         saving, portion = job.together.saving_ns / steps, share(job.together.saving_ns, job.together.recorded_ns)
-        yield wrapped(f"Fixing all late ranks would save the job {time(saving)} a step ({portion}).")
+        yield wrapped(f"Fixing all late ranks would save the job {most}{time(saving)} a step ({portion}).")
     if job.on_one_clock and not job.stragglers:
-        yield "No rank arrives late for 1 % of the time or more."
+        which = "recorded rank" if job.absent.ranks else "rank"
+        yield f"No {which} arrives late for 1 % of the time or more."
     if job.waited_for is not None:
         yield wrapped(_by_durations(job, job.waited_for))
 

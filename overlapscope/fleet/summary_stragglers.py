@@ -21,7 +21,8 @@ _NO_CAUSE = (
 def straggler_lines(job: Job, late: Straggler) -> Iterator[str]:
     """What is said about one straggler, sentence by sentence: first who, where and why, then the details."""
     name = label(job.members[late.member])
-    yield f"{name[0].upper()}{name[1:]} arrives last at {_place(late)}{_in_short(job, late)}."
+    who = f"of the recorded ranks, {name}" if job.absent.ranks else name
+    yield f"{who[0].upper()}{who[1:]} arrives last at {_place(late)}{_in_short(job, late)}."
     steps = max(int(job.figures.steps[late.member]), 1)
     if late.began_late_ns:
         began = time(late.began_late_ns)
@@ -33,11 +34,10 @@ def straggler_lines(job: Job, late: Straggler) -> Iterator[str]:
         yield from _finding(job, late, cause)
     saving = late.replay.saving_ns
     if saving > 0:
+        most = "up to " if job.absent.ranks else ""
         portion = share(saving, late.replay.recorded_ns)
-        text = (
-            f"Fixing that would save the job {time(saving / steps)} a step ({portion}), simulated across the matched "
-        )
-        yield f"{text}collectives."
+        text = f"Fixing that would save the job {most}{time(saving / steps)} a step ({portion}), simulated across the "
+        yield f"{text}matched collectives."
 
 
 def short_line(job: Job, late: Straggler) -> str:

@@ -1,0 +1,85 @@
+"""Jobs of which some ranks have no trace, or no whole one: nobody knows whether the others wait for these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.fleet_ranks import Job, make
+from overlapscope import open_fleet
+from overlapscope.fleet.absent import absent
+from overlapscope.fleet.matching import Matched
+from overlapscope.fleet.ranks import Found, ranks_of
+from tests.test_fleet import fleet
+
+CUT, FAILED = "cut", "failed"
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("numbered", "lack", "said"),
+    [
+        (True, "", "Rank 2 has no trace and may be the one that the others wait for."),
+        (False, "", "Rank 2 has no trace and may be the one that the others wait for."),
+        (True, CUT, "Rank 2 has no whole trace and may be the one that the others wait for."),
+        (True, FAILED, "Rank 2 has no trace and may be the one that the others wait for."),
+    ],
+)
+def test_without_the_trace_of_the_straggler_nothing_is_said_of_waiting(
+    tmp_path: Path, numbered: bool, lack: str, said: str
+) -> None:
+    late, missing = {2: "pageable"}, () if lack else (2,)
+    made = Job(4, stragglers=late, missing=missing, cut=(2,) if lack == CUT else (), numbered=numbered)
+    make(tmp_path / "job", made)
+    if lack == FAILED:
+        (tmp_path / "job" / "rank2_trace.json.gz").write_bytes(b"no trace")
+    found = open_fleet(fleet(tmp_path / "job", tmp_path / "out"))
+    assert said in words(found.summary)
+    assert "moving data" not in found.summary
+    assert "No rank arrives late" not in words(found.summary)
+    matched = found.to_pandas("matched")
+    unknown = matched[~matched["complete"]]
+    assert len(unknown)
+    assert unknown["moving_ns"].isna().all()
+    assert matched["complete"].any() == (lack == CUT)  # its first steps are whole
+
+
+def test_a_job_with_all_traces_knows_who_is_last(tmp_path: Path) -> None:
+    make(tmp_path / "job", Job(3, stragglers={2: "pageable"}))
+    found = open_fleet(fleet(tmp_path / "job", tmp_path / "out"))
+    assert found.to_pandas("matched")["complete"].all()
+    assert "moving data" in found.summary
+    assert "Rank 2 arrives last" in found.summary
+    assert "may be the one" not in found.summary
+
+
+def test_a_missing_rank_is_in_the_collectives_of_its_process_groups() -> None:
+    """Ranks 0, 1 and 2 of 4, in the groups of 0 and 1, of 2 and 3, and in two whose ranks are not all recorded."""
+    ranks = ranks_of([Found(f"rank{rank}.json", True, rank, 4, None, ((1, 0),)) for rank in range(3)])
+    member, zeros = np.array([0, 1] * 4), np.zeros(8, np.int64)
+    rows = Matched(np.repeat(np.arange(4), 2), member, zeros, zeros, zeros, 4, 3)
+    groups = ["1 [0, 1]", "1 [2, 3]", "0 [0, 1, ..., 3]", ""]
+    assert absent(ranks, (), rows, groups).complete.tolist() == [True, False, False, False]
+    assert absent(ranks, (), rows, groups).untraced == (3,)
+    none = absent(ranks, (), rows, ["1 [0, 1]"] * 4)
+    assert (none.ranks, none.complete.tolist()) == ((), [True] * 4)
+
+
+def test_a_damaged_rank_is_missing_where_it_has_no_row() -> None:
+    ranks = ranks_of([Found(f"rank{rank}.json", True, rank, 3, None, ((1, 0),)) for rank in range(3)])
+    zeros = np.zeros(5, np.int64)
+    rows = Matched(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 0, 1]), zeros, zeros, zeros, 2, 3)
+    found = absent(ranks, {2}, rows, ["0 [0, 1, 2]"] * 2)
+    assert (found.cut, found.untraced, found.complete.tolist()) == ((2,), (), [True, False])
+
+
+def test_without_a_world_size_a_process_group_names_missing_ranks() -> None:
+    ranks = ranks_of([Found(f"rank{rank}.json", True, None, None, None, ((1, 0),)) for rank in range(2)])
+    zeros = np.zeros(2, np.int64)
+    rows = Matched(zeros, np.array([0, 1]), zeros, zeros, zeros, 1, 2)
+    assert absent(ranks, (), rows, ["0 [0, 1, 2]"]).ranks == (2,)
