@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from overlapscope import open_fleet
 from overlapscope.fleet.absent import absent
 from overlapscope.fleet.matching import Matched
 from overlapscope.fleet.ranks import Found, ranks_of
+from overlapscope.fleet.reduce import reduce_folder
+from overlapscope.fleet.summary import summary
 from tests.test_fleet import fleet
 
 CUT, FAILED = "cut", "failed"
@@ -56,6 +59,14 @@ def test_a_job_with_all_traces_knows_who_is_last(tmp_path: Path) -> None:
     assert "moving data" in found.summary
     assert "Rank 2 arrives last" in found.summary
     assert "may be the one" not in found.summary
+
+
+def test_ranks_with_findings_are_counted_of_all_ranks_that_can_have_some(tmp_path: Path) -> None:
+    """A damaged trace can have findings and no whole step."""
+    make(tmp_path / "job", Job(3))
+    job = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
+    without_steps = replace(job.figures, steps=np.array([3, 3, 0]))
+    assert "all 3 ranks" in summary(replace(job, figures=without_steps))
 
 
 def test_a_missing_rank_is_in_the_collectives_of_its_process_groups() -> None:

@@ -158,7 +158,7 @@ def _findings(job: Job) -> Iterator[str]:
 
 
 def _who(job: Job, members: Sequence[int]) -> str:
-    of = int((job.figures.steps > 0).sum())
+    of = sum(member.used for member in job.members)
     if len(members) == of:
         return f"all {of} ranks" if of > 1 else "the only rank"
     ranks = [rank for member in members if (rank := job.members[member].rank) is not None]
