@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from benchmarks.fleet_ranks import Job as Made
 from benchmarks.fleet_ranks import make
-from overlapscope import OutputError, TraceNotFound, open_fleet
+from overlapscope import Fleet, OutputError, TraceNotFound, open_fleet
 from overlapscope.cli.main import app
 from overlapscope.fleet import processes
 from overlapscope.fleet.processes import DIED, Processes
@@ -123,6 +123,12 @@ def test_what_the_job_would_save_is_what_it_takes_longer_than_without_the_stragg
     assert open_fleet(tmp_path / "whole-out").to_pandas("stragglers").empty
 
 
+def predicted_share(straggler: dict[str, int], found: Fleet) -> float:
+    """What the saving is of the step that the summary names, in percent."""
+    step = found.to_pandas("spread").query("figure == 'step' and step.isna()")["median_ns"].item()
+    return 100 * straggler["saving_ns"] / 4 / step
+
+
 def test_recorded_ranks_of_which_one_has_pageable_input(tmp_path: Path) -> None:
     """Two ranks of DDP on two H200, and what the same job takes where both are pinned."""
     found = open_fleet(fleet(SAMPLES / "ddp_pageable", tmp_path))
@@ -131,6 +137,7 @@ def test_recorded_ranks_of_which_one_has_pageable_input(tmp_path: Path) -> None:
     assert "its HtoD copies are pageable, those of the other rank are pinned" in " ".join(found.summary.split())
     assert found.to_pandas("ranks")["origin"].tolist() == ["content"] * 2
     times = json.loads((SAMPLES / "ddp_times.json").read_text())
+    assert f"({predicted_share(straggler, found):.0f} %)" in " ".join(found.summary.split())
     recorded, unprofiled = ({**times[key]} for key in ("recorded_step_ms", "step_ms"))
     predicted = straggler["saving_ns"] / 4e6
     assert predicted == pytest.approx(recorded["pageable"] - recorded["pinned"], rel=0.05)

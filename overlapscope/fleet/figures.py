@@ -47,6 +47,12 @@ class Figures:
     times: Times
     idle: Mapping[tuple[str, str], Int64]
 
+    @property
+    def step_ns(self) -> int:
+        """The average step of the median rank; 0 where no rank has one."""
+        used = self.times[STEP][self.steps > 0]
+        return int(np.median(used)) if len(used) else 0
+
 
 def figures(steps: pandas.DataFrame, idle: pandas.DataFrame, members: int) -> Figures:
     """The figures of all members; both tables have a column ``member``."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from overlapscope.fleet.figures import COLLECTIVES, STEP
+from overlapscope.fleet.figures import COLLECTIVES
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import number_list, rank_list
 from overlapscope.fleet.schema import NO_GPU_WORK
@@ -39,8 +39,7 @@ def size_line(job: Job) -> str:
     text += f" on {counted(len(hosts), 'host')}" if hosts else ""
     steps = job.figures.steps[job.figures.steps > 0]
     if len(steps):
-        step_ns = int(np.median(job.figures.times[STEP][job.figures.steps > 0]))
-        text += f", {counted(int(np.median(steps)), 'step')} of {time(step_ns)}"
+        text += f", {counted(int(np.median(steps)), 'step')} of {time(job.figures.step_ns)}"
     return text + "."
 
 

@@ -67,7 +67,8 @@ def _late(job: Job) -> Iterator[str]:
     if job.together is not None:
         most = "up to " if job.absent.ranks else ""
         steps = max(int(job.figures.steps[job.stragglers[0].member]), 1)
-        saving, portion = job.together.saving_ns / steps, share(job.together.saving_ns, job.together.recorded_ns)
+        saving = job.together.saving_ns / steps
+        portion = share(saving, job.figures.step_ns)
         yield wrapped(f"Fixing all late ranks would save the job {most}{time(saving)} a step ({portion}).")
     if job.on_one_clock and not job.stragglers:
         which = "recorded rank" if job.absent.ranks else "rank"

@@ -35,7 +35,7 @@ def straggler_lines(job: Job, late: Straggler) -> Iterator[str]:
     saving = late.replay.saving_ns
     if saving > 0:
         most = "up to " if job.absent.ranks else ""
-        portion = share(saving, late.replay.recorded_ns)
+        portion = share(saving / steps, job.figures.step_ns)
         text = f"Fixing that would save the job {most}{time(saving / steps)} a step ({portion}), simulated across the "
         yield f"{text}matched collectives."
 
