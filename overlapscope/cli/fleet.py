@@ -74,6 +74,7 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     Exit status: 0 when all traces were read completely, 1 when some data was lost or some traces could not be used, 2
     when there is no result.
     """
+    from overlapscope.fleet.gather import statuses
     from overlapscope.fleet.run import map_traces
     from overlapscope.fleet.sources import find_sources
 
@@ -81,10 +82,10 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         part, sources = _shard(shard), find_sources(names)
         mine = part.share(sources)
         with tally(mine, quiet=quiet) as progress:
-            map_traces(sources, folder, _executor(workers, scheduler), part, progress)
+            done = map_traces(sources, folder, _executor(workers, scheduler), part, progress)
         if part.of > 1:
             say(f"shard {part.number} of {part.of}: {counted(len(mine), 'trace')} done", quiet=quiet)
-            return
+            raise typer.Exit(ExitCode.CLEAN if statuses(folder, done) <= {"complete"} else ExitCode.PARTIAL)
         job = _reduced(folder, page, report or ())
     raise typer.Exit(_status(job))
 

@@ -28,6 +28,11 @@ def found_traces(folder: Path, outcomes: Sequence[Outcome]) -> list[Found]:
     return [_found(outcome.source, _part(folder, outcome, TRACE_NAMES)) for outcome in outcomes]
 
 
+def statuses(folder: Path, outcomes: Sequence[Outcome]) -> set[str]:
+    """The statuses that the traces have."""
+    return {row["status"] for outcome in outcomes for row in _part(folder, outcome, ("traces",))["traces"].to_pylist()}
+
+
 def gather(folder: Path, outcomes: Sequence[Outcome], members: Sequence[Member]) -> None:
     """Write the tables of the map for all traces, by trace; each row with the trace's number and its rank.
 

@@ -20,8 +20,8 @@ def map_traces(
     executor: Executor,
     shard: Shard = Shard(),
     progress: Progress = lambda *_: None,
-) -> None:
-    """Bring the results of all traces of a shard into the folder.
+) -> list[Outcome]:
+    """Bring the results of all traces of a shard into the folder, and say what became of each.
 
     A trace whose size and time of change are those of an earlier run is not even read; one with the content of an
     earlier one is read, and not mapped.
@@ -30,12 +30,15 @@ def map_traces(
         OutputError: the folder cannot be written.
     """
     run, mine = Run(folder, shard), {source.name: source for source in shard.share(sources)}
+    done = []
     with run.recording(len(mine)) as recorder:
         for outcome in _outcomes(run, folder, mine, executor):
             source = mine[outcome.source]
             about = replace(outcome, size_bytes=source.size_bytes, modified_ns=source.modified_ns)
             recorder.add(about)
             progress(source, about)
+            done.append(about)
+    return done
 
 
 def _outcomes(run: Run, folder: Path, sources: dict[str, Source], executor: Executor) -> Iterator[Outcome]:
