@@ -100,7 +100,8 @@ def test_findings_without_idle_time_are_in_the_table_and_not_in_the_summary(done
 def test_nothing_is_lost_and_what_is_wrong_is_named(done: Path) -> None:
     text = " ".join(open_fleet(done).summary.split())
     assert "21 traces, 19 of 20 ranks" in text
-    assert "rank3_trace.json.gz (rank 3) damaged" in text
+    assert "rank3_trace.json.gz (rank 3) is damaged: the file is truncated" in text
+    assert "left out (1)" in text
     assert "not_a_trace.json cannot be used: JSON without trace events" in text
     assert "no trace of rank 5" in text
     assert "rank 9 has 2 traces" in text

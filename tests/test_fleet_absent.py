@@ -11,6 +11,7 @@ import pytest
 from benchmarks.fleet_ranks import Job, make
 from overlapscope import open_fleet
 from overlapscope.fleet.absent import absent
+from overlapscope.fleet.heading import problems
 from overlapscope.fleet.matching import Matched
 from overlapscope.fleet.ranks import Found, ranks_of
 from overlapscope.fleet.reduce import reduce_folder
@@ -67,6 +68,25 @@ def test_ranks_with_findings_are_counted_of_all_ranks_that_can_have_some(tmp_pat
     job = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
     without_steps = replace(job.figures, steps=np.array([3, 3, 0]))
     assert "all 3 ranks" in summary(replace(job, figures=without_steps))
+
+
+def test_files_that_are_no_ranks_keep_their_names_and_the_error_of_clocks(tmp_path: Path) -> None:
+    make(tmp_path / "job", Job(3, stragglers={2: "pageable"}))
+    job = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
+    files = tuple(replace(each, rank=None, source=f"job/abc{each.rank}.json.gz") for each in job.members)
+    text = words(summary(replace(job, ranks=replace(job.ranks, members=files))))
+    assert "abc2.json.gz arrives last" in text
+    assert "Clocks aligned on the ends of 9 matched collectives, within" in text
+
+
+def test_a_long_problem_is_cut_with_a_sign_and_several_ranks_are_in_the_plural(tmp_path: Path) -> None:
+    make(tmp_path / "job", Job(6, missing=(2, 3)))
+    job = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
+    assert "no trace of ranks 2-3" in list(problems(job))
+    damaged = job.traces.assign(status="damaged", lost="lost " * 90)
+    first = next(problems(replace(job, traces=damaged)))
+    assert len(first) <= 200
+    assert first.endswith(("...", "…"))
 
 
 def test_a_missing_rank_is_in_the_collectives_of_its_process_groups() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 
 from overlapscope.fleet.figures import COLLECTIVES
 from overlapscope.fleet.job import Job
-from overlapscope.fleet.numbers import number_list, rank_list
+from overlapscope.fleet.numbers import rank_list
 from overlapscope.fleet.schema import NO_GPU_WORK
-from overlapscope.formatting import counted, time
+from overlapscope.formatting import counted, safe, time
 
 _MOST = 3  # problems of a kind, and traces of a rank
 _LONGEST = 200  # characters of a problem
@@ -46,21 +46,21 @@ def size_line(job: Job) -> str:
 def problems(job: Job) -> Iterator[str]:
     """Traces that failed or lost data, and ranks that are missing or there twice."""
     traces = job.traces
-    for status, words in (("failed", "cannot be used"), (NO_GPU_WORK, "has no GPU work"), ("damaged", "damaged")):
+    for status, words in (("failed", "cannot be used"), (NO_GPU_WORK, "has no GPU work"), ("damaged", "is damaged")):
         found = traces[traces["status"] == status].to_dict("records")
         for row in found[:_MOST]:
             why = row["lost"] if status == "damaged" else row["error"]
-            yield f"{_called(row)} {words}: {why}"[:_LONGEST]
+            yield safe(f"{_called(row)} {words}: {why}", _LONGEST)
         if len(found) > _MOST:
             yield f"and {len(found) - _MOST} more {words}: traces.parquet has all"
     if job.ranks.missing:
-        yield f"no trace of rank {number_list(job.ranks.missing)}"
+        yield f"no trace of {rank_list(job.ranks.missing)}"
     twice = job.ranks.twice
     for rank, sources in list(twice.items())[:_MOST]:
         names = ", ".join(PurePath(source).name for source in sources[:_MOST])
         yield f"rank {rank} has {len(sources)} traces, the first usable one counts: {names}"
     if len(twice) > _MOST:
-        yield f"several traces also for rank {number_list(list(twice)[_MOST:])}"
+        yield f"several traces also for {rank_list(list(twice)[_MOST:])}"
 
 
 def _called(row: Mapping[Hashable, Any]) -> str:
@@ -69,10 +69,10 @@ def _called(row: Mapping[Hashable, Any]) -> str:
 
 
 def clock_lines(job: Job) -> Iterator[str]:
-    """How well clocks are aligned; nothing about traces that are no ranks."""
+    """How well clocks are aligned; nothing about traces that are no ranks and share no collectives."""
     used = np.array([member.used for member in job.members], np.bool_)
     aligned = job.clocks.aligned & used
-    if all(member.rank is None for member in job.members):
+    if not job.on_one_clock and all(member.rank is None for member in job.members):
         return
     if not job.on_one_clock:
         yield _NOT_ALIGNED

@@ -18,7 +18,7 @@ from overlapscope.measure.definitions import their_overlap
 from overlapscope.measure.places import is_step
 from overlapscope.measure.spans import Spans, covered, intersect, merge, subtract, union
 from overlapscope.model.columns import Int64, known
-from overlapscope.model.health import HealthSeverity
+from overlapscope.model.health import HealthSeverity, HealthWarning
 from overlapscope.model.trace import Trace
 from overlapscope.report.data import Audit, DeviceAudit
 
@@ -64,8 +64,13 @@ def trace_row(audit: Audit) -> dict[str, Any]:
         "base_time_ns": metadata.base_time_ns,
         "wall_ns": audit.window.wall_ns,
         "events": trace.health.events_kept,
-        "lost": "; ".join(f"{warning.count:,} {warning.message}" for warning in lost)[:_MOST_MESSAGE],
+        "lost": "; ".join(map(_loss, lost))[:_MOST_MESSAGE],
     }
+
+
+def _loss(warning: HealthWarning) -> str:
+    counted = "" if warning.code == "truncated" else f" ({warning.count:,})"
+    return f"{warning.message}{counted}"
 
 
 def _device(device: DeviceAudit) -> dict[str, Any]:

@@ -20,9 +20,7 @@ _NO_CAUSE = (
 
 def straggler_lines(job: Job, late: Straggler) -> Iterator[str]:
     """What is said about one straggler, sentence by sentence: first who, where and why, then the details."""
-    name = label(job.members[late.member])
-    who = f"of the recorded ranks, {name}" if job.absent.ranks else name
-    yield f"{who[0].upper()}{who[1:]} arrives last at {_place(late)}{_in_short(job, late)}."
+    yield f"{_who(job, late)} arrives last at {_place(late)}{_in_short(job, late)}."
     steps = max(int(job.figures.steps[late.member]), 1)
     if late.began_late_ns:
         began = time(late.began_late_ns)
@@ -38,6 +36,14 @@ def straggler_lines(job: Job, late: Straggler) -> Iterator[str]:
         portion = share(saving / steps, job.figures.step_ns)
         text = f"Fixing that would save the job {most}{time(saving / steps)} a step ({portion}), simulated across the "
         yield f"{text}matched collectives."
+
+
+def _who(job: Job, late: Straggler) -> str:
+    """The straggler at the begin of a sentence; a file's name stays as it is."""
+    member = job.members[late.member]
+    if job.absent.ranks:
+        return f"Of the recorded ranks, {label(member)}"
+    return label(member) if member.rank is None else f"Rank {member.rank}"
 
 
 def short_line(job: Job, late: Straggler) -> str:
