@@ -83,6 +83,8 @@ def test_a_long_problem_is_cut_with_a_sign_and_several_ranks_are_in_the_plural(t
     make(tmp_path / "job", Job(6, missing=(2, 3)))
     job = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
     assert "no trace of ranks 2-3" in list(problems(job))
+    worlds = replace(job, traces=job.traces.assign(world_size=[4, 8, 8, 8]))
+    assert "traces of jobs with world sizes 4 and 8" in list(problems(worlds))
     damaged = job.traces.assign(status="damaged", lost="lost " * 90)
     first = next(problems(replace(job, traces=damaged)))
     assert len(first) <= 200

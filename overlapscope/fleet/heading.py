@@ -53,6 +53,10 @@ def problems(job: Job) -> Iterator[str]:
             yield safe(f"{_called(row)} {words}: {why}", _LONGEST)
         if len(found) > _MOST:
             yield f"and {len(found) - _MOST} more {words}: traces.parquet has all"
+    worlds = sorted(set(traces["world_size"].dropna().tolist()))
+    if len(worlds) > 1:
+        shown = ", ".join(map(str, worlds[:-1]))
+        yield f"traces of jobs with world sizes {shown} and {worlds[-1]}"
     if job.ranks.missing:
         yield f"no trace of {rank_list(job.ranks.missing)}"
     twice = job.ranks.twice

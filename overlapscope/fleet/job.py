@@ -74,7 +74,9 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
     clocks = align(matched, config)
     arrived = arrivals(matched, clocks, config)
     labels = _labels(folder, matched)
-    traces = read(folder, "traces", ["trace", "rank", "source", "status", "code", "error", "lost", "content"])
+    traces = read(
+        folder, "traces", ["trace", "rank", "source", "status", "code", "error", "lost", "content", "world_size"]
+    )
     damaged = set(traces.loc[traces["status"] == "damaged", "trace"].tolist())
     unknown = absent(ranks, damaged, arrived.rows, labels["group"].fillna("").tolist())
     steps, idle = (
