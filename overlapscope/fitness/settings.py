@@ -40,6 +40,9 @@ def profiler_of(trace: Trace) -> str:
 
 
 _PROFILE = "torch.profiler.profile({})"
+_NSYS = "nsys profile -t cuda,nvtx"
+_NSYS_OPERATORS = f"{_NSYS} --pytorch=autograd-nvtx"
+_BOTH_ACTIVITIES = _PROFILE.format("activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]")
 _CONFIG = _PROFILE.format("experimental_config=torch._C._profiler._ExperimentalConfig({})")
 _SCHEDULE = _PROFILE.format("schedule=torch.profiler.schedule(wait={}, warmup={}, active={}, repeat=1)")
 
@@ -47,16 +50,16 @@ GPU_ACTIVITY = Setting(
     "gpu-activity",
     "recording the GPU",
     "kernels and copies of the GPU",
-    torch=_PROFILE.format("activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"),
-    nsys="nsys profile -t cuda,nvtx",
+    torch=_BOTH_ACTIVITIES,
+    nsys=_NSYS,
     record="overlapscope record --device cuda SCRIPT",
 )
 CALLS = Setting(
     "calls",
     "recording the calls",
     "the calls that launch, copy and synchronise",
-    torch=_PROFILE.format("activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"),
-    nsys="nsys profile -t cuda,nvtx",
+    torch=_BOTH_ACTIVITIES,
+    nsys=_NSYS,
     record="overlapscope record SCRIPT",
 )
 GRAPH_NODES = Setting(
@@ -71,7 +74,7 @@ SYNC_EVENTS = Setting(
     "enable_cuda_sync_events=True",
     "what streams and the host waited for",
     torch=_CONFIG.format("enable_cuda_sync_events=True"),
-    nsys="nsys profile -t cuda,nvtx",
+    nsys=_NSYS,
     record="overlapscope record SCRIPT",
 )
 RECORDED_WAITS = Setting(
@@ -79,7 +82,7 @@ RECORDED_WAITS = Setting(
     "a trace of nsys",
     "the event that each wait is for, which Kineto leaves out since CUDA 12.9",
     torch="nsys profile -t cuda,nvtx -c cudaProfilerApi",
-    nsys="nsys profile -t cuda,nvtx",
+    nsys=_NSYS,
     record="nsys profile -t cuda,nvtx -c cudaProfilerApi overlapscope record SCRIPT",
 )
 WARM_UP = Setting(
@@ -134,15 +137,15 @@ ALL_THREADS = Setting(
     "profile_all_threads=True",
     "operators and ranges of all threads",
     torch=_CONFIG.format("profile_all_threads=True"),
-    nsys="nsys profile -t cuda,nvtx --pytorch=autograd-nvtx",
+    nsys=_NSYS_OPERATORS,
     record="a release of torch whose _ExperimentalConfig has profile_all_threads",
 )
 OPERATORS = Setting(
     "operators",
     "recording the CPU",
     "operators of PyTorch",
-    torch=_PROFILE.format("activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"),
-    nsys="nsys profile -t cuda,nvtx --pytorch=autograd-nvtx",
+    torch=_BOTH_ACTIVITIES,
+    nsys=_NSYS_OPERATORS,
     record="overlapscope record SCRIPT",
 )
 RANGES = Setting(
