@@ -28,19 +28,9 @@ CALIBRATED, IN_PART, UNKNOWN = "calibrated", "in part", "unknown"
 _KNOWN = {CALIBRATED: "", IN_PART: ", whose cost is known in part,", UNKNOWN: ", whose cost is not known,"}
 
 
-@dataclass(frozen=True)
-class Unprofiled(Row):
-    """The same without the cost of the profiler, in ns.
+class _Expected:
+    """The time that is expected on one basis, with or without the profiler: what its ``estimate`` says."""
 
-    ``cost`` says how much is known of that: ``calibrated``; ``in part``, what shows in a trace without a calibration,
-    such as full buffers, and what operators take around those in them; or ``unknown``: then the time is the recorded
-    one, and the interval reaches down by what the profiler usually costs. ``event_ns`` is what it spent for each event
-    that it recorded, as far as known.
-    """
-
-    cost: str
-    event_ns: float
-    simulated_ns: int
     estimate: Estimate
 
     @property
@@ -58,13 +48,29 @@ class Unprofiled(Row):
         """The most that is expected."""
         return self.estimate.high_ns
 
+
+@dataclass(frozen=True)
+class Unprofiled(_Expected, Row):
+    """The same without the cost of the profiler, in ns.
+
+    ``cost`` says how much is known of that: ``calibrated``; ``in part``, what shows in a trace without a calibration,
+    such as full buffers, and what operators take around those in them; or ``unknown``: then the time is the recorded
+    one, and the interval reaches down by what the profiler usually costs. ``event_ns`` is what it spent for each event
+    that it recorded, as far as known.
+    """
+
+    cost: str
+    event_ns: float
+    simulated_ns: int
+    estimate: Estimate
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data."""
         return {"cost": self.cost, "simulated_ns": self.simulated_ns} | _plain(self.estimate)
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
+class Prediction(_Expected):
     """What a window would take if something were different.
 
     Attributes:
@@ -94,21 +100,6 @@ class Prediction:
     assumptions: tuple[str, ...]
     before: Simulation
     simulation: Simulation
-
-    @property
-    def predicted_ns(self) -> int:
-        """The window's length with the changes, under the profiler."""
-        return self.estimate.predicted_ns
-
-    @property
-    def low_ns(self) -> int:
-        """The least that is expected, under the profiler."""
-        return self.estimate.low_ns
-
-    @property
-    def high_ns(self) -> int:
-        """The most that is expected, under the profiler."""
-        return self.estimate.high_ns
 
     @property
     def saving_ns(self) -> int:
