@@ -22,7 +22,7 @@ _KINDS = (("HtoD", "pageable"), ("HtoD", "pinned"), ("DtoH", "pageable"), ("DtoH
 _BLUES = ("#C6DBEF", "#6BAED6", "#2171B5", "#08306B")
 Row = Mapping[str, Any]
 
-TEXT = """# How long a copy call keeps the host
+TEXT = """# How long a copy call blocks the host
 
 Made from `benchmarks/host_time.json` by `docs/make_host_time.py`; do not edit. Measured by `benchmarks/host_time.py` on
 {gpu}, CUDA {cuda}, torch {torch}: medians of {repeats} calls of `copy_`.
