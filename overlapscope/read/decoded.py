@@ -40,6 +40,8 @@ _RECORDED = "trace"
 """The category of the spans for which the profiler recorded: one, unless the file has several profiling cycles."""
 _LEFT_OUT = {"gpu_user_annotation"}
 """Read and left out by design: the device's projections of host annotations."""
+BATCH_EVENTS = 1 << 12
+"""As many events become columns together: fewer cost more steps each, more fall out of the processor's cache."""
 
 
 @dataclass
@@ -60,13 +62,32 @@ class Decoded:
     exact: bool = False
     """Whether times were too large for floats: from then on they are read as text."""
 
+    _pending: _Routes = field(init=False)
+    _texts: list[bytes] = field(default_factory=list)
+    """The chunks whose events are pending."""
+
+    def __post_init__(self) -> None:
+        self._pending = _Routes(self.selection)
+
     def add_chunk(self, chunk: bytes) -> None:
         """Add the events of a chunk; adds nothing when it raises one of `DecodeError`."""
+        self._pending.add(FORMS[self.exact].decode(chunk))
+        self._texts.append(chunk)
+        if self._pending.events >= BATCH_EVENTS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Make columns of all events that were added."""
+        pending, texts = self._pending, self._texts
+        self._pending, self._texts = _Routes(self.selection), []
         try:
-            self.add(FORMS[self.exact].decode(chunk))
+            self._build(pending)
         except NeedsExact:
             self.exact = True
-            self.add(FORMS[True].decode(chunk))
+            pending = _Routes(self.selection)
+            for text in texts:
+                pending.add(FORMS[True].decode(text))
+            self._build(pending)
 
     def add(self, events: list[AnyEvent]) -> None:
         """Add decoded events.
@@ -74,28 +95,27 @@ class Decoded:
         Raises:
             NeedsExact: their times have to be read as text; nothing was added.
         """
+        self.flush()
         routes = _Routes(self.selection)
-        no_phase = 0
-        for event in events:
-            if event.ph == "X":
-                routes[event.cat].append(event)
-            elif event.ph == "M":
-                self._note_thread(event)
-            elif event.cat in _TABLE_OF_CATEGORY:
-                no_phase += 1
+        routes.add(events)
+        self._build(routes)
+
+    def _build(self, routes: _Routes) -> None:
         recorded = _spans(routes.recorded)
         built = {table: BUILDERS[table](rows, self.pool) for table, rows in routes.tables.items()}
         for table, batch in built.items():
             self.batches.setdefault(table, []).append(self._checked(batch))
         self.recorded_ns |= recorded
+        self._note_threads(routes.metadata)
         for category, rows in routes.unknown.items():
             self.unknown[category] += len(rows)
-        self.dropped["no-phase"] += no_phase
+        self.dropped["no-phase"] += routes.no_phase
         self.dropped["not-wanted"] += sum(map(len, routes.not_wanted))
-        self.events += len(events)
+        self.events += routes.events
 
     def add_all(self, other: Decoded) -> None:
         """Add what another process made of the chunks that follow."""
+        self.flush()
         numbers = self.pool.ids(list(other.pool))
         for table, batches in other.batches.items():
             self.batches.setdefault(table, []).extend(_renamed(batch, numbers) for batch in batches)
@@ -125,12 +145,11 @@ class Decoded:
         self.dropped["not-wanted"] += int(usable.sum() - wanted.sum())
         return batch if wanted.all() else {name: values[wanted] for name, values in batch.items()}
 
-    def _note_thread(self, event: AnyEvent) -> None:
-        if event.name != "thread_name":
-            return
-        (args,) = arguments(MetaArgs, [event])
-        if isinstance(event.pid, int) and isinstance(event.tid, int) and isinstance(args.name, str):
-            self.thread_names[event.pid, event.tid] = args.name
+    def _note_threads(self, metadata: list[AnyEvent]) -> None:
+        named = [event for event in metadata if event.name == "thread_name"]
+        for event, args in zip(named, arguments(MetaArgs, named), strict=True):
+            if isinstance(event.pid, int) and isinstance(event.tid, int) and isinstance(args.name, str):
+                self.thread_names[event.pid, event.tid] = args.name
 
 
 class _Routes(dict[str | None, list[AnyEvent]]):
@@ -142,7 +161,20 @@ class _Routes(dict[str | None, list[AnyEvent]]):
         self.tables: dict[str, list[AnyEvent]] = {}
         self.unknown: dict[str, list[AnyEvent]] = {}
         self.recorded: list[AnyEvent] = []
+        self.metadata: list[AnyEvent] = []
         self.not_wanted: list[list[AnyEvent]] = []
+        self.no_phase = 0
+        self.events = 0
+
+    def add(self, events: list[AnyEvent]) -> None:
+        for event in events:
+            if event.ph == "X":
+                self[event.cat].append(event)
+            elif event.ph == "M":
+                self.metadata.append(event)
+            elif event.cat in _TABLE_OF_CATEGORY:
+                self.no_phase += 1
+        self.events += len(events)
 
     def __missing__(self, category: str | None) -> list[AnyEvent]:
         known = (category or "").lower()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -117,9 +117,14 @@ def arguments(kind: type[ArgsT], rows: list[AnyEvent]) -> list[ArgsT]:
     """The arguments of each row; missing ones, and ones that are no object, become all None."""
     texts = b",".join([row.args or b"{}" for row in rows])
     try:
-        return msgspec.json.decode(b"[" + texts + b"]", type=list[kind])  # type: ignore[valid-type]
+        return _decoder(kind).decode(b"[" + texts + b"]")
     except DecodeError:
         return [_one(kind, row.args) for row in rows]
+
+
+@cache
+def _decoder(kind: type[ArgsT]) -> msgspec.json.Decoder[list[ArgsT]]:
+    return msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
 
 
 def _one(kind: type[ArgsT], text: Raw) -> ArgsT:

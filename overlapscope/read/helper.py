@@ -46,5 +46,7 @@ def _decoded(chunks: Iterator[bytes], decoded: Decoded) -> Answer:
         try:
             decoded.add_chunk(chunk)
         except DecodeError:
+            decoded.flush()
             return Answer(decoded, number, whole=next(chunks, None) is None, malformed=chunk)
+    decoded.flush()
     return Answer(decoded, 0, whole=True)

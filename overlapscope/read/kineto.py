@@ -73,6 +73,7 @@ class _Reader:
         if self.carried:
             chunk, self.carried = b"[" + self.carried + b"]", b""
             self._take(chunk, final=True)
+        self.decoded.flush()
 
     def _take(self, chunk: bytes, *, final: bool) -> None:
         try:

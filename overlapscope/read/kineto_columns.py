@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def times(rows: Rows) -> Arrays:
 
 
 def _nanoseconds(rows: Rows, key: str) -> Int64:
-    values = [*map(attrgetter(key), rows)]
+    values = [row.ts for row in rows] if key == "ts" else [row.dur for row in rows]
     return nanoseconds_of(values) if isinstance(rows[0], ExactEvent) else nanoseconds(values)
 
 

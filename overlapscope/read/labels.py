@@ -127,6 +127,7 @@ def memory_kind(label: str) -> MemoryKind:
     return _MEMORY.get(_plain(label), MemoryKind.UNKNOWN)
 
 
+@lru_cache(maxsize=1024)
 def sync_kind(label: str, api: ApiKind | None = None) -> SyncKind:
     """The `SyncKind` of a synchronisation: by its call, else by the profiler's label.
 

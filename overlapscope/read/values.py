@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from array import array
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Float64, Int64
 
@@ -43,12 +44,16 @@ class NeedsExact(Exception):
 
 def integers(values: list[Any], null: int = NO_ID) -> Int64:
     """Ids and sizes as int64; ``null`` where a value is missing or no integer."""
-    if values.count(None) == len(values):  # an argument that no event of the chunk has, or no events
+    with suppress(struct.error):
+        return _packed("q", values)
+    if values.count(None) == len(values):  # an argument that no event of the chunk has
         return np.full(len(values), null, np.int64)
-    try:
-        return np.fromiter(values, np.int64, len(values))
-    except (TypeError, ValueError, OverflowError):
-        return np.fromiter((_integer(value, null) for value in values), np.int64, len(values))
+    return np.fromiter((null if value is None else _integer(value, null) for value in values), np.int64, len(values))
+
+
+def _packed(code: str, values: Sequence[Any]) -> npt.NDArray[Any]:
+    """Values as `struct` packs them, twice as fast as numpy does; raises ``struct.error`` for one of another type."""
+    return np.frombuffer(struct.pack(f"{len(values)}{code}", *values), code)
 
 
 def _integer(value: Any, null: int) -> int:
@@ -86,13 +91,13 @@ def nanoseconds(values: list[Any]) -> Int64:
     Raises:
         NeedsExact: a float is too large to hold its nanoseconds.
     """
-    with suppress(TypeError, OverflowError):
-        whole = np.frombuffer(array("q", values), np.int64)
+    with suppress(struct.error):
+        whole = _packed("q", values)
         if whole.min(initial=0) >= -_MAX_US and whole.max(initial=0) <= _MAX_US:
             return whole * 1000
-    with suppress(TypeError, OverflowError):
-        parts = np.frombuffer(array("d", values), np.float64)
-        if np.isfinite(parts).all() and np.abs(parts).max(initial=0.0) < FLOAT_EXACT_US:
+    with suppress(struct.error, OverflowError):
+        parts = _packed("d", values)
+        if parts.min(initial=0.0) > -FLOAT_EXACT_US and parts.max(initial=0.0) < FLOAT_EXACT_US:  # false for NaN
             return _split(parts)
     return np.fromiter((_nanosecond(value) for value in values), np.int64, len(values))
 
@@ -153,9 +158,9 @@ def products(values: list[Any]) -> Int64:
     """The product of each list of integers (a grid or block), `NO_ID` where it is no such list."""
     if values.count(None) == len(values):
         return np.full(len(values), NO_ID, np.int64)
-    with suppress(TypeError, OverflowError):
+    with suppress(TypeError, struct.error):
         if set(map(len, values)) == {_GRID_AXES}:
-            flat = np.frombuffer(array("q", chain.from_iterable(values)), np.int64).reshape(-1, _GRID_AXES)
+            flat = _packed("q", [*chain.from_iterable(values)]).reshape(-1, _GRID_AXES)
             if flat.min() >= 0 and flat.max() < _SMALL:
                 result: Int64 = flat.prod(axis=1)
                 return result
