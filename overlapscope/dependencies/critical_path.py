@@ -99,13 +99,17 @@ def critical_path(simulation: Simulation, last: int | None = None, since_ns: int
     With ``since_ns`` it goes back no further than nodes that were before that time in the trace.
     """
     node = int(np.argmax(simulation.time_ns)) if last is None else last
-    source, found, times = simulation.graph.dependencies.source, [], simulation.graph.time_ns
-    while (row := int(simulation.bound_by[node])) != NO_ID and (since_ns is None or times[node] > since_ns):
+    graph, found = simulation.graph, []
+    # Views give plain integers one by one, several times as fast as arrays do.
+    bound_by, came_from, seen_ns = (
+        column.data for column in (simulation.bound_by, graph.dependencies.source, graph.time_ns)
+    )
+    while (row := bound_by[node]) != NO_ID and (since_ns is None or seen_ns[node] > since_ns):
         found.append(row)
-        node = int(source[row])
+        node = came_from[row]
     rows = np.array(found[::-1], np.int64)
-    target = simulation.graph.dependencies.target[rows]
-    return CriticalPath(simulation, rows, simulation.time_ns[target] - simulation.time_ns[source[rows]])
+    ends = (graph.dependencies.target[rows], graph.dependencies.source[rows])
+    return CriticalPath(simulation, rows, simulation.time_ns[ends[0]] - simulation.time_ns[ends[1]])
 
 
 def node_name(graph: Graph, node: int) -> str:

@@ -12,6 +12,7 @@ from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
 from overlapscope.dependencies.simulate import Simulation
 from overlapscope.measure.copies import host_kind
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.spans import EMPTY, Spans, intersect, merge, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.enums import LINK, Direction, MemoryKind
@@ -130,10 +131,10 @@ def link_spread(trace: Trace, config: UncertaintyConfig) -> float:
     rows = np.isin(copies.direction, LINK) & (host_kind(copies) == MemoryKind.PINNED)
     rows &= copies.size_bytes >= config.large_bytes
     key = np.stack([copies.direction[rows].astype(np.int64), copies.size_bytes[rows]])
-    groups, member = np.unique(key, axis=1, return_inverse=True)
+    groups, member = distinct_columns(key)
     took, off = copies.duration_ns[rows].astype(float), [np.empty(0)]
     for group in range(groups.shape[1]):
-        mine = took[member.reshape(-1) == group]
+        mine = took[member == group]
         if len(mine) >= config.enough_copies:
             off.append(np.abs(mine / np.median(mine) - 1))
     together = np.concatenate(off)
@@ -161,8 +162,8 @@ def _busy(simulated: Simulation, window: Window) -> dict[tuple[int, int, int], S
     inside = np.flatnonzero(window.touches(work.process, work.start_ns, work.end_ns))
     start, end = simulated.time_ns[graph.work_start(inside)], simulated.time_ns[graph.work_end(inside)]
     keys = np.stack([work.process[inside], work.device[inside], work.engine[inside]])
-    engines, member = np.unique(keys, axis=1, return_inverse=True)
-    groups = (np.flatnonzero(member.reshape(-1) == number) for number in range(engines.shape[1]))
+    engines, member = distinct_columns(keys)
+    groups = (np.flatnonzero(member == number) for number in range(engines.shape[1]))
     places = (tuple(place) for place in engines.T.tolist())
     return {place: union(start[mine], end[mine]) for place, mine in zip(places, groups, strict=True)}
 
