@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from overlapscope.dependencies.build import build_graph
@@ -12,7 +12,7 @@ from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.edits import edited_places
 from overlapscope.diagnosis.finding import Finding, Plan, Step
-from overlapscope.diagnosis.savings import Times, change_of, with_saving
+from overlapscope.diagnosis.savings import change_of, with_saving
 from overlapscope.measure.windows import Window, is_whole, of_range, with_range
 from overlapscope.whatif.catalogue import CHANGES, parse
 from overlapscope.whatif.change import Change
@@ -40,8 +40,7 @@ def simulate_fixes(
     if interval:
         graph, window = _as_range(graph, window, config)
     base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
-    search = _Search(base, fixable, config)
-    steps = tuple(search.steps())
+    steps = tuple(_Search(base, fixable, config).steps())
     if not (fixable or steps):
         return findings, None
     plan = Plan(
@@ -51,7 +50,7 @@ def simulate_fixes(
         base.baseline,
         base.stated_ns,
     )
-    return tuple(with_saving(base, attribution, finding, plan, search.tried, config) for finding in findings), plan
+    return tuple(with_saving(base, attribution, finding, plan, config) for finding in findings), plan
 
 
 def _as_range(graph: Graph, window: Window, config: DiagnosisConfig) -> tuple[Graph, Window]:
@@ -75,7 +74,6 @@ class _Search:
     base: Baseline
     findings: Sequence[Finding]
     config: DiagnosisConfig
-    tried: dict[tuple[Change, ...], Times] = field(default_factory=dict)
 
     def steps(self) -> Iterator[Step]:
         """The steps, while each saves more than ``report_share``."""
@@ -87,27 +85,22 @@ class _Search:
             best = best or self._best(chosen, list(combinations(self._with_followers(names, chosen), 2)), reached)
             if best is None:
                 return
-            before, chosen = chosen, tuple(str(change) for change in best.changes)
-            yield self._step(self.base.predict(best.changes), before)
-            reached = _times(best)
+            before, chosen = chosen, tuple(str(change) for change in best)
+            yield self._step(self.base.predict(best), before)
+            reached = self.base.stated.length_with(best), self.base.own.length_with(best)
 
     def _best(
         self, chosen: tuple[str, ...], tries: Sequence[tuple[str, ...]], reached: tuple[int, int]
-    ) -> Prediction | None:
+    ) -> tuple[Change, ...] | None:
         """What saves most after the changes so far; None where that is too little."""
-        best = None
+        stated, own, best = self.base.stated, self.base.own, None
+        most_ns, most_own_ns = ((1 - self.config.report_share) * was for was in reached)
         for names in tries:
-            found = self.base.predict(self._changes((*chosen, *names)), bounds=False)
-            self.tried[found.changes] = Times.of(found)
-            most = best is None or found.stated.predicted_ns < best.stated.predicted_ns
-            if most and self._saves(_times(found), reached):
-                best = found
+            changes = self._changes((*chosen, *names))
+            shorter = best is None or stated.length_with(changes) < stated.length_with(best)
+            if shorter and stated.length_with(changes) <= most_ns and own.length_with(changes) <= most_own_ns:
+                best = changes
         return best
-
-    def _saves(self, now: tuple[int, int], before: tuple[int, int]) -> bool:
-        """Whether both times are shorter by enough."""
-        most = 1 - self.config.report_share
-        return all(after <= most * was for after, was in zip(now, before, strict=True))
 
     def _changes(self, names: Sequence[str]) -> tuple[Change, ...]:
         return tuple(change_of(name, self.findings) for name in names)
@@ -157,11 +150,6 @@ class _Search:
         base = self.base
         found = edited_places(base.graph, base.window, change, others, base.config)
         return [share.where.words for share in found if share.where.words]
-
-
-def _times(found: Prediction) -> tuple[int, int]:
-    """The time that is stated, and that of the program itself as far as it is known."""
-    return found.stated.predicted_ns, found.own.predicted_ns
 
 
 def _followers(names: Sequence[str]) -> list[str]:

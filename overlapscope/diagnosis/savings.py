@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.attribution import Attribution
@@ -16,7 +16,7 @@ from overlapscope.measure.windows import Window, window_of
 from overlapscope.model.columns import NO_ID
 from overlapscope.whatif.catalogue import parse
 from overlapscope.whatif.change import Change
-from overlapscope.whatif.prediction import Prediction
+from overlapscope.whatif.retimed import retimed
 from overlapscope.whatif.what_if import Baseline
 
 _OTHERS = "the change also removes GPU idle time that is attributed elsewhere"
@@ -32,40 +32,26 @@ def change_of(name: str, findings: Sequence[Finding]) -> Change:
     return replace(change, calls=tuple(sorted(calls)))
 
 
-@dataclass(frozen=True)
-class Times:
-    """What is kept of a prediction: the time that is stated, and what is saved of the recorded one, in ns."""
-
-    stated_ns: int
-    saving_ns: int
-
-    @classmethod
-    def of(cls, found: Prediction) -> Times:
-        """Those of a prediction."""
-        return cls(found.stated.predicted_ns, found.saving_ns)
-
-
 def with_saving(
     base: Baseline,
     attribution: Attribution,
     finding: Finding,
     plan: Plan,
-    tried: dict[tuple[Change, ...], Times],
     config: DiagnosisConfig,
 ) -> Finding:
     """Add the simulated saving of a finding's change by itself, as the plan has it; 0 where it would cost time.
 
     A saving close to zero gets an upper bound too, since the consumers of a copy may not be in the trace. If that is
-    close to zero too, and the change helps with no other one, it is not offered. What was ``tried`` is not again.
+    close to zero too, and the change helps with no other one, it is not offered.
     """
     if finding.change is None:
         return finding
     change = change_of(finding.change, [finding])
     least = config.report_share * base.stated_ns
-    found, most = tried.get((change,)) or Times.of(base.predict((change,), bounds=False)), 0
-    saving = max(base.stated_ns - found.stated_ns, 0)
+    stated_ns, most = base.stated.length_with((change,)), 0
+    saving = max(base.stated_ns - stated_ns, 0)
     if saving < least:
-        most = base.stated_ns - base.predict((change,)).stated.estimate.by_order_ns[0]
+        most = base.stated_ns - stated_ns + base.stated.run_with((change,)).order.less_ns
     high = most if most >= least and most > saving else None
     idle_ns = finding.idle_ns * base.stated_ns / max(base.simulated_ns, 1)
     worth = max(config.worthless_share * idle_ns, config.noise_share * base.stated_ns)
@@ -76,26 +62,27 @@ def with_saving(
         saving_high_ns=high,
         offered=offered,
         waits_instead=None if offered else _waits_instead(base, attribution, change, finding, config),
-        saves_more=_saves_more(found, finding, saving),
+        saves_more=_saves_more(base, change, finding, saving),
     )
 
 
-def _saves_more(found: Times, finding: Finding, saving: int) -> str | None:
+def _saves_more(base: Baseline, change: Change, finding: Finding, saving: int) -> str | None:
     """Why a change saves more than the GPU idle time of its finding."""
     if saving <= finding.idle_ns:
         return None
-    return _OTHERS if 2 * (found.saving_ns - finding.idle_ns) > saving - finding.idle_ns else _UNPROFILED
+    recorded = base.simulated_ns - base.recorded.length_with((change,))
+    return _OTHERS if 2 * (recorded - finding.idle_ns) > saving - finding.idle_ns else _UNPROFILED
 
 
 def _waits_instead(
     base: Baseline, attribution: Attribution, change: Change, finding: Finding, config: DiagnosisConfig
 ) -> str | None:
     """What a GPU waits for in a simulation in which it waits no less; None unless most of the time went there."""
-    found = base.predict((change,), bounds=False)
+    found = retimed(base.recorded.run_with((change,)).after)
     key = DeviceKey(*(NO_ID if n is None else n for n in (finding.where.process, finding.where.device)))
-    graph = build_graph(found.after, config.dependencies)
-    before = _time(attribution, key, found.window, config)
-    after = _time(Attribution(graph, config.dependencies), key, window_of(found.after, found.window.name), config)
+    graph = build_graph(found, config.dependencies)
+    before = _time(attribution, key, base.window, config)
+    after = _time(Attribution(graph, config.dependencies), key, window_of(found, base.window.name), config)
     if before is None or after is None:
         return None
     longer = {part.label: part.time_ns - before.of(part.key) for part in after.parts}

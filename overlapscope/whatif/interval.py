@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import hypot
 
@@ -23,6 +23,7 @@ from overlapscope.whatif.length import length_ns
 from overlapscope.whatif.sources import (
     Edit,
     Shares,
+    beside_copies_ns,
     busy_ns,
     by_company,
     by_fix,
@@ -42,6 +43,7 @@ class Basis:
     ``otherwise`` are the same graph with more and with less taken out of it for the profiler, where that is not known.
     ``unexplained`` is the share by which it is longer than the steps that were timed without a profiler.
     ``measured`` says that the time of the unchanged graph was measured, so that nothing about it is unknown.
+    ``lengths`` keeps what was simulated.
     """
 
     graph: Graph
@@ -51,6 +53,7 @@ class Basis:
     otherwise: tuple[Graph, ...] = ()
     unexplained: float = 0.0
     measured: bool = False
+    lengths: dict[tuple[Change, ...], int] = field(default_factory=dict)
 
     @cached_property
     def simulated(self) -> Simulation:
@@ -62,51 +65,99 @@ class Basis:
         """How long the window takes with nothing changed."""
         return length_ns(self.simulated, self.window)
 
-    def predict(self, changes: tuple[Change, ...], *, bounds: bool) -> tuple[Editor, Simulation, Estimate]:
-        """Make the changes and simulate; without ``bounds`` there is no interval."""
+    def length_with(self, changes: tuple[Change, ...]) -> int:
+        """How long the window takes with some changes."""
+        if changes not in self.lengths:
+            self.lengths[changes] = self.run_with(changes).predicted_ns
+        return self.lengths[changes]
+
+    def run_with(self, changes: tuple[Change, ...]) -> Changed:
+        """Make the changes and simulate."""
         editor = changed(self.graph, changes, self.config)
-        after = self.run(editor.graph)
-        predicted = length_ns(after, self.window)
-        if not bounds or (self.measured and not changes):
-            return editor, after, Estimate.exact(predicted)
-        parts = self._parts(editor, after, changes, predicted)
-        least = round(busy_ns(after, self.window) * (1 - self.config.uncertainty.device))
-        return editor, after, Estimate.of(predicted, parts, least, self._most_ns(changes))
+        return Changed(self, changes, editor, self.run(editor.graph))
 
-    def _parts(
-        self, editor: Editor, after: Simulation, changes: tuple[Change, ...], predicted_ns: int
-    ) -> tuple[Part, ...]:
-        """What each reason adds."""
-        config, edit = self.config.uncertainty, Edit(self.graph, editor.graph, self.window)
-        less, more = bounding_graphs(self.graph, editor, changes)
-        others = [self._length_ns(changed(graph, changes, self.config).graph) for graph in self.otherwise]
-        shares = Shares.of(path_of(after, self.window))
-        return (
-            by_order(predicted_ns, self._length_ns, less, more, editor.graph),
-            by_fix(predicted_ns, self._length_ns, self._with_what_follows(changes)),
-            by_new_memory(predicted_ns, shares, edit, config),
-            by_profiler(predicted_ns, others),
-            by_unexplained(predicted_ns, self.unexplained),
-            by_company(self.simulated, after, self.window, config),
-            *by_pace(predicted_ns, shares, self.graph.trace, config),
-        )
+    def estimate(self, found: Changed) -> Estimate:
+        """The time with some changes and its interval; ``found`` may be of another basis with the same graph."""
+        if self.measured and not found.changes:
+            return Estimate.exact(found.predicted_ns)
+        least = round(busy_ns(found.after, self.window) * (1 - self.config.uncertainty.device))
+        parts = (*found.parts, *self._parts_of_profiler(found))
+        return Estimate.of(found.predicted_ns, parts, least, self._most_ns(found.changes))
 
-    def _with_what_follows(self, changes: tuple[Change, ...]) -> Graph | None:
-        """The graph with what the changes may bring along as well; None where they bring nothing."""
-        more = [each for change in changes for each in change.may_bring(self.graph.trace)]
-        return changed(self.graph, (*changes, *more), self.config).graph if more else None
+    def _parts_of_profiler(self, found: Changed) -> tuple[Part, Part]:
+        """What is not known of the profiler's cost."""
+        others = [
+            self.length_ns(changed(graph, found.changes, self.config).graph) if found.changes else length
+            for graph, length in zip(self.otherwise, self._otherwise_ns, strict=True)
+        ]
+        return by_profiler(found.predicted_ns, others), by_unexplained(found.predicted_ns, self.unexplained)
 
     def _most_ns(self, changes: tuple[Change, ...]) -> int | None:
         """A slow run of the unchanged program, which changes that only take waits and work away do not exceed."""
-        if not changes or not all(change.only_removes for change in changes):
-            return None
+        only_less = changes and all(change.only_removes for change in changes)
+        return self._slow_ns if only_less else None
+
+    @cached_property
+    def _slow_ns(self) -> int:
         shares = Shares.of(path_of(self.simulated, self.window))
         slower = by_pace(self.simulated_ns, shares, self.graph.trace, self.config.uncertainty)
-        dearer = by_profiler(self.simulated_ns, [self._length_ns(graph) for graph in self.otherwise]).more_ns
+        dearer = by_profiler(self.simulated_ns, self._otherwise_ns).more_ns
         return round(self.simulated_ns + dearer + hypot(*(part.more_ns for part in slower)))
 
-    def _length_ns(self, graph: Graph) -> int:
+    @cached_property
+    def _otherwise_ns(self) -> list[int]:
+        return [self.length_ns(graph) for graph in self.otherwise]
+
+    @cached_property
+    def beside_copies_ns(self) -> int:
+        """For how long kernels run beside copies with nothing changed."""
+        return beside_copies_ns(self.simulated, self.window)
+
+    def length_ns(self, graph: Graph) -> int:
+        """How long the window takes in the simulation of a graph."""
         return length_ns(self.run(graph), self.window)
+
+
+@dataclass(frozen=True, eq=False)
+class Changed:
+    """The graph of a basis with some changes, simulated."""
+
+    basis: Basis
+    changes: tuple[Change, ...]
+    editor: Editor
+    after: Simulation
+
+    @cached_property
+    def predicted_ns(self) -> int:
+        """How long the window takes."""
+        return length_ns(self.after, self.basis.window)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """What each reason adds to the interval, but for the profiler."""
+        basis, config = self.basis, self.basis.config.uncertainty
+        shares = Shares.of(path_of(self.after, basis.window))
+        edit = Edit(basis.graph, self.editor.graph, basis.window)
+        return (
+            self.order,
+            by_fix(self.predicted_ns, basis.length_ns, self._with_what_follows),
+            by_new_memory(self.predicted_ns, shares, edit, config),
+            by_company(basis.beside_copies_ns, beside_copies_ns(self.after, basis.window), config),
+            *by_pace(self.predicted_ns, shares, basis.graph.trace, config),
+        )
+
+    @cached_property
+    def order(self) -> Part:
+        """What the order of the work adds, as far as the trace leaves that open."""
+        less, more = bounding_graphs(self.basis.graph, self.editor, self.changes)
+        return by_order(self.predicted_ns, self.basis.length_ns, less, more, self.editor.graph)
+
+    @property
+    def _with_what_follows(self) -> Graph | None:
+        """The graph with what the changes may bring along as well; None where they bring nothing."""
+        graph, changes = self.basis.graph, self.changes
+        more = [each for change in changes for each in change.may_bring(graph.trace)]
+        return changed(graph, (*changes, *more), self.basis.config).graph if more else None
 
 
 def path_of(simulated: Simulation, window: Window) -> CriticalPath:

@@ -103,10 +103,9 @@ def by_unexplained(predicted_ns: int, unexplained: float) -> Part:
     return Part(Reason.PROFILER, off if unexplained > 0 else 0, off if unexplained < 0 else 0)
 
 
-def by_company(before: Simulation, after: Simulation, window: Window, config: UncertaintyConfig) -> Part:
+def by_company(before_ns: int, after_ns: int, config: UncertaintyConfig) -> Part:
     """Kernels that run beside copies after the changes, and did not before, may take longer."""
-    more_ns = beside_copies_ns(after, window) - beside_copies_ns(before, window)
-    return Part(Reason.COMPANY, 0, round(config.beside * max(more_ns, 0)))
+    return Part(Reason.COMPANY, 0, round(config.beside * max(after_ns - before_ns, 0)))
 
 
 def by_pace(predicted_ns: int, shares: Shares, trace: Trace, config: UncertaintyConfig) -> tuple[Part, Part, Part]:

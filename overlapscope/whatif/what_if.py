@@ -17,12 +17,13 @@ from overlapscope.whatif.catalogue import understood
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import DEFAULT, SimulationConfig
 from overlapscope.whatif.duplex import Link
-from overlapscope.whatif.interval import Basis
+from overlapscope.whatif.interval import Basis, Changed
 from overlapscope.whatif.length import length_ns
 from overlapscope.whatif.narrower import narrower
 from overlapscope.whatif.prediction import CALIBRATED, IN_PART, UNKNOWN, Prediction, Unprofiled
 from overlapscope.whatif.profiler import Cost, Profiled
 from overlapscope.whatif.profiler_cost import other_costs, profiler_cost
+from overlapscope.whatif.uncertainty import Estimate
 
 _REACHES_DOWN = "the lower bound without it has what it costs at most in 19 of 20 recordings"
 
@@ -113,8 +114,9 @@ class Baseline:
 
     def predict(self, changes: tuple[Change, ...], *, bounds: bool = True) -> Prediction:
         """Simulate the graph with some changes; without ``bounds`` low and high are as predicted."""
-        editor, after, found = self._recorded.predict(changes, bounds=bounds)
-        without, wide = self._without(changes, bounds=bounds), self.config.uncertainty.wide
+        done, wide = self.recorded.run_with(changes), self.config.uncertainty.wide
+        found = self.recorded.estimate(done) if bounds else Estimate.exact(done.predicted_ns)
+        without = self._without(done, bounds=bounds)
         return Prediction(
             trace=self.graph.trace,
             window=self.window,
@@ -124,13 +126,24 @@ class Baseline:
             estimate=found,
             unprofiled=without,
             narrowed_by=narrower((found if without is None else without.estimate), self.graph.trace, wide),
-            assumptions=(*editor.assumptions, *about_open_waits(self.graph.trace), *self._about_profiler),
+            assumptions=(*done.editor.assumptions, *about_open_waits(self.graph.trace), *self._about_profiler),
             before=self.simulated,
-            simulation=after,
+            simulation=done.after,
         )
 
+    @property
+    def stated(self) -> Basis:
+        """On which basis an audit states times: without the profiler where all of its cost is known."""
+        return self.recorded if self.unprofiled_ns is None else self.own
+
+    @property
+    def own(self) -> Basis:
+        """The program itself: without what is known of the profiler."""
+        return self.recorded if self.bare is None or not len(self.graph.calls) else self._unprofiled
+
     @cached_property
-    def _recorded(self) -> Basis:
+    def recorded(self) -> Basis:
+        """The program as it was recorded, under the profiler."""
         return Basis(self.graph, self.window, self.link.simulate, self.config, measured=True)
 
     @cached_property
@@ -144,10 +157,11 @@ class Baseline:
         """What the profiler may have spent too; nothing else where steps were timed without it."""
         return other_costs(self.profiler, self.graph.trace, self.config.uncertainty)
 
-    def _without(self, changes: tuple[Change, ...], *, bounds: bool) -> Unprofiled | None:
+    def _without(self, recorded: Changed, *, bounds: bool) -> Unprofiled | None:
         if not len(self.graph.calls):
             return None
-        _, _, found = self._unprofiled.predict(changes, bounds=bounds)
+        done = recorded if self.bare is None else self._unprofiled.run_with(recorded.changes)
+        found = self._unprofiled.estimate(done) if bounds else Estimate.exact(done.predicted_ns)
         return Unprofiled(self._known, self.event_ns, self.own_ns, found)
 
     @property
