@@ -10,20 +10,16 @@ from overlapscope.diagnosis.finding import Share
 from overlapscope.diagnosis.places import Moments, shares
 from overlapscope.measure.windows import Window, inside
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.whatif.catalogue import changed
+from overlapscope.whatif.catalogue import Edits
 from overlapscope.whatif.change import Change
-from overlapscope.whatif.config import SimulationConfig
 
 _COLUMNS = ("stream", "source_kind", "target_kind")
 
 
-def edited_places(
-    graph: Graph, window: Window, change: Change, others: tuple[Change, ...], config: SimulationConfig
-) -> tuple[Share, ...]:
+def edited_places(edits: Edits, window: Window, change: Change, others: tuple[Change, ...]) -> tuple[Share, ...]:
     """Where a change edits a program that has the other changes, what takes longest in the trace first."""
-    trace = graph.trace
-    before = changed(graph, others, config).graph
-    after = changed(graph, (*others, change), config).graph
+    graph, trace = edits.graph, edits.graph.trace
+    before, after = (edits.changed(changes).graph for changes in (others, (*others, change)))
     copies = np.flatnonzero(_other_copies(before, after) & inside(trace, trace.copies, window))
     calls = trace.copies.call[copies]
     if len(copies):

@@ -17,6 +17,7 @@ from overlapscope.measure.windows import Window, is_whole, of_range, with_range
 from overlapscope.whatif.catalogue import CHANGES, parse
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import SimulationConfig
+from overlapscope.whatif.interval import Changed
 from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.what_if import Baseline
 
@@ -85,21 +86,20 @@ class _Search:
             best = best or self._best(chosen, list(combinations(self._with_followers(names, chosen), 2)), reached)
             if best is None:
                 return
-            before, chosen = chosen, tuple(str(change) for change in best)
-            yield self._step(self.base.predict(best), before)
-            reached = self.base.stated.length_with(best), self.base.own.length_with(best)
+            before, chosen = chosen, tuple(str(change) for change in best.changes)
+            yield self._step(self.base.prediction(best), before)
+            reached = best.predicted_ns, self.base.own.length_with(best.changes)
 
     def _best(
         self, chosen: tuple[str, ...], tries: Sequence[tuple[str, ...]], reached: tuple[int, int]
-    ) -> tuple[Change, ...] | None:
+    ) -> Changed | None:
         """What saves most after the changes so far; None where that is too little."""
-        stated, own, best = self.base.stated, self.base.own, None
-        most_ns, most_own_ns = ((1 - self.config.report_share) * was for was in reached)
+        best, (most_ns, most_own_ns) = None, ((1 - self.config.report_share) * was for was in reached)
         for names in tries:
-            changes = self._changes((*chosen, *names))
-            shorter = best is None or stated.length_with(changes) < stated.length_with(best)
-            if shorter and stated.length_with(changes) <= most_ns and own.length_with(changes) <= most_own_ns:
-                best = changes
+            found = self.base.stated.run_with(self._changes((*chosen, *names)))
+            shorter = best is None or found.predicted_ns < best.predicted_ns
+            if shorter and found.predicted_ns <= most_ns and self.base.own.length_with(found.changes) <= most_own_ns:
+                best = found
         return best
 
     def _changes(self, names: Sequence[str]) -> tuple[Change, ...]:
@@ -147,8 +147,7 @@ class _Search:
             yield from own or self._edited(change, others)
 
     def _edited(self, change: Change, others: tuple[Change, ...]) -> list[str]:
-        base = self.base
-        found = edited_places(base.graph, base.window, change, others, base.config)
+        found = edited_places(self.base.recorded.edits, self.base.window, change, others)
         return [share.where.words for share in found if share.where.words]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
@@ -88,18 +88,47 @@ def changed(graph: Graph, changes: Iterable[Change], config: SimulationConfig = 
 
     Those of one name and number are made as one, of all that they are about.
     """
-    editor = Editor(graph, config)
+    return Edits(graph, config).changed(changes)
+
+
+@dataclass(frozen=True, eq=False)
+class Edits:
+    """A graph to which several sets of changes are made, one set after the other.
+
+    A set that begins as the one before it goes on from there: ``made`` are the steps of the last one.
+    """
+
+    graph: Graph
+    config: SimulationConfig = DEFAULT
+    made: list[tuple[list[Change], Editor]] = field(default_factory=list)
+
+    def changed(self, changes: Iterable[Change]) -> Editor:
+        """The graph with one set of changes."""
+        groups = _in_order(changes)
+        while self.made and [group for group, _ in self.made] != groups[: len(self.made)]:
+            self.made.pop()
+        editor = self.made[-1][1].copy() if self.made else Editor(self.graph, self.config)
+        for group in groups[len(self.made) :]:
+            _make(editor, group)
+            self.made.append((group, editor.copy()))
+        editor.graph = without_cycles(editor.graph)
+        return editor
+
+
+def _in_order(changes: Iterable[Change]) -> list[list[Change]]:
+    """Changes in the order in which they are made, those that are made as one together."""
     order = list(NAMES)
     ordered = sorted(changes, key=lambda each: (order.index(each.name), each.value or 0, str(each)))
-    for _, group in groupby(ordered, key=lambda each: (each.name, each.value, str(each) if each.keeps_apart else "")):
-        alike = list(group)
-        where = _where(editor, alike)
-        if where is not None:
-            before, editor.assumptions = editor.assumptions, []
-            alike[0].apply(editor, where)
-            editor.assumptions = before + [f"{alike[0].name}: {text}" for text in editor.assumptions]
-    editor.graph = without_cycles(editor.graph)
-    return editor
+    alike = groupby(ordered, key=lambda each: (each.name, each.value, str(each) if each.keeps_apart else ""))
+    return [list(group) for _, group in alike]
+
+
+def _make(editor: Editor, alike: list[Change]) -> None:
+    where = _where(editor, alike)
+    if where is not None:
+        before, editor.assumptions = editor.assumptions, []
+        alike[0].apply(editor, where)
+        editor.assumptions = before + [f"{alike[0].name}: {text}" for text in editor.assumptions]
 
 
 def _where(editor: Editor, changes: list[Change]) -> Where | None:

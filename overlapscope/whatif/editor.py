@@ -49,6 +49,10 @@ class Editor:
     possible: Dependencies = field(default_factory=Dependencies.none)
     avoidable: Dependencies = field(default_factory=Dependencies.none)
 
+    def copy(self) -> Editor:
+        """Another one that goes on from here."""
+        return replace(self, assumptions=list(self.assumptions))
+
     @property
     def dependencies(self) -> Dependencies:
         """Those of the graph as it is now."""

@@ -15,7 +15,7 @@ from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.simulate import Simulation
 from overlapscope.measure.windows import Window
 from overlapscope.whatif.bounds import bounding_graphs
-from overlapscope.whatif.catalogue import changed
+from overlapscope.whatif.catalogue import Edits, changed
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import SimulationConfig
 from overlapscope.whatif.editor import Editor
@@ -65,16 +65,21 @@ class Basis:
         """How long the window takes with nothing changed."""
         return length_ns(self.simulated, self.window)
 
+    @cached_property
+    def edits(self) -> Edits:
+        """The graph, to be changed."""
+        return Edits(self.graph, self.config)
+
     def length_with(self, changes: tuple[Change, ...]) -> int:
         """How long the window takes with some changes."""
-        if changes not in self.lengths:
-            self.lengths[changes] = self.run_with(changes).predicted_ns
-        return self.lengths[changes]
+        return self.lengths[changes] if changes in self.lengths else self.run_with(changes).predicted_ns
 
     def run_with(self, changes: tuple[Change, ...]) -> Changed:
         """Make the changes and simulate."""
-        editor = changed(self.graph, changes, self.config)
-        return Changed(self, changes, editor, self.run(editor.graph))
+        editor = self.edits.changed(changes)
+        found = Changed(self, changes, editor, self.run(editor.graph))
+        self.lengths[changes] = found.predicted_ns
+        return found
 
     def estimate(self, found: Changed) -> Estimate:
         """The time with some changes and its interval; ``found`` may be of another basis with the same graph."""
@@ -155,9 +160,9 @@ class Changed:
     @property
     def _with_what_follows(self) -> Graph | None:
         """The graph with what the changes may bring along as well; None where they bring nothing."""
-        graph, changes = self.basis.graph, self.changes
-        more = [each for change in changes for each in change.may_bring(graph.trace)]
-        return changed(graph, (*changes, *more), self.basis.config).graph if more else None
+        edits, changes = self.basis.edits, self.changes
+        more = [each for change in changes for each in change.may_bring(edits.graph.trace)]
+        return edits.changed((*changes, *more)).graph if more else None
 
 
 def path_of(simulated: Simulation, window: Window) -> CriticalPath:

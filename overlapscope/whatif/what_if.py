@@ -114,22 +114,34 @@ class Baseline:
 
     def predict(self, changes: tuple[Change, ...], *, bounds: bool = True) -> Prediction:
         """Simulate the graph with some changes; without ``bounds`` low and high are as predicted."""
-        done, wide = self.recorded.run_with(changes), self.config.uncertainty.wide
-        found = self.recorded.estimate(done) if bounds else Estimate.exact(done.predicted_ns)
-        without = self._without(done, bounds=bounds)
+        return self.prediction(self.recorded.run_with(changes), bounds=bounds)
+
+    def prediction(self, found: Changed, *, bounds: bool = True) -> Prediction:
+        """What changes are predicted to give that were simulated on one basis."""
+        recorded, own = (self._on(basis, found) for basis in (self.recorded, self.own))
+        estimate = self._estimate(self.recorded, recorded, bounds=bounds)
+        without, wide = self._without(own, bounds=bounds), self.config.uncertainty.wide
         return Prediction(
             trace=self.graph.trace,
             window=self.window,
-            changes=changes,
+            changes=found.changes,
             measured_ns=self.window.wall_ns,
             simulated_ns=self.simulated_ns,
-            estimate=found,
+            estimate=estimate,
             unprofiled=without,
-            narrowed_by=narrower((found if without is None else without.estimate), self.graph.trace, wide),
-            assumptions=(*done.editor.assumptions, *about_open_waits(self.graph.trace), *self._about_profiler),
+            narrowed_by=narrower((estimate if without is None else without.estimate), self.graph.trace, wide),
+            assumptions=(*recorded.editor.assumptions, *about_open_waits(self.graph.trace), *self._about_profiler),
             before=self.simulated,
-            simulation=done.after,
+            simulation=recorded.after,
         )
+
+    @staticmethod
+    def _on(basis: Basis, found: Changed) -> Changed:
+        return found if found.basis is basis else basis.run_with(found.changes)
+
+    @staticmethod
+    def _estimate(basis: Basis, found: Changed, *, bounds: bool) -> Estimate:
+        return basis.estimate(found) if bounds else Estimate.exact(found.predicted_ns)
 
     @property
     def stated(self) -> Basis:
@@ -157,12 +169,11 @@ class Baseline:
         """What the profiler may have spent too; nothing else where steps were timed without it."""
         return other_costs(self.profiler, self.graph.trace, self.config.uncertainty)
 
-    def _without(self, recorded: Changed, *, bounds: bool) -> Unprofiled | None:
+    def _without(self, found: Changed, *, bounds: bool) -> Unprofiled | None:
         if not len(self.graph.calls):
             return None
-        done = recorded if self.bare is None else self._unprofiled.run_with(recorded.changes)
-        found = self._unprofiled.estimate(done) if bounds else Estimate.exact(done.predicted_ns)
-        return Unprofiled(self._known, self.event_ns, self.own_ns, found)
+        estimate = self._estimate(self._unprofiled, found, bounds=bounds)
+        return Unprofiled(self._known, self.event_ns, self.own_ns, estimate)
 
     @property
     def _known(self) -> str:
