@@ -11,6 +11,7 @@ from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
 from overlapscope.dependencies.simulate import Simulation
 from overlapscope.measure.copies import host_kind
+from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import Direction, MemoryKind
 
@@ -99,17 +100,23 @@ def critical_path(simulation: Simulation, last: int | None = None, since_ns: int
     With ``since_ns`` it goes back no further than nodes that were before that time in the trace.
     """
     node = int(np.argmax(simulation.time_ns)) if last is None else last
-    graph, found = simulation.graph, []
-    # Views give plain integers one by one, several times as fast as arrays do.
-    bound_by, came_from, seen_ns = (
-        column.data for column in (simulation.bound_by, graph.dependencies.source, graph.time_ns)
-    )
-    while (row := bound_by[node]) != NO_ID and (since_ns is None or seen_ns[node] > since_ns):
-        found.append(row)
-        node = came_from[row]
-    rows = np.array(found[::-1], np.int64)
-    ends = (graph.dependencies.target[rows], graph.dependencies.source[rows])
-    return CriticalPath(simulation, rows, simulation.time_ns[ends[0]] - simulation.time_ns[ends[1]])
+    rows = simulation.bound_by[_way_back(simulation, node, since_ns)]
+    source, target = simulation.graph.dependencies.source[rows], simulation.graph.dependencies.target[rows]
+    return CriticalPath(simulation, rows, simulation.time_ns[target] - simulation.time_ns[source])
+
+
+def _way_back(simulation: Simulation, last: int, since_ns: int | None) -> Int64:
+    """The nodes on the path to one, by time, but for the first. A run of nodes, each after the one before, is a step."""
+    graph, numbers = simulation.graph, np.arange(len(simulation.time_ns))
+    came_from = np.append(graph.dependencies.source, NO_ID)[simulation.bound_by]
+    if since_ns is not None:
+        came_from[graph.time_ns <= since_ns] = NO_ID
+    begin = np.maximum.accumulate(np.where(came_from == numbers - 1, 0, numbers))
+    begins, ends = [int(begin[last])], [last]
+    while (node := int(came_from[begins[-1]])) != NO_ID:
+        begins.append(int(begin[node]))
+        ends.append(node)
+    return each_of(np.array(begins[::-1]), np.array(ends[::-1]) + 1)[1][1:]
 
 
 def node_name(graph: Graph, node: int) -> str:
