@@ -83,6 +83,8 @@ ALLOCATIONS = DEVICE_ALLOCATIONS + HOST_ALLOCATIONS
 """Calls that get or give back memory; most of them wait for the device."""
 LAUNCHES = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)
 """Calls that launch kernels."""
+ISSUING = (*LAUNCHES, ApiKind.COPY, ApiKind.MEMSET)
+"""Calls that issue work to a device."""
 
 
 class SyncKind(Labelled):

@@ -36,6 +36,8 @@ class HealthWarning(Row):
     message: str
 
 
+MISSING_COLUMN = "missing-column:"
+"""Prefix of the codes of warnings that a table, or a column of it, is missing that every file of its format has."""
 _NO_DEVICE_WORK = ("no-device-work", "device-work-lost", "unknown-device-work")
 """Codes of the warnings that say why there is no device work."""
 
@@ -77,6 +79,11 @@ class Health:
     def no_device_work(self) -> str:
         """What kind of trace it is that has no device work, and why, as a phrase; empty where it has some."""
         return next((warning.message for warning in self.warnings if warning.code in _NO_DEVICE_WORK), "")
+
+    @property
+    def incomplete(self) -> tuple[HealthWarning, ...]:
+        """The warnings about tables and columns that every file of its format has, and this one lacks."""
+        return tuple(warning for warning in self.warnings if warning.code.startswith(MISSING_COLUMN))
 
     def has(self, code: str) -> bool:
         """Whether there is a warning with this code."""

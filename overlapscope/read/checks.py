@@ -9,13 +9,12 @@ from typing import cast
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, Int64, Table
-from overlapscope.model.enums import ApiKind, Direction, MemoryKind, SyncKind
+from overlapscope.model.enums import ISSUING, ApiKind, Direction, MemoryKind, SyncKind
 from overlapscope.model.tables import ApiCalls, Copies, DeviceWork, Syncs
 from overlapscope.model.trace import DEVICE_WORK
 from overlapscope.read.draft import Draft
 from overlapscope.read.log import UNKNOWN_CATEGORY, HealthLog
 
-_ISSUING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.MEMSET)
 _ASKED_FOR = (Direction.HTOD, Direction.DTOH, Direction.HTOH)
 
 
@@ -56,7 +55,7 @@ def _asked_for(table: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 def _check_presence(draft: Draft, tables: Mapping[str, Table], total: int) -> None:
     log, calls = draft.log, cast(ApiCalls, tables["api_calls"])
-    issuing = int(np.isin(calls.kind, _ISSUING).sum())
+    issuing = int(np.isin(calls.kind, ISSUING).sum())
     if total == 0 and issuing and log.has_prefix(UNKNOWN_CATEGORY):
         log.damage(
             "unknown-device-work",
@@ -98,12 +97,13 @@ def _check_joins(log: HealthLog, work: list[DeviceWork], calls: ApiCalls, total:
     owned = np.zeros(len(calls), np.bool_)
     for table in work:
         owned[table.call[table.call != NO_ID]] = True
-    issuing = np.isin(calls.kind, _ISSUING) & (calls.parent == NO_ID)
+    issuing = np.isin(calls.kind, ISSUING) & (calls.parent == NO_ID)
     if total:
         log.note(
             "calls-without-device-work",
             int((issuing & ~owned).sum()),
-            "calls that launch or copy without device work in the trace: at its end, captured into a graph, or lost",
+            "calls that launch or copy without device work in the trace: of no bytes, at its end, captured into "
+            "a graph, or lost",
             int(issuing.sum()),
         )
 

@@ -30,7 +30,7 @@ from overlapscope.read.dropped import note_dropped
 from overlapscope.read.helpers import Options
 from overlapscope.read.log import HealthLog
 from overlapscope.read.nsys_columns import BUILDERS, COLUMNS, MARK_EVENT, Source, Strings, strings_of
-from overlapscope.read.nsys_keys import check_keys
+from overlapscope.read.nsys_keys import check_keys, check_strings
 from overlapscope.read.nsys_labels import enum_labels
 from overlapscope.read.nsys_rows import Rows
 from overlapscope.read.selection import NOT_WANTED, Selection
@@ -155,6 +155,7 @@ def _draft(export: Export, path: Path, log: HealthLog, options: Options) -> Draf
                 check_keys(str(path), source, rows.names, rows.count, log)
                 draft.tables[table] = _within(BUILDERS[table](rows, translation), options.selection, log)
                 log.events_kept += draft.rows(table)
+    check_strings(strings, log.events_kept, log)
     _fill_devices(draft, export)
     _log_missing_work(export, draft, log)
     return draft

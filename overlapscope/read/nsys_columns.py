@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int8, Int64
-from overlapscope.model.enums import RangeKind
+from overlapscope.model.enums import ISSUING, ApiKind, RangeKind
 from overlapscope.read.draft import Arrays, NamePool
 from overlapscope.read.labels import api_kind, api_name
 from overlapscope.read.log import HealthLog
@@ -22,7 +22,7 @@ COLUMNS = frozenset({
     "start", "end", "timestamp", "globalPid", "globalTid", "processId", "deviceId", "contextId", "streamId",
     "correlationId", "graphNodeId", "demangledName", "shortName", "mangledName", "nameId", "gridX", "gridY", "gridZ",
     "blockX", "blockY", "blockZ", "bytes", "copyKind", "srcKind", "dstKind", "srcDeviceId", "dstDeviceId", "syncType",
-    "eventId", "eventSyncId", "eventType", "domainId", "text", "textId", "flag", "priority",
+    "eventId", "eventSyncId", "eventType", "domainId", "text", "textId", "flag", "priority", "returnValue",
 })  # fmt: skip
 """All columns that are read of any table."""
 
@@ -177,7 +177,23 @@ def _api_calls(rows: Rows, source: Source) -> Arrays:
         "kind": np.array([api_kind(name) for name in names], np.int8),
         "correlation": _ids(rows, "correlationId"),
     }
+    failed = _failed(columns, _ids(rows, "globalTid"), _numbers(rows, "returnValue", 0) != 0)
+    columns["kind"][failed] = ApiKind.OTHER
+    count = len(np.unique(columns["correlation"][failed]))
+    source.log.note(
+        "failed-calls", count, "calls that launch or copy returned an error, and issued nothing", rows.count
+    )
     return _usable(columns, source.log)
+
+
+def _failed(columns: Arrays, thread: Int64, error: Bool) -> Bool:
+    """Which calls that issue work did not; of several rows of one call, as tracers write them, only one may say so."""
+    issuing, correlation = np.isin(columns["kind"], ISSUING), columns["correlation"]
+    failed: Bool = issuing & error
+    named = {*zip(thread[failed].tolist(), correlation[failed].tolist(), strict=True)}
+    for row in np.flatnonzero(issuing & np.isin(correlation, correlation[failed & (correlation != NO_ID)])).tolist():
+        failed[row] = (int(thread[row]), int(correlation[row])) in named
+    return failed
 
 
 def _syncs(rows: Rows, source: Source) -> Arrays:

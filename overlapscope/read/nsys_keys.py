@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from overlapscope.errors import UnusableTrace
+from overlapscope.model.health import MISSING_COLUMN
 from overlapscope.read.log import HealthLog
 
 _TIMES = ("start", "end")
@@ -26,8 +27,18 @@ def check_keys(path: str, table: str, columns: Iterable[str], rows: int, log: He
         UnusableTrace: the table lacks its times.
     """
     missing = [key for key in _KEYS.get(table, ()) if key not in columns]
-    named = f"the table {table} has no column {' and no column '.join(missing)}"
+    named = f"no column {' and no column '.join(missing)}"
     if set(missing) & set(_TIMES):
-        raise UnusableTrace(f"{path}: {named}: this is the layout of no known version; export it again")
+        raise UnusableTrace(
+            f"{path}: the table {table} has {named}: this is the layout of no known version; export it again"
+        )
     if missing:
-        log.damage(f"missing-column:{table}", rows, f"{named}; what it says is not known", rows)
+        log.damage(f"{MISSING_COLUMN}{table}", rows, f"rows of the table {table}, which has {named}", rows)
+
+
+def check_strings(strings: Mapping[int, str], kept: int, log: HealthLog) -> None:
+    """Count a missing table of strings, where rows were read that have their names there."""
+    if kept and not strings:
+        log.damage(
+            f"{MISSING_COLUMN}StringIds", 1, "missing table: StringIds, with the names of kernels, calls and ranges"
+        )
