@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from overlapscope import Verdict, audit, doctor, open_trace, what_if
+from overlapscope import Verdict, audit, compare, doctor, open_trace, what_if
 from overlapscope.cli.main import app
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.config import DEFAULT
@@ -48,7 +48,7 @@ def test_a_recording_answers_what_an_audit_asks() -> None:
     fit = doctor(open_trace(SAMPLES / "dataloader_train-pinned-non-blocking.json.gz"))
     assert fit.verdict is Verdict.YES
     assert not fit.limits
-    assert fit.statement == "This trace answers all that an audit asks."
+    assert fit.statement == "This trace has all that figures and findings rest on."
 
 
 def test_a_plain_trace_does_not(tmp_path: Path) -> None:
@@ -300,6 +300,71 @@ def test_launches_whose_work_ran_after_the_end(tmp_path: Path) -> None:
     assert "torch.cuda.synchronize()" in found.setting.use("torch.profiler")
 
 
+def test_calls_that_need_no_work_have_lost_none(tmp_path: Path) -> None:
+    """Memsets of no bytes return at once, and what is captured into a graph runs when that is launched."""
+    done = "launch 0-5 -> stream 7: 10-110"
+    nothing = [make.call(20, 0.3, name="cudaMemsetAsync", correlation=9)]
+    capture = [make.call(at, 2, name=name) for at, name in ((30, "cudaStreamBeginCapture"), (33, "cudaLaunchKernel"),
+                                                            (36, "cudaStreamEndCapture"))]  # fmt: skip
+    assert answer(trace_of(tmp_path, done, *nothing, *capture), "complete").verdict is Verdict.YES
+    lost = [make.call(20, 3, name="cudaMemsetAsync", correlation=9), make.call(40, 2, correlation=8)]
+    found = answer(trace_of(tmp_path, done, *lost, *capture), "complete")
+    assert (found.verdict, found.counts["calls_without_work"]) == (Verdict.PARTLY, 2)
+
+
+def test_a_call_that_failed_has_lost_nothing(tmp_path: Path) -> None:
+    """Nsight Systems may write two rows for a call, of which one has the error."""
+    copies = [nsys_maker.call(30, 40, 4, correlation=2, returnValue=0),
+              nsys_maker.call(31, 39, 5, correlation=2, returnValue=1)]  # fmt: skip
+    tables = {
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [nsys_maker.call(0, 5, 2, returnValue=0), *copies],
+        "CUPTI_ACTIVITY_KIND_KERNEL": [nsys_maker.work(10, 20, demangledName=3)],
+    }
+    names = {2: "cudaLaunchKernel_v7000", 3: "k", 4: "cudaMemcpy", 5: "cudaMemcpy_v3020"}
+    fit = doctor(open_trace(nsys_maker.write(tmp_path / "t.sqlite", tables, names)))
+    assert [each.check.key for each in fit.limits] == ["unprofiled"]
+    assert "1 calls that launch or copy returned an error" in next(
+        each.answer.evidence for each in fit if each.check.key == "complete"
+    )
+
+
+def test_ids_that_match_nothing_are_not_a_loss_at_the_end(tmp_path: Path) -> None:
+    found = answer(trace_of(tmp_path, "launch 0-5 -> stream 7: 10-110 | launch 20-25", make.kernel(200, 9)), "complete")
+    assert "has no call, and may be theirs" in found.evidence
+    assert found.setting is None
+
+
+@pytest.mark.parametrize(
+    ("table", "gone", "key", "said"),
+    [
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "streamId", "stream-waits", "do not say their stream"),
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "deviceId", "gpu-idle", "do not say their GPU"),
+        ("CUPTI_ACTIVITY_KIND_MEMCPY", "copyKind", "memory", "do not say their direction"),
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", "nameId", "host-waits", "have no name"),
+        ("StringIds", "value", "stream-waits", "have no name"),
+    ],
+)
+def test_a_layout_without_what_a_question_needs(tmp_path: Path, table: str, gone: str, key: str, said: str) -> None:
+    """A stream that is not known is not the only one, and a call without a name may wait."""
+    import gzip
+
+    path = tmp_path / "t.sqlite"
+    path.write_bytes(gzip.decompress((CASES / "side_stream_wait.sqlite.gz").read_bytes()))
+    whole = open_trace(path, cache=False)
+    with sqlite3.connect(path) as database:
+        database.execute(f"ALTER TABLE {table} RENAME COLUMN {gone} TO other")
+    fit = doctor(open_trace(path, cache=False))
+    found = next(each for each in fit if each.check.key == key)
+    assert found.limits
+    assert said in found.answer.evidence
+    assert fit.setting is not None
+    assert fit.setting.key == "export-again"
+    assert table in next(each.answer.evidence for each in fit if each.check.key == "complete")
+    remark = compare(whole, fit.trace)
+    assert not remark.comparable
+    assert any(each.code == "incomplete" for each in remark.remarks)
+
+
 # Clocks.
 
 
@@ -346,6 +411,26 @@ def test_steps_and_ranges_that_repeat(tmp_path: Path) -> None:
     found = answer(trace_of(tmp_path, work, *small, *whole), "steps")
     assert found.verdict is Verdict.YES
     assert "'train' repeats 3 times" in found.evidence
+
+
+def test_a_single_recorded_step_among_timed_ones(tmp_path: Path) -> None:
+    step, work = make.annotation("ProfilerStep#1", 0, 120), "launch 0-5 -> stream 7: 10-110"
+    assert answer(trace_of(tmp_path, work, step), "steps").verdict is Verdict.PARTLY
+    timed = answer(trace_of(tmp_path, work, step, **make.calibrated(recorded=STEPS, unprofiled=STEPS)), "steps")
+    assert (timed.verdict, timed.evidence) == (Verdict.YES, "5 steps timed without the profiler, 1 recorded")
+
+
+def test_collectives_of_the_host(tmp_path: Path) -> None:
+    world = {"distributedInfo": {"backend": "gloo", "rank": 0, "world_size": 2}}
+    reduced = make.annotation("gloo:all_reduce", 0, 9)
+    found = answer(trace_of(tmp_path, "launch 0-5 -> stream 7: 10-110", reduced, **world), "ranks")
+    assert found.evidence == "rank 0 of 2, 1 collective on the host, none on a GPU"
+
+
+def test_device_work_of_an_unknown_format_is_not_there() -> None:
+    fit = doctor(corpus("hta-mtia-inference"))
+    assert {"gpu-idle", "complete"} <= {each.check.key for each in fit.limits}
+    assert "unknown format" in next(each.answer.evidence for each in fit if each.check.key == "complete")
 
 
 # What helps most, and where it is said.

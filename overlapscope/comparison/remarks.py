@@ -34,9 +34,11 @@ OTHER_WORK = "other-work"
 """The code of the warning that the two sides do different things, so that the change of the time says nothing."""
 
 
+INCOMPLETE = "incomplete"
+"""The code of the warning that a trace lacks what every trace of its format has."""
 OTHER_GPU, OTHER_PROFILER = "other-gpu", "other-profiler"
 MIXED_WORK, MIXED_GPUS = "mixed-work", "mixed-gpus"
-_INCOMPARABLE = (OTHER_WORK, OTHER_GPU, OTHER_PROFILER, MIXED_WORK, MIXED_GPUS)
+_INCOMPARABLE = (OTHER_WORK, INCOMPLETE, OTHER_GPU, OTHER_PROFILER, MIXED_WORK, MIXED_GPUS)
 
 
 def is_comparable(said: Sequence[Remark]) -> bool:
@@ -137,8 +139,11 @@ def _amounts(before: Side, after: Side) -> Iterator[Remark]:
 
 def _lost(before: Side, after: Side) -> Iterator[Remark]:
     for run in (*before.runs, *after.runs):
-        if run.trace.health.damaged:
-            name = safe(PurePath(run.trace.metadata.path).name)
+        name = safe(PurePath(run.trace.metadata.path).name)
+        if lacking := run.trace.health.incomplete:
+            text = "; ".join(f"{warning.count:,} {warning.message}" for warning in lacking)
+            yield Remark(INCOMPLETE, f"{name} cannot be compared: {text}.")
+        elif run.trace.health.damaged:
             yield Remark(DAMAGED, f"{name} has lost data; overlapscope audit says what.")
 
 

@@ -39,6 +39,7 @@ def profiler_of(trace: Trace) -> str:
     return "torch.profiler" if trace.metadata.recording is None else "overlapscope record"
 
 
+_EXPORT = "nsys export --type sqlite, again from the .nsys-rep"
 _PROFILE = "torch.profiler.profile({})"
 _NSYS = "nsys profile -t cuda,nvtx"
 _NSYS_OPERATORS = f"{_NSYS} --pytorch=autograd-nvtx"
@@ -121,8 +122,14 @@ WHOLE_FILE = Setting(
     "the whole file",
     "the whole file, because the program is not killed while it is written",
     torch="prof.stop() and prof.export_chrome_trace() before the program ends",
-    nsys="nsys export --type sqlite, again from the .nsys-rep",
+    nsys=_EXPORT,
     record="overlapscope record --steps auto SCRIPT",
+)
+EXPORT_AGAIN = Setting(
+    "export-again",
+    "another export",
+    "the tables and columns that every version of nsys writes",
+    nsys=_EXPORT,
 )
 ONE_CLOCK = Setting(
     "one-clock",

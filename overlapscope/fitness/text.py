@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from overlapscope.fitness.answer import Answered, Verdict
 from overlapscope.fitness.fitness import Fitness
 from overlapscope.fitness.settings import profiler_of
 from overlapscope.fitness.statement import statement
 
-_HEADINGS = {
-    Verdict.YES: "It answers",
-    Verdict.PARTLY: "In part",
-    Verdict.NO: "It does not answer",
-    Verdict.DOES_NOT_ARISE: "Does not arise",
+_HEADINGS: dict[str, Callable[[Answered], bool]] = {
+    "It answers": lambda each: each.answer.verdict is Verdict.YES,
+    "In part": lambda each: each.limits and each.answer.verdict is Verdict.PARTLY,
+    "It does not answer": lambda each: each.limits and each.answer.verdict is Verdict.NO,
+    "Open, but no figure rests on it": lambda each: each.answer.open and not each.check.core,
+    "Does not arise": lambda each: each.answer.verdict is Verdict.DOES_NOT_ARISE,
 }
+"""Each with the answers under it; every answer stands under one."""
 
 
 def lines(fit: Fitness) -> list[str]:
-    """The statement, the questions by verdict with their evidence, and the setting that would help most."""
+    """The statement, the questions by their answers with the evidence, and the setting that would help most."""
     shown = [fit.trace.metadata.path, statement(fit.limits, None), ""]
     width = max(len(each.check.question) for each in fit.answers)
-    for verdict, heading in _HEADINGS.items():
-        rows = [each for each in fit.answers if each.answer.verdict is verdict]
+    for heading, belongs in _HEADINGS.items():
+        rows = [each for each in fit.answers if belongs(each)]
         if rows:
             shown += [heading, *(_row(each, width) for each in rows), ""]
     return [*shown, *_help(fit)]
@@ -36,7 +38,7 @@ def _help(fit: Fitness) -> Iterator[str]:
     """The setting that would help most, in the form of the profiler that made the trace, and as a recording."""
     setting = fit.setting
     if setting is None:
-        yield "No setting of the profiler would add anything."
+        yield "No setting of the profiler would help."
         return
     profiler = profiler_of(fit.trace)
     use = setting.use(profiler)

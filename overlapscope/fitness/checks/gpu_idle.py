@@ -5,6 +5,7 @@ from __future__ import annotations
 from overlapscope.fitness.answer import Answer, Check, Verdict
 from overlapscope.fitness.config import FitnessConfig
 from overlapscope.fitness.settings import GPU_ACTIVITY, GRAPH_NODES, ONE_CLOCK, SHORTER, Setting
+from overlapscope.fitness.unknown import setting_of, without_place
 from overlapscope.formatting import counted
 from overlapscope.measure.devices import device_keys
 from overlapscope.model.trace import Trace
@@ -19,10 +20,9 @@ _MISSING: dict[str, tuple[Verdict, str, Setting]] = {
 
 def examine(trace: Trace, config: FitnessConfig) -> Answer:
     """Count the work of the GPUs, and look for what is missing from it."""
-    del config
     kernels, copies, memsets = (len(table) for table in trace.device_work)
     counts = {"kernels": kernels, "copies": copies, "memsets": memsets, "devices": len(device_keys(trace))}
-    health = trace.health
+    health, (lost, work) = trace.health, without_place(trace, "device")
     if not kernels + copies + memsets:
         why = health.no_device_work or "no GPU work in the trace"
         return Answer(Verdict.NO, why, counts, _without_work(trace), health=("unknown-device-work", "device-work-lost"))
@@ -33,6 +33,9 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     for code, (verdict, why, setting) in _MISSING.items():
         if health.has(code):
             return Answer(verdict, f"{found}; {why}", counts, setting, health=(code,))
+    if lost > config.most_missing * work:
+        text = f"{lost:,} of {work:,} kernels, copies and memsets do not say their GPU"
+        return Answer(Verdict.PARTLY, text, counts, setting_of(trace), health=("no-device",))
     return Answer(Verdict.YES, found, counts)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from overlapscope.fitness.answer import Answer, Check, Verdict
 from overlapscope.fitness.config import FitnessConfig
 from overlapscope.fitness.settings import STEPS
+from overlapscope.fitness.unknown import without_name
 from overlapscope.formatting import counted, safe
 from overlapscope.measure.places import is_step
 from overlapscope.measure.repetition import LEAST
@@ -22,12 +23,17 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     counts = {"steps": count}
     if count > 1:
         return Answer(Verdict.YES, counted(count, "step") + " of the profiler", counts)
-    if count:
-        return Answer(Verdict.PARTLY, "a single step: nothing tells how much steps differ", counts, STEPS)
-    name, times = _repeated(trace, config)
+    name, times = ("", 0) if count else _repeated(trace, config)
     if times:
         text = f"range {safe(name, _NAME_WIDTH)!r} repeats {times:,} times: --within selects it"
         return Answer(Verdict.YES, text, counts | {"occurrences": times})
+    recording = trace.metadata.recording
+    timed = 0 if recording is None or recording.unprofiled is None else recording.unprofiled.count
+    if timed > 1:
+        recorded = f", {count:,} recorded" if count else ""
+        return Answer(Verdict.YES, f"{timed:,} steps timed without the profiler{recorded}", counts | {"timed": timed})
+    if count:
+        return Answer(Verdict.PARTLY, "a single step: nothing tells how much steps differ", counts, STEPS)
     operators = sum(name.startswith(_STEP) for name in trace.names.values)
     if operators and len(trace.cpu_ops):
         text = f"{counted(operators, 'step')}, recorded as operators, which --step does not find"
@@ -37,7 +43,7 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
 
 def _repeated(trace: Trace, config: FitnessConfig) -> tuple[str, int]:
     """The range that takes most time of those that occur often enough, and how often; ``""`` and 0 without one."""
-    ranges = trace.ranges.take(~is_step(trace))
+    ranges = trace.ranges.take(~is_step(trace) & ~without_name(trace, trace.ranges.name_id))
     names, member, count = np.unique(ranges.name_id, return_inverse=True, return_counts=True)
     total = np.where(count >= LEAST, np.bincount(member, ranges.duration_ns, len(names)), 0)
     if total.max(initial=0) < max(config.step_share * (trace.end_ns - trace.start_ns), 1):

@@ -1,0 +1,51 @@
+"""What rows do not say though every profiler writes it: files with another layout, or without their strings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from overlapscope.fitness.answer import Answer, Number, Verdict
+from overlapscope.fitness.config import FitnessConfig
+from overlapscope.fitness.settings import EXPORT_AGAIN, Setting
+from overlapscope.formatting import counted
+from overlapscope.model.columns import NO_ID, Bool, Int32
+from overlapscope.model.enums import Direction
+from overlapscope.model.trace import Trace
+
+
+def without_name(trace: Trace, name_id: Int32) -> Bool:
+    """Which rows have no name."""
+    found: Bool = np.isin(name_id, [NO_ID, *trace.names.find("")])
+    return found
+
+
+def without_place(trace: Trace, column: str) -> tuple[int, int]:
+    """How many kernels, copies and memsets do not say their ``device`` or ``stream``, and of how many.
+
+    Page migrations belong to no stream.
+    """
+    tables = trace.kernels, trace.copies.take(trace.copies.direction < Direction.UVM_HTOD), trace.memsets
+    values = np.concatenate([getattr(table, column) for table in tables])
+    return int((values == NO_ID).sum()), len(values)
+
+
+def nameless_calls(trace: Trace, counts: dict[str, Number], config: FitnessConfig) -> Answer | None:
+    """The answer to what only the names of calls tell, where too many have none."""
+    calls = trace.api_calls
+    lost = int(without_name(trace, calls.name_id).sum())
+    if lost <= config.most_missing * len(calls):
+        return None
+    text = f"{lost:,} of {counted(len(calls), 'call')} have no name, so that none is known to wait"
+    return Answer(Verdict.NO, text, counts | {"nameless_calls": lost}, setting_of(trace), "calls have no names")
+
+
+def setting_of(trace: Trace) -> Setting | None:
+    """What makes up for columns that are not there: another export by nsys; Kineto's files are written once."""
+    return EXPORT_AGAIN if trace.metadata.format == "nsys" else None
+
+
+def of_amd(trace: Trace) -> bool:
+    """Whether ROCm ran the program: it records neither memory kinds nor what synchronisations wait for."""
+    used = np.unique(trace.api_calls.name_id).tolist()
+    named = any(trace.names[number].startswith("hip") for number in used)
+    return named or any(key.startswith(("hip", "roc")) for key in trace.metadata.versions)
