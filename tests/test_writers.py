@@ -11,6 +11,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 import pytest
 from typer.testing import CliRunner
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 from overlapscope.atomic_files import writing
 from overlapscope.cli.main import app
 from overlapscope.errors import OutputError
-from tests.conftest import SAMPLES
+from tests.conftest import ROOT, SAMPLES
 
 SAMPLE = SAMPLES / "gemm_copy-pageable-copy-first-blocking-same.json.gz"
 OUTPUTS = {
@@ -146,6 +147,27 @@ def test_a_pipe_is_written_into_and_stays(tmp_path: Path) -> None:
         assert read.result(10) == b"whole"
     assert pipe.is_fifo()
     assert [*tmp_path.iterdir()] == [pipe]
+
+
+@pytest.mark.parametrize("command", ["copies IN --format csv", "explain", "--help"])
+def test_standard_output_that_takes_no_more_is_said(command: str) -> None:
+    """A full disk is an error; a reader that has gone, as head does, is none, and the status is that of the result."""
+    words = [sys.executable, "-m", "overlapscope", *command.replace("IN", str(SAMPLE)).split()]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+
+    def run(out: IO[bytes] | int, error: IO[bytes] | int = subprocess.PIPE) -> tuple[int, bytes]:
+        done = subprocess.run(words, stdout=out, stderr=error, env=environment, check=False)
+        return done.returncode, done.stderr
+
+    with Path("/dev/full").open("wb") as full:
+        status, said = run(full)
+        assert (status, said.count(b"\n"), said.startswith(b"overlapscope: ")) == (2, 1, True), said
+        assert run(full, full)[0] == 2
+    reading, writing_end = os.pipe()
+    os.close(reading)
+    status, said = run(writing_end)
+    os.close(writing_end)
+    assert (status, said) == (int(command == "--help"), b"")
 
 
 def test_output_to_standard_output_reaches_it(tmp_path: Path) -> None:

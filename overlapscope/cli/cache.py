@@ -10,6 +10,7 @@ import typer
 
 from overlapscope.cli.messages import complaining
 from overlapscope.cli.options import Debug
+from overlapscope.cli.output import deliver
 from overlapscope.errors import OutputError
 from overlapscope.formatting import counted, safe, size
 
@@ -35,10 +36,10 @@ def cache_command(
     with complaining(debug=debug):
         folder = cache_folder()
         if folder is None:
-            typer.echo("off: OVERLAPSCOPE_CACHE says so, or there is no home folder")
+            deliver("off: OVERLAPSCOPE_CACHE says so, or there is no home folder\n", None)
             return
         store = Store(folder)
-        typer.echo(_cleared(store) if clear else _shown(store))
+        deliver(f"{_cleared(store) if clear else _shown(store)}\n", None)
 
 
 def _cleared(store: Store) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from overlapscope.cli.messages import ExitCode, complaining, refuse_to_replace, say
 from overlapscope.cli.options import Cache, Debug, Output, Quiet, TracePath
-from overlapscope.cli.output import deliver, deliver_json, print_lines, render_to, whoever_reads
+from overlapscope.cli.output import deliver, deliver_json, print_lines, render_to
 from overlapscope.cli.progress import phases
 from overlapscope.errors import BudgetNotUnderstood
 
@@ -158,8 +158,8 @@ def _write_also(result: CheckResult, junit: Path | None, summary: Path | None) -
 def _annotate(result: CheckResult) -> None:
     from overlapscope.budget.annotations import annotations_of
 
-    for line in annotations_of(result, os.environ.get("GITHUB_WORKSPACE", "")):
-        typer.echo(line)
+    lines = annotations_of(result, os.environ.get("GITHUB_WORKSPACE", ""))
+    deliver("".join(f"{line}\n" for line in lines), None)
 
 
 def _status(result: CheckResult) -> ExitCode:

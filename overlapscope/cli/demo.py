@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain, say
-from overlapscope.errors import OutputError, OverlapscopeError
+from overlapscope.cli.messages import complaining, say
+from overlapscope.cli.output import render_to
+from overlapscope.errors import OutputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _RANGE = "gemm_copy"
 _TEXT = (
@@ -22,25 +26,22 @@ def demo_command(
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the figure.")] = Path("demo"),
 ) -> None:
     """Audit a small trace from the package, and draw its timeline."""
-    from rich.console import Console
-
     from overlapscope.plot.timeline import save_timeline
     from overlapscope.read.opening import open_trace
     from overlapscope.report.content import audit
     from overlapscope.report.terminal import render
 
-    console = Console(highlight=False)
-    try:
+    def show(console: Console) -> None:
+        console.print(_TEXT)
+        render(result, console)
+
+    with complaining():
         with as_file(files("overlapscope.cli") / "demo.json.gz") as path:
             trace = open_trace(path)
         result = audit(trace, _RANGE)
-        console.print(_TEXT)
-        render(result, console)
+        render_to(None, show)
         figure = _folder(output) / "timeline.png"
         save_timeline(trace, figure, (result.window.first_ns, result.window.last_ns))
-    except OverlapscopeError as error:
-        complain(error)
-        raise typer.Exit(ExitCode.UNUSABLE) from error
     say(f"the timeline is in {figure}; for your own trace: overlapscope audit TRACE --figure FILE")
 
 

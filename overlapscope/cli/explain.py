@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from overlapscope.cli.changes import complete_change
-from overlapscope.cli.messages import ExitCode, say
+from overlapscope.cli.messages import ExitCode, complaining, say
 from overlapscope.cli.output import print_lines, render_to
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def explain_command(
     if name is not None and page is None:
         say(_unknown(name))
         raise typer.Exit(ExitCode.UNUSABLE)
-    render_to(None, lambda console: print_lines(_listing(), console) if page is None else _print(page, console))
+    with complaining():
+        render_to(None, lambda console: print_lines(_listing(), console) if page is None else _print(page, console))
 
 
 def _page(name: str) -> str | None:

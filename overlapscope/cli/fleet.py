@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from overlapscope.cli.messages import ExitCode, complaining, say
+from overlapscope.cli.messages import ExitCode, complaining, refuse_to_replace, say
 from overlapscope.cli.options import Debug, Quiet
+from overlapscope.cli.output import deliver
 from overlapscope.cli.tally import tally
 from overlapscope.errors import OutputError
 from overlapscope.formatting import counted
@@ -119,7 +119,7 @@ def _reduced(folder: Path, page: Path | None, asked: Sequence[str]) -> Job:
         from overlapscope.html.fleet_page import save_fleet_page
 
         save_fleet_page(job, folder, page, reports)
-    sys.stdout.write(summary(job))
+    deliver(summary(job), None)
     return job
 
 

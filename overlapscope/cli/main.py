@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +22,7 @@ from overlapscope.cli.explain import explain_command
 from overlapscope.cli.export import export_command
 from overlapscope.cli.findings import findings_command
 from overlapscope.cli.gaps import gaps_command
+from overlapscope.cli.messages import ExitCode, drop, say
 from overlapscope.cli.ranges import ranges_command
 from overlapscope.cli.report import report_command
 from overlapscope.cli.scrub import scrub_command
@@ -72,4 +76,21 @@ def _options(
 
 def main() -> None:
     """Entry point of the ``overlapscope`` script."""
-    app()
+    _open_closed_streams()
+    try:
+        app()
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        drop(sys.stdout)  # a help text, or what is said of an option, could not be printed
+        say(f"cannot print ({error.strerror or error})")
+        sys.exit(ExitCode.UNUSABLE)
+
+
+def _open_closed_streams() -> None:
+    """Let what is printed to a standard stream that is closed go nowhere, here and in processes that are started."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - stays open
+            os.set_inheritable(nowhere.fileno(), True)
+            setattr(sys, name, nowhere)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import textwrap
@@ -11,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from overlapscope.cli.messages import drop
+from overlapscope.errors import OutputError
 from overlapscope.formatting import safe
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ def deliver(text: str, output: Path | None) -> None:
     """Write a text to a file, or to standard output without one.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: it cannot be written.
     """
     if output is None:
-        sys.stdout.write(text)
+        with printing():
+            sys.stdout.write(text)
         return
     from overlapscope.atomic_files import writing
 
@@ -47,14 +49,15 @@ def render_to(output: Path | None, render: Callable[[Console], None]) -> None:
     """Let ``render`` print to a terminal of its width, or to a file without colours.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: it cannot be written.
     """
     from io import StringIO
 
     from rich.console import Console
 
     if output is None:
-        render(Console(highlight=False))
+        with printing():
+            render(Console(highlight=False))
         return
     buffer = StringIO()
     render(Console(file=buffer, width=_FILE_WIDTH, highlight=False, color_system=None))
@@ -62,13 +65,20 @@ def render_to(output: Path | None, render: Callable[[Console], None]) -> None:
 
 
 @contextmanager
-def whoever_reads() -> Iterator[None]:
-    """Go on where the reader of standard output has gone, as ``head`` does: the exit status counts all the same."""
+def printing() -> Iterator[None]:
+    """Print to standard output. Where its reader has gone, as ``head`` does, the exit status counts all the same.
+
+    Raises:
+        OutputError: standard output takes no more, as on a full disk.
+    """
     try:
         yield
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # rich exits by itself
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop(sys.stdout)
+    except OSError as error:
+        drop(sys.stdout)
+        raise OutputError(f"standard output: cannot be written ({error.strerror or error})") from error
 
 
 def print_lines(lines: list[str], console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from overlapscope.cli.messages import complaining
 from overlapscope.cli.output import print_lines, render_to
 
 
@@ -18,4 +19,5 @@ def workloads_command() -> None:
             lines.append(f"    {variant.name:{width}}  {variant.summary}{fixed_by}")
         lines.append("")
     lines.append("All of them take --trace FILE to record, --device cpu to run without a GPU, and --help.")
-    render_to(None, lambda console: print_lines(lines, console))
+    with complaining():
+        render_to(None, lambda console: print_lines(lines, console))
