@@ -46,7 +46,7 @@ pageable_bytes = 4096
 blocked_share = 0.05
 hidden_share = 0.9
 saving_share = 0
-no_findings = ["OVL001", "scalar-read"]
+no_findings = ["OVL001", "scalar-read", "OVL014"]
 not_measured = "pass"
 [check.idle_share]
 all = 0.2
@@ -76,7 +76,7 @@ def test_a_configuration_says_all_that_there_is(tmp_path: Path) -> None:
             blocked_share=0.05,
             hidden_share=0.9,
             saving_share=0.0,
-            no_findings=("OVL001", "OVL005"),
+            no_findings=("OVL001", "OVL005", "OVL103"),
             idle_share={"all": 0.2, "copy_call": 0.0, "OVL001": 0.01},
         ),
         ranges={"step*": Limits(hidden_share=1.0)},

@@ -171,6 +171,9 @@ def test_pages_by_code_and_by_name() -> None:
     page = run("explain", "OVL001").stdout
     assert page == run("explain", "pageable-copy").stdout == run("explain", "PAGEABLE-COPY").stdout
     assert run("explain", "PIN").stdout == run("explain", "pin").stdout != page
+    moved = run("explain", "ovl014")
+    assert moved.stdout == run("explain", "OVL103").stdout
+    assert "ovl014 is OVL103 now" in moved.stderr
     unknown = run("explain", "pageble")
     assert unknown.exit_code == 2
     assert "did you mean pageable-copy?" in unknown.stderr

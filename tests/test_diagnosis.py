@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from overlapscope import diagnose, open_trace
-from overlapscope.diagnosis.catalogue import CLAIMING, RULES, rule
+from overlapscope.diagnosis.catalogue import CLAIMING, MOVED, RULES, rule
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Confidence, Diagnosis, Severity
@@ -677,14 +677,12 @@ def test_a_rule_s_page_is_complete(entry: Any) -> None:
 _RACES = {"OVL101", "OVL102", "OVL103", "OVL104", "OVL105"}
 _OF_A_DEVICE = {"OVL015", "OVL016", "OVL021", "OVL023", "OVL024", *_RACES}
 """Rules that claim no idle interval."""
-_MOVED = {"OVL014", "OVL022"}
-"""Codes that are no longer used; they are not given again."""
 
 
 def test_codes_are_in_order_and_each_has_its_file() -> None:
     codes = [entry.code for entry in RULES]
     costs = [f"OVL{number:03}" for number in range(25)]
-    assert codes == [*(code for code in costs if code not in _MOVED), *sorted(_RACES)]
+    assert codes == [*(code for code in costs if code not in MOVED), *sorted(_RACES)]
     folder = Path(__file__).parent.parent / "overlapscope" / "diagnosis" / "rules"
     assert sorted(path.name[:6] for path in folder.glob("ovl*.py")) == [entry.code.lower() for entry in RULES]
     assert {entry.code for entry in CLAIMING} == {entry.code for entry in RULES} - _OF_A_DEVICE

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from overlapscope.budget.limits import ABOUT, CAUSES, Limit, Tolerances, Unit
-from overlapscope.diagnosis.catalogue import RULES
+from overlapscope.diagnosis.catalogue import MOVED, RULES
 from overlapscope.errors import BudgetNotUnderstood
 
 SCHEMA = "overlapscope.baseline/1"
@@ -80,13 +80,13 @@ def _figures(data: Any, key: str) -> Figures:
         raise BudgetNotUnderstood(f"{key}.{name}: {'no such figure' if name in data else 'is missing'}")
     for name, value in data.items():
         _check(name, value, f"{key}.{name}")
-    return data
+    return data | {FINDINGS: [MOVED.get(code, code) for code in data[FINDINGS]]}
 
 
 def _check(name: str, value: Any, key: str) -> None:
     """Raise where a figure is not what a baseline has under that name."""
     if name == FINDINGS:
-        codes = {rule.code for rule in RULES}
+        codes = {rule.code for rule in RULES} | MOVED.keys()
         if not isinstance(value, list) or not set(map(str, value)) <= codes:
             raise BudgetNotUnderstood(f"{key}: has to be a list of rules, such as ['OVL001']")
     elif name == "idle_share" and isinstance(value, dict):

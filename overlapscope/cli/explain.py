@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from overlapscope.cli.changes import complete_change
-from overlapscope.cli.messages import ExitCode, complaining, say
+from overlapscope.cli.messages import ExitCode, complaining, note_old_code, say
 from overlapscope.cli.output import print_lines, render_to
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def explain_command(
 ) -> None:
     """Explain a finding (what happens, how it shows in a trace, how to fix it) or a change that what-if simulates."""
     page = None if name is None else _page(name)
+    note_old_code(name)
     if name is not None and page is None:
         say(_unknown(name))
         raise typer.Exit(ExitCode.UNUSABLE)

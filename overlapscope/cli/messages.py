@@ -66,6 +66,15 @@ def say_without_device_work(trace: Trace, *, quiet: bool = False) -> None:
         say(f"{trace.metadata.path}: no GPU work in this trace: {trace.health.no_device_work}", quiet=quiet)
 
 
+def note_old_code(code: str | None) -> None:
+    """Say which code a rule has now, where it was asked for by the one that it had before."""
+    from overlapscope.diagnosis.catalogue import MOVED
+
+    now = MOVED.get((code or "").upper())
+    if now is not None:
+        say(f"{code} is {now} now")
+
+
 def say(text: str, *, quiet: bool = False) -> None:
     """Print a note to stderr, without control characters, unless ``quiet``; wrapped on a terminal."""
     if quiet:

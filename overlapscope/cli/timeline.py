@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say, say_without_device_work
+from overlapscope.cli.messages import (
+    ExitCode,
+    complain,
+    note_old_code,
+    refuse_to_replace,
+    say,
+    say_without_device_work,
+)
 from overlapscope.cli.options import Cache, Debug, Quiet
 from overlapscope.cli.output import print_lines, render_to
 from overlapscope.cli.progress import phases
@@ -167,11 +174,14 @@ def _window(
 
 
 def _of_finding(trace: Trace, code: str) -> tuple[int, int]:
+    from overlapscope.diagnosis.catalogue import MOVED
     from overlapscope.diagnosis.run import diagnose
     from overlapscope.timeline import view
 
+    note_old_code(code)
     diagnosis = diagnose(trace)
     found = {entry.code: entry for entry in reversed(diagnosis.findings)}
-    if code.upper() not in found:
+    now = MOVED.get(code.upper(), code.upper())
+    if now not in found:
         raise WindowEmpty(f"no finding {safe(code)} in the trace: there is {', '.join(sorted(found)) or 'none'}")
-    return view.of_finding(diagnosis, found[code.upper()])
+    return view.of_finding(diagnosis, found[now])

@@ -69,6 +69,9 @@ RULES: tuple[Rule, ...] = tuple(
 )
 """All rules, in the order of their codes."""
 
+MOVED = {"OVL014": "OVL103", "OVL022": "OVL105"}
+"""Codes that rules had before, and the codes that they have now."""
+
 _PRECEDENCE = (
     *("000", "012", "020", "010", "005", "001", "013", "018", "009", "019", "007"),
     *("004", "003", "002", "006", "011", "017", "008"),
@@ -78,13 +81,13 @@ calls, then specific causes before general ones; a late host is the last."""
 
 
 def rule(code: str) -> Rule:
-    """The rule with a code, in upper or lower case, or with a name.
+    """The rule with a code, in upper or lower case, or with a name; a code that it had before is understood too.
 
     Raises:
         KeyError: there is none.
     """
     named = {key: entry for entry in RULES for key in (entry.code, entry.name.upper())}
-    return named[code.upper()]
+    return named[MOVED.get(code.upper(), code.upper())]
 
 
 CLAIMING: tuple[Rule, ...] = tuple(rule(f"OVL{number}") for number in _PRECEDENCE)
