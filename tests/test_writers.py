@@ -81,15 +81,30 @@ def test_a_folder_that_takes_nothing_is_said(name: str, tmp_path: Path) -> None:
     assert isinstance(result.exception, SystemExit)
 
 
-@pytest.mark.parametrize(
-    "command", [["scrub", "{}", "{}"], ["audit", "{}", "-o", "{}"], ["export", "{}", "--to", "perfetto", "-o", "{}"]]
-)
-def test_the_trace_itself_is_never_written_over(command: list[str], tmp_path: Path) -> None:
-    source = Path(shutil.copy(SAMPLE, tmp_path))
-    result = CliRunner().invoke(app, [part.format(source) for part in command])
-    assert result.exit_code == 2
-    assert "choose another name" in result.output
+ONTO_ITS_INPUT = (
+    "scrub IN ON", "audit IN -o ON", "audit IN --figure ON", "what-if IN --change pin -o ON", "doctor IN -o ON",
+    "what-if IN --change pin --figure ON", "compare IN OTHER --html ON", "compare OTHER IN --figure ON",
+    "compare OTHER IN -o ON", "timeline IN -o ON", "report IN -o ON", "export IN --to perfetto -o ON",
+    "export IN --to parquet -o ON", "copies IN -o ON", "gaps IN -o ON", "findings IN -o ON", "ranges IN -o ON",
+    "fleet IN --page ON", "check IN -o ON", "check IN --junit ON", "check IN --summary ON",
+    "check IN --baseline ON --update-baseline", "check OTHER --config IN -o ON", "check OTHER --baseline IN -o ON",
+    "transfers IN -o ON", "record -o ON IN",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ONTO_ITS_INPUT)
+def test_what_is_read_is_never_written_over(command: str, tmp_path: Path) -> None:
+    """By its own name, through a symbolic link, and by the other name of a hard link."""
+    source = Path(shutil.copy(SAMPLE, tmp_path / "trace.svg"))
+    (tmp_path / "soft.svg").symlink_to(source)
+    (tmp_path / "hard.svg").hardlink_to(source)
+    for name in ("trace", "soft", "hard"):
+        places = {"IN": source, "OTHER": SAMPLE, "ON": tmp_path / f"{name}.svg"}
+        result = CliRunner().invoke(app, [str(places.get(word, word)) for word in command.split()])
+        assert result.exit_code == 2
+        assert "choose another name" in result.output, result.output
     assert source.read_bytes() == SAMPLE.read_bytes()
+    assert (tmp_path / "soft.svg").is_symlink()
 
 
 def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def audit_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         if figure is not None:
             _check_figure(figure, paths)
         for path in paths:
-            refuse_to_replace(path, output)
+            refuse_to_replace(path, output, figure)
         for path in paths:
             try:
                 _audit_one(path, selection, results, top, fail_on, cache=cache, quiet=quiet)
@@ -146,18 +146,18 @@ def _write(results: _Results, form: Format, output: Path | None, *, per_rank: bo
         return
     if form is Format.TEXT:
         render_to(output, lambda console: _render(results, console, quiet=quiet))
-        return
-    if form is Format.JSON:
+    elif form is Format.JSON:
         from overlapscope.report.data import SCHEMA
 
         result: dict[str, Any] = {"schema": SCHEMA, "traces": [entry.to_dict() for entry in results.audits]}
         deliver_json(result | ({"errors": results.failures} if results.failures else {}), output)
     else:
         deliver("".join(_csv(results.audits)), output)
+    is_text, usable = form is Format.TEXT, any(found.devices for found in results.audits)
     for found, count in zip(results.audits, results.left_out, strict=True):
-        if not found.devices:
-            say(f"{found.trace.metadata.path}: {found.verdict}", quiet=quiet)
-        if count:
+        if not found.devices and not (is_text and output is None):
+            say(f"{found.trace.metadata.path}: {found.verdict}", quiet=quiet and usable)
+        if count and not is_text:
             say(f"{found.trace.metadata.path}: {_left_out(count)}", quiet=quiet)
 
 

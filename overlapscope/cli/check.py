@@ -87,16 +87,28 @@ def check_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     if annotations and output is None and output_format is not CheckFormat.TEXT:
         raise typer.BadParameter("--annotations go to standard output: name a file for the result with --output")
     with complaining(debug=debug):
-        for target in (output, junit, summary, baseline if update_baseline else None):
-            refuse_to_replace(path, target)
+        _refuse_to_replace(path, config, baseline, (output, junit, summary), update=update_baseline)
         asked = _Asked(_budget(config, has_baseline=baseline is not None), baseline, update_baseline)
         result = _checked(path, asked, cache=cache, quiet=quiet)
         _write_also(result, junit, summary)
-        with whoever_reads():
-            _write(result, output_format, output)
-            if annotations:
-                _annotate(result)
+        _write(result, output_format, output)
+        if annotations:
+            _annotate(result)
     raise typer.Exit(_status(result))
+
+
+def _refuse_to_replace(
+    path: Path, config: Path | None, baseline: Path | None, results: tuple[Path | None, ...], *, update: bool
+) -> None:
+    """Raise `OutputError` where a result would overwrite something that is read."""
+    from overlapscope.budget.files import CONFIGURATIONS
+
+    written = (*results, baseline) if update else results
+    refuse_to_replace(path, *written)
+    for limits in map(Path, CONFIGURATIONS) if config is None else (config,):
+        refuse_to_replace(limits, *written, what="the configuration")
+    if baseline is not None:
+        refuse_to_replace(baseline, *results, what="the baseline")
 
 
 def _budget(config: Path | None, *, has_baseline: bool) -> Budget:

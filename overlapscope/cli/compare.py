@@ -54,8 +54,7 @@ def compare_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             check_suffix(figure)
         sides = trace_files(before), trace_files(after)
         for path in (path for side in sides for path in side):
-            for target in (output, html, figure):
-                refuse_to_replace(path, target)
+            refuse_to_replace(path, output, html, figure)
         found = _compared(sides, within, predicted, cache=cache, quiet=quiet)
         _write(found, output_format, output)
         if html is not None:

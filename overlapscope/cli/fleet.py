@@ -80,6 +80,8 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     with complaining(debug=debug), _folder(output, shard) as folder:
         part, sources = _shard(shard), find_sources(names)
+        for source in sources:
+            refuse_to_replace(Path(source.name), page)
         mine = part.share(sources)
         with tally(mine, quiet=quiet) as progress:
             done = map_traces(sources, folder, _executor(workers, scheduler), part, progress)
@@ -109,6 +111,8 @@ def _reduced(folder: Path, page: Path | None, asked: Sequence[str]) -> Job:
     from overlapscope.fleet.summary import summary
 
     job = reduce_folder(folder)
+    for member in job.members:
+        refuse_to_replace(Path(member.source), page)
     reports: Mapping[int, Path] = {}
     if asked:
         from overlapscope.html.fleet_reports import asked_members, write_reports

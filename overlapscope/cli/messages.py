@@ -31,10 +31,19 @@ class ExitCode(IntEnum):
     FOUND = 3
 
 
-def refuse_to_replace(path: Path, output: Path | None) -> None:
-    """Raise `OutputError` where a result would overwrite the trace that it is made from."""
-    if output is not None and output.exists() and path.exists() and output.samefile(path):
-        raise OutputError(f"{output}: is the trace itself; choose another name for the output")
+def refuse_to_replace(path: Path, *outputs: Path | None, what: str = "the trace") -> None:
+    """Raise `OutputError` where a result would overwrite the file that it is made from, by whatever name."""
+    for output in outputs:
+        if output is not None and _same(output, path):
+            raise OutputError(f"{output}: is {what} itself; choose another name for the output")
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether both name one file; what cannot be looked at is none."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def complain(error: OverlapscopeError, *, debug: bool = False) -> None:

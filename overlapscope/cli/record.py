@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain, say
+from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say
 from overlapscope.errors import CaptureError, OverlapscopeError
 from overlapscope.formatting import counted
 
@@ -137,6 +137,8 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     try:
         if not (_is_module(script[0]) if module else Path(script[0]).is_file()):
             raise CaptureError(f"{script[0]}: no such {'module' if module else 'script'}")
+        if not module:
+            refuse_to_replace(Path(script[0]), recording.path, what="the script")
         recording.check()
         with recording.watching(), _recording(recording, part):
             status = run_script(script, module=module)

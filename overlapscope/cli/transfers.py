@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain
+from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace
 from overlapscope.errors import OverlapscopeError, TraceNotFound, UnknownTraceFormat
 
 
@@ -22,6 +22,7 @@ def transfers_command(
     from overlapscope.plot.transfers import save_transfers
 
     try:
+        refuse_to_replace(measured, output, what="what was measured")
         save_transfers(_read(measured), output)
     except OverlapscopeError as error:
         complain(error)

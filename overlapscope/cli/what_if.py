@@ -56,7 +56,7 @@ def what_if_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             from overlapscope.plot.files import check_suffix
 
             check_suffix(figure)
-        refuse_to_replace(path, output)
+        refuse_to_replace(path, output, figure)
         for text in change:
             note_old_name(text, quiet=quiet)
         found, paths = _predict(path, change, selection, explain=explain, cache=cache, quiet=quiet)
