@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from overlapscope.cli.main import app
 from overlapscope.errors import OutputError, TraceNotFound, UnknownTraceFormat, UnusableTrace
+from overlapscope.fitness.fitness import doctor
 from overlapscope.model.trace import TABLES, Trace
 from overlapscope.read.opening import is_database, open_trace
 from overlapscope.scrub.kineto import scrub_kineto
@@ -38,6 +39,12 @@ def same_figures(one: Trace, other: Trace) -> None:
         for spec in kind.columns():
             if spec.name != "name_id":
                 np.testing.assert_array_equal(getattr(first, spec.name), getattr(second, spec.name), (table, spec.name))
+
+
+def same_statements(one: Trace, other: Trace) -> None:
+    """The same is wrong with both, and both can answer the same."""
+    assert one.health == other.health
+    assert doctor(one).to_dict() == doctor(other).to_dict()
 
 
 def test_header_and_trailer_keep_technical_keys_only(tmp_path: Path) -> None:
@@ -125,7 +132,7 @@ def test_what_cannot_be_read_does_not_get_through(tmp_path: Path) -> None:
         f'{{"traceEvents": [{good}, {{"ph": "X", "name": "sec"ret"}}, {good}, {{"ph": "se'
     )
     dropped = scrub_kineto(tmp_path / "in.json", tmp_path / "out.json")
-    assert dropped["LOST: unreadable events"] == 2
+    assert (dropped["LOST: lost-events"], dropped["LOST: truncated"]) == (2, 1)
     assert open_trace(tmp_path / "out.json").health.damaged
     assert len(json.loads(content(tmp_path / "out.json"))["traceEvents"]) == 2
 
@@ -182,7 +189,11 @@ def test_a_damaged_trace_stays_damaged(damage: str, tmp_path: Path) -> None:
     assert list(open_trace(tmp_path / "in").health)
     result = CliRunner().invoke(app, ["scrub", str(tmp_path / "in"), str(tmp_path / "out.json")])
     assert (result.exit_code, "could not be read" in result.stderr) == (1, True)
-    assert open_trace(tmp_path / "out.json").health.damaged
+    scrubbed = open_trace(tmp_path / "out.json")
+    if damage == "list cut":  # a list has no place to say more
+        assert scrubbed.health.has("truncated")
+    else:
+        same_statements(open_trace(tmp_path / "in"), scrubbed)
 
 
 def test_hiding_a_word_leaves_what_the_reader_needs(tmp_path: Path) -> None:
@@ -193,6 +204,7 @@ def test_hiding_a_word_leaves_what_the_reader_needs(tmp_path: Path) -> None:
     assert trace.names.decode(trace.kernels.name_id) == ["***_***"]
 
 
+DROPPED = "Exceeded max GPU buffer count"
 DAMAGED = {
     "a list as a name": json.dumps(make.kernel(5, 5) | {"name": [1], "args": [1, {"a": 2}]}),
     "lists in lists": json.dumps(make.kernel(5, 5)).replace('"grid": [', '"grid": [' + "[" * 300 + "]" * 300 + ", "),
@@ -211,7 +223,25 @@ def test_of_a_damaged_trace_all_that_can_be_read_stays(event: str, tmp_path: Pat
     (tmp_path / "in.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     scrub_kineto(tmp_path / "in.json", tmp_path / "out.json")
     json.loads(content(tmp_path / "out.json"))
-    same_figures(open_trace(tmp_path / "in.json"), open_trace(tmp_path / "out.json"))
+    one, other = open_trace(tmp_path / "in.json"), open_trace(tmp_path / "out.json")
+    same_figures(one, other)
+    same_statements(one, other)
+
+
+def test_messages_about_dropped_records_stay(tmp_path: Path) -> None:
+    """And nothing else of what the profilers said."""
+    messages = [f"[secret] {DROPPED} secret", "secret", 7]
+    kineto = make.write(
+        tmp_path / "in.json", make.kernel(5, 5), WARNING=messages, ERROR=["CUDA events might be missing"]
+    )
+    diagnostics = [{"timestamp": 1, "text": text} for text in messages]
+    tables = {"CUPTI_ACTIVITY_KIND_KERNEL": [nsys_maker.work(5, 9)], "DIAGNOSTIC_EVENT": diagnostics}
+    nsys = nsys_maker.write(tmp_path / "in.sqlite", tables)
+    for scrub, source in ((scrub_kineto, kineto), (scrub_nsys, nsys)):
+        scrub(source, tmp_path / "out")
+        assert b"secret" not in content(tmp_path / "out")
+        assert open_trace(source).health.has("records-dropped")
+        same_statements(open_trace(source), open_trace(tmp_path / "out"))
 
 
 def test_of_an_export_numbers_as_texts_and_names_in_place_stay(tmp_path: Path) -> None:
@@ -276,7 +306,9 @@ def test_scrubbing_leaves_the_figures_alone(corpus_trace: Path, tmp_path: Path) 
     """Of every public trace, each number in each table is the same afterwards."""
     scrub = scrub_nsys if is_database(corpus_trace) else scrub_kineto
     scrub(corpus_trace, tmp_path / "out.gz")
-    same_figures(opened(corpus_trace), open_trace(tmp_path / "out.gz"))
+    scrubbed = open_trace(tmp_path / "out.gz")
+    same_figures(opened(corpus_trace), scrubbed)
+    same_statements(opened(corpus_trace), scrubbed)
 
 
 @pytest.mark.parametrize(

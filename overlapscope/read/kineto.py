@@ -5,30 +5,29 @@ Only a few chunks of the file are in memory at a time: events become columns at 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
+from overlapscope.read import scrubbed
 from overlapscope.read.bytestream import placed_blocks
-from overlapscope.read.chunks import LONGEST_EVENT, Opening, Text, cut, find_events
+from overlapscope.read.chunks import LONGEST_EVENT, Text, cut, find_events
 from overlapscope.read.decoded import Decoded, renumbered
 from overlapscope.read.draft import Draft
 from overlapscope.read.dropped import messages_of, note_dropped
 from overlapscope.read.events import FORMS, DecodeError
 from overlapscope.read.helpers import Options, Share, shares_of, started
-from overlapscope.read.kineto_header import LOST_KEY, metadata_of
+from overlapscope.read.kineto_header import metadata_of, trailer_keys
 from overlapscope.read.log import UNKNOWN_CATEGORY, HealthLog
-from overlapscope.read.salvage import rescue
+from overlapscope.read.salvage import Rescue, rescue
+from overlapscope.read.scrubbed import note_before
 from overlapscope.read.selection import NOT_WANTED
 from overlapscope.read.values import NeedsExact
 from overlapscope.read.wire import Answer
 
 TRAILER_LIMIT = 1 << 24
 """Bytes of the part after the events that are read."""
-_CUT_TRAILER = "the part after the events is truncated or malformed; versions and devices given there are not known"
 
 
 _DROPPED = {
@@ -91,9 +90,14 @@ class _Reader:
             self.decoded.add(rescued.events)
         self.trailer = rescued.trailer
         self.carried = rescued.cut_off
-        self.log.damage("lost-events", rescued.lost, "events that could not be read or repaired; left out")
-        self.log.warn("repaired-events", rescued.repaired, "malformed events were repaired and read")
-        self.log.events_read += rescued.lost
+        note_rescued(self.log, rescued)
+
+
+def note_rescued(log: HealthLog, rescued: Rescue) -> None:
+    """Log what became of malformed events."""
+    log.damage("lost-events", rescued.lost, "events that could not be read or repaired; left out")
+    log.warn("repaired-events", rescued.repaired, "malformed events were repaired and read")
+    log.events_read += rescued.lost
 
 
 def read_kineto(path: Path, log: HealthLog, options: Options) -> Draft:
@@ -114,14 +118,12 @@ def read_kineto(path: Path, log: HealthLog, options: Options) -> Draft:
     reader = _Reader(log, decoded)
     text.put_back(opening.rest)
     _read_shares(reader, text, shares_of(path, text.place, options), options)
-    _finish(reader, opening)
+    _finish(reader)
     if log.events_read == 0:
         raise UnusableTrace(f"{path}: a Kineto trace without a readable event; record it again")
-    header = opening.header | _trailer_keys(reader.trailer, opening, log)
+    header = opening.header | trailer_keys(reader.trailer, opening, log)
     note_dropped(log, messages_of(header))
-    lost = header.get(LOST_KEY)
-    if isinstance(lost, int):
-        log.damage("lost-before-scrubbing", lost, "parts of the trace could not be read when it was scrubbed")
+    note_before(log, header.get(scrubbed.KEY))
     tables = decoded.tables()
     pool = renumbered(tables, decoded.pool)
     log.events_kept += sum(len(columns["start_ns"]) for columns in tables.values())
@@ -163,13 +165,9 @@ def _read_here(reader: _Reader, text: Text, shares: list[Share], taken: int, chu
         reader.read(chunk)
 
 
-def _finish(reader: _Reader, opening: Opening) -> None:
+def _finish(reader: _Reader) -> None:
     log = reader.log
     reader.finish()
-    if reader.trailer is None:
-        log.damage("truncated", 1, "the file is truncated within its list of events; all events before were read")
-    if not opening.header_ok:
-        log.warn("bad-header", 1, "the part before the events is not valid JSON; versions and devices are not known")
     decoded = reader.decoded
     log.events_read += decoded.events
     for code, text in _DROPPED.items():
@@ -178,19 +176,3 @@ def _finish(reader: _Reader, opening: Opening) -> None:
     for category, count in sorted(decoded.unknown.items()):
         code = UNKNOWN_CATEGORY + category
         log.note(code, count, f"events of an unknown category ({category}); left out", log.events_read)
-
-
-def _trailer_keys(trailer: bytes | None, opening: Opening, log: HealthLog) -> dict[str, Any]:
-    """The top-level keys after the event list."""
-    text = (trailer or b"").strip()
-    if b'"traceEvents"' in text:
-        log.damage("second-trace", 1, "the file has a second list of events, which was not read")
-    if not text or trailer is None:
-        log.damage("truncated", int(trailer is not None and not opening.is_list), _CUT_TRAILER)
-        return {}
-    try:
-        keys = json.loads(b"{" + text.removeprefix(b",").strip(), strict=False)
-    except (ValueError, RecursionError):
-        log.damage("bad-trailer", 1, _CUT_TRAILER)
-        return {}
-    return keys if isinstance(keys, dict) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,11 +11,11 @@ from overlapscope.calibration.reading import from_json
 from overlapscope.calibration.schema import KEY
 from overlapscope.calibration.values import count, moment
 from overlapscope.model.metadata import Device, Metadata
+from overlapscope.read.chunks import Opening
 from overlapscope.read.devices import with_calibration
+from overlapscope.read.log import HealthLog
 
-LOST_KEY = "overlapscopeLost"
-"""The key for the number of parts that could not be read when a trace was scrubbed."""
-
+_CUT_TRAILER = "the part after the events is truncated or malformed; versions and devices given there are not known"
 VERSION_KEYS = (
     "cuda_driver_version",
     "cuda_runtime_version",
@@ -24,6 +25,26 @@ VERSION_KEYS = (
     "roctracer_version",
     "rocprofiler-sdk_version",
 )
+
+
+def trailer_keys(trailer: bytes | None, opening: Opening, log: HealthLog) -> dict[str, Any]:
+    """The top-level keys after the event list; a header or an end that is damaged is logged."""
+    if trailer is None:
+        log.damage("truncated", 1, "the file is truncated within its list of events; all events before were read")
+    if not opening.header_ok:
+        log.warn("bad-header", 1, "the part before the events is not valid JSON; versions and devices are not known")
+    text = (trailer or b"").strip()
+    if b'"traceEvents"' in text:
+        log.damage("second-trace", 1, "the file has a second list of events, which was not read")
+    if not text or trailer is None:
+        log.damage("truncated", int(trailer is not None and not opening.is_list), _CUT_TRAILER)
+        return {}
+    try:
+        keys = json.loads(b"{" + text.removeprefix(b",").strip(), strict=False)
+    except (ValueError, RecursionError):
+        log.damage("bad-trailer", 1, _CUT_TRAILER)
+        return {}
+    return keys if isinstance(keys, dict) else {}
 
 
 def metadata_of(

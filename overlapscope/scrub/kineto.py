@@ -16,13 +16,17 @@ from overlapscope.atomic_files import writing
 from overlapscope.calibration.publishing import published
 from overlapscope.calibration.schema import KEY
 from overlapscope.errors import UnknownTraceFormat
+from overlapscope.model.health import HealthSeverity
+from overlapscope.read import scrubbed
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.chunks import LONGEST_EVENT, Opening, cut, find_events
+from overlapscope.read.dropped import LEVELS, told
 from overlapscope.read.events import DecodeError, Form
-from overlapscope.read.kineto import TRAILER_LIMIT
-from overlapscope.read.kineto_header import LOST_KEY, VERSION_KEYS
+from overlapscope.read.kineto import TRAILER_LIMIT, note_rescued
+from overlapscope.read.kineto_header import VERSION_KEYS, trailer_keys
 from overlapscope.read.log import HealthLog
 from overlapscope.read.salvage import rescue
+from overlapscope.read.scrubbed import health_before, note_before
 from overlapscope.scrub.texts import Hiding
 
 _PLAIN_KEYS = {
@@ -35,7 +39,6 @@ _PLAIN_KEYS = {
     "with_modules",
     "with_flops",
     "profile_memory",
-    LOST_KEY,
 }
 _NESTED_KEYS = {
     "deviceProperties": None,  # numbers, and names
@@ -94,8 +97,8 @@ _NUMBER = re.compile(rb'"\\ufdd0([-+.\deE]+)\\ufdd0"')
 def scrub_kineto(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter[str]:
     """Write the Kineto trace ``source`` to ``target`` without host, user, folders, commands or environment.
 
-    Unreadable parts are left out; the new trace records how many, and counts as damaged when it is opened. Numbers keep
-    their text.
+    Unreadable parts are left out; the new trace says what was wrong, and counts as damaged when it is opened. Numbers
+    keep their text.
 
     Returns:
         The number of removed parts by kind: ``header NAME``, ``argument NAME``, ``changed texts``, and ``LOST:`` with a
@@ -112,7 +115,7 @@ def scrub_kineto(source: Path, target: Path, hiding: Hiding = Hiding()) -> Count
     opening = find_events(blocks)
     if opening is None:
         raise UnknownTraceFormat(f"{source}: not a Kineto trace")
-    scrubber = _Scrubber(hiding, dropped)
+    scrubber = _Scrubber(hiding, dropped, log)
     with writing(target) as file:
         file.write(_text(scrubber.head(opening)))
         separator = b""
@@ -120,9 +123,6 @@ def scrub_kineto(source: Path, target: Path, hiding: Hiding = Hiding()) -> Count
         for event in chain(chain.from_iterable(chunks), scrubber.rest()):
             file.write(separator + _json(event))
             separator = b",\n"
-        for warning in log.health():
-            if warning.code != "trailing-bytes":
-                dropped[f"{LOST} {warning.code}"] += warning.count
         file.write(_text(scrubber.tail(opening)))
     return dropped
 
@@ -134,9 +134,10 @@ LOST = "LOST:"
 class _Scrubber:
     """One pass over a trace."""
 
-    def __init__(self, hiding: Hiding, dropped: Counter[str]) -> None:
+    def __init__(self, hiding: Hiding, dropped: Counter[str], log: HealthLog) -> None:
         self._hiding = hiding
         self._dropped = dropped
+        self._log = log
         self._trailer: bytes | None = None
         self._carried = b""
 
@@ -144,26 +145,22 @@ class _Scrubber:
         """The text before the first event."""
         if opening.is_list:
             return "["
-        if not opening.header_ok:
-            self._dropped[f"{LOST} header"] += 1
         kept = json.dumps(self._header(opening.header), separators=(",", ":"))
         return f'{kept[:-1]}{"," if len(kept) > 2 else ""}"traceEvents":[\n'  # noqa: PLR2004 - the braces
 
     def tail(self, opening: Opening) -> str:
         """The text after the last event."""
-        kept: dict[str, Any] = {}
-        if self._trailer is None:
-            self._dropped[f"{LOST} end of the file"] += 1
-        elif not opening.is_list:
-            trailer = _object(b"{" + self._trailer.strip().removeprefix(b","))
-            self._dropped[f"{LOST} trailer"] += trailer is None
-            kept = self._header(trailer or {})
-        lost = sum(count for name, count in self._dropped.items() if name.startswith(LOST))
+        keys = trailer_keys(self._trailer, opening, self._log)
+        note_before(self._log, (opening.header | keys).get(scrubbed.KEY))
+        health = self._log.health()
+        for warning in health:
+            is_lost = warning.severity is HealthSeverity.DAMAGE or warning.code == "bad-header"
+            self._dropped[f"{LOST} {warning.code}" if is_lost else warning.code] += warning.count
         if opening.is_list:
-            return "\n" if lost else "]\n"  # the format lets a list end so; its reader takes it for cut, which it was
-        if lost:
-            before = kept.get(LOST_KEY)
-            kept[LOST_KEY] = lost + (before if isinstance(before, int) else 0)
+            return "\n" if health.damaged else "]\n"  # its reader takes it for cut: a list has no place for more
+        kept = self._header(_object(b"{" + (self._trailer or b"").strip().removeprefix(b",")) or {})
+        if before := health_before(health):
+            kept[scrubbed.KEY] = before
         text = json.dumps(kept)
         return f"\n]{',' if len(text) > 2 else ''}{text[1:]}\n"  # noqa: PLR2004 - the braces
 
@@ -188,7 +185,7 @@ class _Scrubber:
         except DecodeError:
             found = rescue(chunk[1:-1], _FORM, final=final or len(chunk) > LONGEST_EVENT)
             events, self._trailer, self._carried = found.events, found.trailer, found.cut_off
-            self._dropped[f"{LOST} unreadable events"] += found.lost
+            note_rescued(self._log, found)
         for event in events:
             if isinstance(event, dict):
                 yield self._event(event)
@@ -245,7 +242,11 @@ class _Scrubber:
         calibration = published(header.get(KEY))
         if calibration is not None:
             kept[KEY] = self._nested(calibration, texts=True)
-        self._count("header", header.keys() - kept.keys())
+        for level in LEVELS:
+            messages = header.get(level)
+            if isinstance(messages, list) and (dropping := [text for text in map(told, messages) if text]):
+                kept[level] = dropping
+        self._count("header", header.keys() - kept.keys() - {scrubbed.KEY})
         return {key: kept[key] for key in header if key in kept}  # in the order of the file
 
     def _nested(self, value: Any, *, texts: bool, depth: int = 0) -> Any:

@@ -13,6 +13,7 @@ from overlapscope.atomic_files import writing
 from overlapscope.errors import OutputError, OverlapscopeError, UnusableTrace
 from overlapscope.model.columns import NO_TIME
 from overlapscope.read.bytestream import read_blocks
+from overlapscope.read.dropped import told
 from overlapscope.read.log import HealthLog
 from overlapscope.read.values import whole_numbers
 from overlapscope.scrub.texts import Hiding
@@ -23,6 +24,9 @@ _TABLES = {
     "PROFILER_OVERHEAD",
     "CUDA_GRAPH_NODE_EVENTS",
     "META_DATA_EXPORT",
+    "EXPORT_META_DATA",
+    "DIAGNOSTIC_EVENT",
+    "TARGET_INFO_SESSION_START_TIME",
     "TARGET_INFO_GPU",
     "TARGET_INFO_CUDA_DEVICE",
     "TARGET_INFO_CUDA_CONTEXT_INFO",
@@ -36,6 +40,8 @@ _TEXTS = {
     "TARGET_INFO_GPU": {"name"},
     "TARGET_INFO_CUDA_DEVICE": {"name"},
     "META_DATA_EXPORT": {"name", "value"},
+    "EXPORT_META_DATA": {"name", "value"},
+    "DIAGNOSTIC_EVENT": {"text"},
 }
 """Columns that may hold text; in ``ENUM_`` tables these are ``name`` and ``label``. All others hold numbers."""
 _EXPORT_KEYS = ("EXPORT_PRODUCT_NAME", "EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION")
@@ -89,9 +95,14 @@ def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter
 
 def _scrub(connection: sqlite3.Connection, hiding: Hiding, dropped: Counter[str]) -> None:
     tables = _drop_others(connection, dropped)
-    if "META_DATA_EXPORT" in tables:
+    for table in tables & {"META_DATA_EXPORT", "EXPORT_META_DATA"}:
         marks = ", ".join("?" * len(_EXPORT_KEYS))
-        connection.execute(f"DELETE FROM META_DATA_EXPORT WHERE name NOT IN ({marks})", _EXPORT_KEYS)
+        connection.execute(f"DELETE FROM {table} WHERE name NOT IN ({marks})", _EXPORT_KEYS)
+    if "text" in _columns(connection, "DIAGNOSTIC_EVENT"):
+        connection.create_function("told", 1, lambda raw: told((raw or b"").decode("utf-8", "replace")))
+        connection.execute("UPDATE DIAGNOSTIC_EVENT SET text = told(CAST(text AS BLOB))")
+        others = connection.execute("DELETE FROM DIAGNOSTIC_EVENT WHERE text = ''")
+        dropped["messages of the profiler"] = others.rowcount
     if "ThreadNames" in tables:
         _drop_named_threads(connection, dropped)
     _drop_unused_strings(connection, tables, dropped)
