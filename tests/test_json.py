@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,8 @@ from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.export.tables import save_tables
 from overlapscope.model.trace import Trace
 from tests import kineto_maker as make
-from tests.conftest import CASES, ROOT, SAMPLES
+from tests.conftest import CASES, SAMPLES
+from tests.json_page import PAGE, keys_of, listed, renamed
 from tests.notation import trace_of
 from tests.test_ceiling import EXPOSED
 from tests.test_link_rules import faulty_traces
@@ -30,40 +30,7 @@ from tests.test_queued_copies import issuing, stuck_copy
 from tests.test_races import racing_traces
 from tests.test_several_devices import taking_turns
 
-PAGE = ROOT / "docs" / "json.md"
 RECORDED = SAMPLES / "pinning_guide-list-to.json.gz"
-CODED = re.compile(r"`([^`]+)`")
-BY_DATA = re.compile(
-    r"(^|\.)(directions|directions\.\*\.memory|versions|evidence|made_of|idle_share|ranges|answers\[\]\.counts)\.[^.\[]+$"
-)
-"""Keys below these are data: any name."""
-DOTTED = re.compile(r"(^|\.)(figures|spread)\..+$")
-"""So are those below these, and have dots in them."""
-
-
-def section(name: str) -> str:
-    """The text of a section of the page."""
-    return PAGE.read_text().partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-
-
-def renamed(name: str) -> dict[str, str | None]:
-    """Every key of a section with its path, and the name that it had in version 1 where it had another one."""
-    prefixes, found = [""], dict[str, str | None]()
-    for line in section(name).splitlines():
-        if line.startswith("### "):
-            prefixes = [f"{prefix}." for prefix in CODED.findall(line)]
-        elif line.startswith("| `"):
-            cells = line.strip("|").split("|")
-            (key,), old = CODED.findall(cells[0]), CODED.findall(cells[-1])
-            for prefix in prefixes:
-                assert prefix + key not in found, "no key twice"
-                found[prefix + key] = old[0] if old else None
-    return found
-
-
-def listed(name: str) -> dict[str, str]:
-    """Every key of a section with its path, and the name that it had in version 1."""
-    return {key: old or key.rpartition(".")[2] for key, old in renamed(name).items()}
 
 
 def listed_evidence() -> dict[str, set[str]]:
@@ -72,18 +39,6 @@ def listed_evidence() -> dict[str, set[str]]:
     for code, key in re.findall(r"^\| (OVL\d+) \| `(\w+)` \|", PAGE.read_text(), re.MULTILINE):
         found.setdefault(code, set()).add(key)
     return found
-
-
-def keys_of(value: Any, path: str = "") -> Iterator[str]:
-    """Every key in a JSON value, with its path."""
-    if isinstance(value, dict):
-        for key, entry in value.items():
-            inner = DOTTED.sub(r"\1\2.*", BY_DATA.sub(r"\1\2.*", f"{path}.{key}".lstrip(".")))
-            yield inner
-            yield from keys_of(entry, inner)
-    elif isinstance(value, list):
-        for entry in value:
-            yield from keys_of(entry, f"{path}[]")
 
 
 def old_path(path: str, keys: dict[str, str]) -> str:

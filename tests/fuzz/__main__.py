@@ -15,20 +15,22 @@ def main() -> int:
     options = _options()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ["MPLBACKEND"] = "agg"
-    from tests.fuzz.mutants import mutant, samples
+    from tests.fuzz.mutants import mutant, samples, traces_in
     from tests.fuzz.runner import run, warm_up
 
     warm_up()
-    originals, kinds = samples(small=not options.all), Counter[str]()
+    originals = traces_in(options.originals) if options.originals else samples(small=not options.all)
+    kinds = Counter[str]()
     until = time.monotonic() + 60 * options.minutes
     number, count = options.first, 0
     while time.monotonic() < until and (options.count is None or count < options.count):
-        for find in run(mutant(options.seed, number, originals), options.share, options.keep):
+        pair = (mutant(options.seed, each, originals) for each in (number, number + options.every))
+        for find in run(*pair, options.share, options.keep):
             kinds[find.where] += 1
             if kinds[find.where] <= options.show:
                 print(find, flush=True)
         number, count = number + options.every, count + 1
-    print(f"{count} mutants of {len(originals)} samples, seed {options.seed}: {sum(kinds.values())} finds")
+    print(f"{count} mutants of {len(originals)} traces, seed {options.seed}: {sum(kinds.values())} finds")
     for where, times in kinds.most_common():
         print(f"{times:6} {where}")
     return int(bool(kinds))
@@ -43,6 +45,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=1, help="distance of numbers, for several runs side by side")
     parser.add_argument("--share", type=float, default=0.4, help="share of the uses that each mutant is put to")
     parser.add_argument("--all", action="store_true", help="mutants of all samples, not of the small ones")
+    parser.add_argument("--originals", type=Path, help="mutants of the traces in this folder, not of the samples")
     parser.add_argument("--show", type=int, default=1, help="how many finds of one kind to print")
     parser.add_argument("--keep", type=Path, help="keep mutants with finds in this folder")
     return parser.parse_args()

@@ -15,6 +15,7 @@ from tests.conftest import CASES, SAMPLES
 from tests.fuzz import mutate_bytes, mutate_events, mutate_tables
 
 _SMALL = 18_000  # bytes of a packed sample
+_SMALL_UNPACKED = 1_000_000
 _MORE = 0.5  # share of mutants to which one more thing was done, again and again
 
 
@@ -39,6 +40,13 @@ def samples(*, small: bool = True) -> list[Path]:
     return [path for path in everything if path.stat().st_size < _SMALL or not small]
 
 
+def traces_in(folder: Path) -> list[Path]:
+    """The small traces in a folder and those below it, likewise."""
+    files = sorted(path for path in folder.rglob("*") if path.name.endswith((".json", ".sqlite", ".gz")))
+    small = (path for path in files if path.stat().st_size < _SMALL_UNPACKED)
+    return [path for path in small if 0 < len(_unpacked(path)) < _SMALL_UNPACKED]
+
+
 def mutant(seed: int, number: int, originals: list[Path]) -> Mutant:
     """The mutant of this seed and number; the same each time."""
     rng = random.Random(f"{seed}:{number}")
@@ -46,6 +54,9 @@ def mutant(seed: int, number: int, originals: list[Path]) -> Mutant:
     content = _unpacked(sample)
     done: list[str] = []
     content = (_database if content.startswith(b"SQLite") else _kineto)(rng, content, done)
+    if rng.random() < 0.02:
+        content = mutate_bytes.blown_up(rng, content)
+        done.append("blown_up")
     if rng.random() < 0.2:
         content = gzip.compress(content, 1, mtime=0)
         if rng.random() < 0.5 and content:
@@ -55,13 +66,19 @@ def mutant(seed: int, number: int, originals: list[Path]) -> Mutant:
 
 @lru_cache(maxsize=8)
 def _unpacked(path: Path) -> bytes:
-    return gzip.decompress(path.read_bytes())
+    content = path.read_bytes()
+    return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
 
 
 def _kineto(rng: random.Random, content: bytes, done: list[str]) -> bytes:
     if rng.random() < 0.4:
         return _bytes(rng, content, done, mutate_bytes.TEXT)
-    document = json.loads(content)
+    try:
+        document = json.loads(content)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or not document.get("traceEvents"):
+        return _bytes(rng, content, done, mutate_bytes.TEXT)
     _each(rng, document, done, mutate_events.MUTATIONS)
     content = json.dumps(document, indent=rng.choice((None, 1))).encode()
     return _bytes(rng, content, done, mutate_bytes.TEXT) if rng.random() < 0.1 else content
@@ -73,8 +90,11 @@ def _database(rng: random.Random, content: bytes, done: list[str]) -> bytes:
     database = sqlite3.connect(":memory:")
     database.deserialize(content)
     _each(rng, database, done, mutate_tables.MUTATIONS)
+    if rng.random() < 0.04:
+        database = mutate_tables.in_utf_16(database)
     database.commit()
-    return database.serialize()
+    content = database.serialize()
+    return mutate_tables.page_damaged(rng, content) if rng.random() < 0.1 else content
 
 
 def _bytes(rng: random.Random, content: bytes, done: list[str], mutations: Any) -> bytes:

@@ -11,6 +11,7 @@ from tests.fuzz import odd
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
 _VALUE = re.compile(rb'(?<=": )(?:"[^"]*"|[^\s,{}\[\]]+)|(?<=":)(?:"[^"]*"|[^\s,{}\[\]"]+)')
+_KEY = re.compile(rb'(?<=[{,])\s*"[^"\\]{1,30}"\s*:')
 _LONGEST = 5000
 
 
@@ -69,9 +70,34 @@ def with_many(rng: random.Random, data: bytes) -> bytes:
     return data[:place] + tokens.encode("utf-8", "surrogatepass") * rng.choice((100, 10_000, 30_000)) + data[place:]
 
 
+def with_key_again(rng: random.Random, data: bytes) -> bytes:
+    """A key is there twice in its object, with another value."""
+    found = _KEY.search(data, rng.randrange(len(data))) or _KEY.search(data)
+    if found is None:
+        return data
+    key = found[0] + str(rng.choice((*odd.NUMBERS, '"x"', "[]", "{}"))).encode() + b","
+    return data[: found.start()] + key * rng.choice((1, 1, 1000)) + data[found.start() :]
+
+
+def nested(rng: random.Random, data: bytes) -> bytes:
+    """A value is that of a list, or of an object, in very many others."""
+    found = _VALUE.search(data, rng.randrange(len(data))) or _VALUE.search(data)
+    if found is None:
+        return data
+    start, stop = rng.choice(((b"[", b"]"), (b'{"a":', b"}")))
+    depth = rng.choice((2, 20, 400, 1200, 100_000))
+    return data[: found.start()] + start * depth + found[0] + stop * depth + data[found.end() :]
+
+
+def blown_up(rng: random.Random, data: bytes) -> bytes:
+    """Something that packs well is put in, 20 MB of it."""
+    place = rng.choice((0, data.find(b"[") + 1, data.find(b'"') + 1, rng.randrange(len(data)), len(data)))
+    return data[:place] + rng.choice((b" ", b"a", b"0", b"[", b"\0", b"{},", b'"a",')) * 20_000_000 + data[place:]
+
+
 TEXT: tuple[Callable[[random.Random, bytes], bytes], ...] = (
     flipped, cut, lacking, repeated, with_token, with_token, with_number, with_number, with_value, with_value,
-    with_tail, with_many,
+    with_tail, with_many, with_key_again, nested,
 )  # fmt: skip
 BINARY: tuple[Callable[[random.Random, bytes], bytes], ...] = (flipped, flipped, cut, lacking, with_tail)
 

@@ -124,9 +124,30 @@ def header_changed(rng: random.Random, document: Document) -> None:
         return
 
 
+def scattered(rng: random.Random, document: Document) -> None:
+    """Some events are those of other processes, threads, devices or streams, one after the other."""
+    key, count = (
+        rng.choice(("pid", "tid", "device", "stream", "context", "correlation")),
+        rng.choice((2, 3, 50, 10_000)),
+    )
+    for event in some(rng, document["traceEvents"]):
+        if key in {"pid", "tid"}:
+            event[key] = rng.randrange(count)
+        else:
+            event["args"] = dict(_arguments(event)) | {key: rng.randrange(count)}
+
+
+def renamed(rng: random.Random, document: Document) -> None:
+    """Some events have a hostile name, or one that means something."""
+    name = rng.choice((*odd.TEXTS, *odd.HOSTILE))
+    for event in some(rng, document["traceEvents"]):
+        event["name"] = name
+
+
 MUTATIONS: tuple[Callable[[random.Random, Document], None], ...] = (
     key_changed, key_changed, key_changed, argument_changed, argument_changed, key_removed, times_shifted,
     times_shifted, times_scaled, swapped, dropped, doubled, shuffled, one_place, header_changed, header_changed,
+    scattered, renamed,
 )  # fmt: skip
 
 

@@ -15,6 +15,12 @@ TEXTS = (
     "ProfilerStep#1", "ProfilerStep#99999999999999999999", "nccl", "\n", "../../etc/passwd", "/home/alice/x.py(3): f",
     "=1+1", "\u202e", "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)", "cudaMemcpyAsync", "$x^2$",
 )  # fmt: skip
+HOSTILE = (
+    "\x1b]0;owned\x07\x1b[2J", "<img src=x onerror=alert(1)>", "</script><script>alert(1)</script>", "\u202egnp.exe",
+    "a\r\n::error::b", "@everyone `x` | [a](javascript:alert(1))", "]]>", "&lt;", "=cmd|' /C calc'!A0", "\x9b31m",
+    "{0.__class__}", "%s%n", "[bold red]x[/]", "[/]", "$\\frac{", "../../../tmp/x", "\u2028", "\ufeff", "\x00",
+)  # fmt: skip
+"""Texts that mean something to a terminal, a page, a table, a figure or a file system."""
 OTHERS: tuple[Any, ...] = (None, True, False, [], {}, [1], [1, "2", None], {"a": 1}, [[[]]], [2**40, 2**40, 2**40])
 TOKENS = (
     "1e999999999", "-1e999999999", "1" * 400, "nan", "-nan(ind)", "inf(c)", "Infinity", "0x1f", "null", "true", "[]",
@@ -24,7 +30,7 @@ TOKENS = (
 
 def value(rng: random.Random) -> Any:
     """Any odd value, mostly a number."""
-    return rng.choice(rng.choice((NUMBERS, NUMBERS, NUMBERS, TEXTS, OTHERS)))
+    return rng.choice(rng.choice((NUMBERS, NUMBERS, NUMBERS, (*TEXTS, *HOSTILE), OTHERS)))
 
 
 def time_shift(rng: random.Random) -> int:

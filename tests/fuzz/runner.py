@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import random
@@ -16,6 +15,7 @@ import traceback
 import warnings
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -55,38 +55,42 @@ def warm_up() -> None:
         import_module(name)
 
 
-def run(mutant: Mutant, share: float, keep: Path | None = None) -> list[Find]:
-    """Put a mutant to a share of all uses, and say what went wrong."""
+def run(mutant: Mutant, other: Mutant, share: float, keep: Path | None = None) -> list[Find]:
+    """Put a mutant, with another one beside it, to a share of all uses, and say what went wrong."""
     rng = random.Random(mutant.name)
     chosen = [use for use in uses() if rng.random() < share]
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         os.close(reading)
-        _child(mutant, chosen, rng, writing)
+        _child(mutant, other, chosen, rng, writing)
     os.close(writing)
     finds = list(_watched(mutant, child, reading))
     if finds and keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-        (keep / (mutant.name.replace(":", "-") + mutant.suffix.removesuffix(".gz"))).write_bytes(mutant.content)
+        for each in (mutant, other):
+            (keep / (each.name.replace(":", "-") + each.suffix.removesuffix(".gz"))).write_bytes(each.content)
     return finds
 
 
-def _child(mutant: Mutant, chosen: list[Use], rng: random.Random, pipe: int) -> None:
+def _child(mutant: Mutant, other: Mutant, chosen: list[Use], rng: random.Random, pipe: int) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         warnings.simplefilter("error")
         with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
             os.chdir(folder)
-            path = Path(folder) / f"mutant{mutant.suffix}"
+            path, second = Path(folder) / "traces" / f"mutant{mutant.suffix}", Path(folder) / f"other{other.suffix}"
+            path.parent.mkdir()
             path.write_bytes(mutant.content)
-            allowed = _BASE_S + _S_PER_MB * _size(mutant) / 1e6
+            second.write_bytes(other.content)
+            (path.parent / f"rank1{other.suffix}").symlink_to(second)
+            allowed = _BASE_S + _S_PER_MB * (_size(mutant) + _size(other)) / 1e6
             for use in chosen:
                 _tell(pipe, {"begins": use.name})
                 here = Path(folder) / use.name.replace(" ", "_")
                 here.mkdir()
-                for found in _tried(use, Place(path, mutant.sample, here, rng), allowed):
+                for found in _tried(use, Place(path, second, mutant.sample, here, rng), allowed):
                     _tell(pipe, found)
         _tell(pipe, {"ends": True})
     except BaseException:
@@ -121,10 +125,11 @@ def _size(mutant: Mutant) -> int:
     """Bytes of the content, unpacked as far as it can be."""
     if not mutant.content.startswith(b"\x1f\x8b"):
         return len(mutant.content)
-    try:
-        return len(gzip.decompress(mutant.content))
-    except (OSError, EOFError, ValueError, zlib.error):
-        return 10 * len(mutant.content)
+    size, member = 0, zlib.decompressobj(wbits=31)
+    with suppress(zlib.error):
+        for start in range(0, len(mutant.content), 1 << 16):
+            size += len(member.decompress(mutant.content[start : start + (1 << 16)]))
+    return size
 
 
 def _tell(pipe: int, message: dict[str, object]) -> None:

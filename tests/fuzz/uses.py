@@ -16,21 +16,30 @@ import typer
 from typer.testing import CliRunner
 
 import overlapscope
+from overlapscope.cache.keys import file_state
+from overlapscope.cache.store import Store
 from overlapscope.cli.main import app
 from overlapscope.cli.messages import ExitCode
 from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.fleet.work import work
 from overlapscope.whatif.catalogue import NAMES
-from tests.fuzz import judge
+from tests.fuzz import judge, results
 
 _NOT_OF_TRACES = {"explain", "demo", "workloads", "record", "fleet reduce"}
 """Commands that read no trace; ``fleet map`` reduces too."""
 _LEFT_OUT = {"open", "debug", "help", "scheduler", "shard", "workers", "baseline", "update_baseline", "hide"}
 _LIMITS = """
 [check]
+scalar_reads_per_step = 1
+synchronisations_per_step = 2
 pageable_bytes = 1000
-hidden_share = 0.1
 blocked_share = 0.2
+hidden_share = 0.1
+saving_share = 0.1
+idle_share = { all = 0.2, copy_call = 0.0, OVL001 = 0.01 }
+no_findings = ["OVL001", "OVL014", "scalar-read"]
+[check.ranges."*"]
+idle_share.all = 0.1
 """
 
 
@@ -40,9 +49,10 @@ class Found(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """A mutant as a file, the sample of which it was made, and a folder for results."""
+    """A mutant as a file, another one, the sample of which it was made, and a folder for results."""
 
     path: Path
+    other: Path
     sample: Path
     folder: Path
     rng: random.Random
@@ -64,7 +74,8 @@ class Use:
 def uses() -> tuple[Use, ...]:
     """Every use, by name."""
     commands = [Use(name, lambda place, of=(name, command): _command(place, *of)) for name, command in leaves()]
-    return (*commands, Use("read", _read), Use("their overlap", _theirs), Use("scrubbed figures", _scrubbed))
+    ours = (_read, _theirs, _scrubbed, _scrubbed_audit, _baseline, _cached)
+    return (*commands, *(Use(run.__name__.strip("_").replace("_", " "), run) for run in ours))
 
 
 def leaves() -> Iterator[tuple[str, Any]]:
@@ -89,8 +100,13 @@ def _command(place: Place, name: str, command: Any) -> None:
         raise Found(f"{shown}: exit status {result.exit_code}: {result.output[-300:]}")
     if "Traceback" in result.output:
         raise Found(f"{shown}: shows a traceback")
-    if "--format json" in shown and result.exit_code != ExitCode.UNUSABLE and "--output" not in shown:
-        _judged(shown, json.loads(result.stdout))
+    if result.exit_code != ExitCode.UNUSABLE:
+        as_json = "--format json" in shown or "--json" in shown
+        if as_json and result.stdout.strip():
+            _refuse(shown, results.of_json(result.stdout))
+        if "--format csv" not in shown:
+            _refuse(shown, results.of_text(result.output))
+        _refuse(shown, results.of_folder(place.folder))
     if result.exit_code == ExitCode.UNUSABLE and not result.output.strip():
         raise Found(f"{shown}: fails without a word")
 
@@ -117,8 +133,9 @@ def _value(place: Place, parameter: Any, command: str | None) -> str | None:
     """A value for a parameter; None where this one is left out."""
     rng, name = place.rng, parameter.name
     makers: dict[str, Callable[[], str]] = {
-        **dict.fromkeys(("path", "paths", "source", "names", "before", "measured"), lambda: str(place.path)),
-        "after": lambda: str(rng.choice((place.path, place.sample))),
+        **dict.fromkeys(("path", "source", "before", "measured"), lambda: str(place.path)),
+        **dict.fromkeys(("paths", "names"), lambda: rng.choice((str(place.path), str(place.path.parent)))),
+        "after": lambda: str(rng.choice((place.path, place.sample, place.other))),
         **dict.fromkeys(("change", "what_if"), lambda: _change(rng)),
         "predicted": lambda: rng.choice(("plan", _change(rng))),
         **dict.fromkeys(("within", "show_range"), lambda: rng.choice(("*", "step*", "ProfilerStep#1", "nothing"))),
@@ -135,7 +152,7 @@ def _value(place: Place, parameter: Any, command: str | None) -> str | None:
         "junit": lambda: place.file("out.xml"),
         "summary": lambda: place.file("out.md"),
         "output": lambda: place.file(
-            {"timeline": "o.svg", "transfers": "o.svg", "map": "o"}.get(command or "", "o.csv")
+            {"timeline": "o.svg", "transfers": "o.svg", "map": "o", "report": "o.html"}.get(command or "", "o.txt")
         ),
     }
     if name in makers:
@@ -178,8 +195,7 @@ def _limits(place: Place) -> str:
     return str(path)
 
 
-def _judged(shown: str, figures: Any) -> None:
-    complaints = judge.complaints(figures)
+def _refuse(shown: str, complaints: list[str]) -> None:
     if complaints:
         raise Found(f"{shown}: {'; '.join(complaints[:3])}")
 
@@ -201,7 +217,7 @@ def _theirs(place: Place) -> None:
         for definition in ("hta", "tracelens"):
             for last in (True, False):
                 rows = overlapscope.their_overlap(trace, definition, last_step=last)  # type: ignore[arg-type]
-                _judged(definition, [row.to_dict() for row in rows])
+                _refuse(definition, judge.complaints([row.to_dict() for row in rows]))
 
 
 def _scrubbed(place: Place) -> None:
@@ -219,6 +235,58 @@ def _scrubbed(place: Place) -> None:
     difference = judge.difference(trace, scrubbed)
     if difference:
         raise Found(f"scrubbing changed {difference}")
+    if trace.metadata.schema_version == "list" and trace.health.damaged:
+        return  # a list has no place to say more than that it is damaged
+    if trace.health != scrubbed.health:
+        raise Found(f"scrubbing changed {set(trace.health) ^ set(scrubbed.health) or 'how much was read'}")
+    if overlapscope.doctor(trace).to_dict() != overlapscope.doctor(scrubbed).to_dict():
+        raise Found("scrubbing changed what doctor says")
+
+
+def _scrubbed_audit(place: Place) -> None:
+    """An audit of a scrubbed trace has the numbers of the original."""
+    target = place.folder / "scrubbed"
+    status = CliRunner().invoke(app, ["scrub", str(place.path), str(target)]).exit_code
+    if status == ExitCode.UNUSABLE:
+        return
+    one, other = (CliRunner().invoke(app, ["audit", str(path), "--format", "json"]) for path in (place.path, target))
+    if one.exit_code == ExitCode.UNUSABLE or status == ExitCode.PARTIAL:
+        return
+    left, right = (list(_numbers(json.loads(result.stdout))) for result in (one, other))
+    wrong = [f"{mine} {theirs}" for mine, theirs in zip(left, right, strict=False) if mine != theirs]
+    _refuse("audit of what was scrubbed", wrong or ([] if len(left) == len(right) else ["another number of figures"]))
+
+
+def _numbers(value: Any, where: str = "") -> Iterator[tuple[str, float]]:
+    """Every number in JSON data, with its key."""
+    if isinstance(value, dict | list):
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(entry, f"{where}.{key}")
+    elif isinstance(value, int | float):
+        yield where, value
+
+
+def _baseline(place: Place) -> None:
+    """A trace is as good as its own baseline."""
+    config = place.folder / "limits.toml"
+    config.write_text("[check]\nnot_measured = 'pass'\nidle_share.all = 1.0\n")
+    command = ["check", str(place.path), "--config", str(config), "--baseline", place.file("baseline.json")]
+    if CliRunner().invoke(app, [*command, "--update-baseline"]).exit_code in {ExitCode.CLEAN, ExitCode.PARTIAL}:
+        again = CliRunner().invoke(app, command)
+        if again.exit_code not in {ExitCode.CLEAN, ExitCode.PARTIAL}:
+            raise Found(f"its own baseline fails with {again.exit_code}: {again.output[-300:]}")
+
+
+def _cached(place: Place) -> None:
+    """A trace from the cache is the one that was read."""
+    trace = _opened(place.path)
+    state = file_state(place.path)
+    if trace is not None and state is not None:
+        store = Store(place.folder / "cache")
+        store.keep(trace, state, "content")
+        kept = store.load(place.path, state, "content")
+        if kept is not None and (judge.difference(trace, kept) or kept.health != trace.health):
+            raise Found(f"the cache changed {judge.difference(trace, kept) or 'the health'}")
 
 
 def _opened(path: Path) -> Any:
