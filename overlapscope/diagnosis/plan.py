@@ -135,6 +135,7 @@ class _Search:
             time_low_ns=known.low_ns,
             time_high_ns=known.high_ns,
             narrowed_by=found.narrowed_by,
+            assumes=found.granted,
         )
 
     def _places(self, changes: tuple[Change, ...], before: tuple[str, ...]) -> Iterator[str]:

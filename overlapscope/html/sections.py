@@ -13,7 +13,7 @@ from overlapscope.html.explanation import explanation
 from overlapscope.html.places import Places, of_finding, of_rows
 from overlapscope.markup import Html, tag, together
 from overlapscope.report.data import Audit
-from overlapscope.report.findings import NOT_SIMULATED, facts, plan_title, wide, worth
+from overlapscope.report.findings import NOT_SIMULATED, facts, notes, plan_title, worth
 from overlapscope.report.findings import heading as order
 from overlapscope.report.tables import LEFT, Cells, plan_rows, tables
 from overlapscope.timeline.bars import Style
@@ -72,8 +72,8 @@ def plan(diagnosis: Diagnosis) -> Html:
         return together(title, tag("p", NOT_SIMULATED))
     if found is None or not found.steps:
         return Html("")
-    notes = (tag("p", line) for line in wide(found))
-    return together(title, table(plan_title(found), plan_rows(found)), *notes)
+    said = (tag("p", line) for line in notes(found))
+    return together(title, table(plan_title(found), plan_rows(found)), *said)
 
 
 def timeline(labels: Sequence[str], styles: Sequence[Style]) -> Html:

@@ -104,6 +104,16 @@ def accesses_known(graph: Graph) -> bool:
     return recording is not None and recording.host_accesses is not None
 
 
+def known_copies(graph: Graph, access: Access) -> Int64:
+    """Copies of one kind of which the host tensor is known, as work."""
+    accesses = _accesses(graph)
+    if accesses is None:
+        return _nothing()
+    work = _OperatorWork.of(graph).last(accesses.op_start_ns[accesses.access == access])
+    known: Int64 = work[work != NO_ID]
+    return known
+
+
 def copies_before_copies(graph: Graph, first: Access, then: Access) -> tuple[Int64, Int64]:
     """Copies of one kind, and the latest of another kind before each from or to the same host tensor, as that first."""
     accesses = _accesses(graph)

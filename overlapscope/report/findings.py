@@ -39,7 +39,7 @@ def findings(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
     if diagnosis.plan is not None:
         plan = diagnosis.plan
         table = fitted(plan_title(plan), plan_rows(plan), width) if plan.steps else []
-        return [*head, *parts, *table, *(Text(line, style="dim") for line in (*added(plan), *wide(plan))), Text("")]
+        return [*head, *parts, *table, *(Text(line, style="dim") for line in (*added(plan), *notes(plan))), Text("")]
     fixable = any(finding.change is not None for finding in diagnosis.findings)
     return [*head, *parts, *([Text(NOT_SIMULATED, style="dim"), Text("")] if fixable else [])]
 
@@ -67,9 +67,10 @@ def added(plan: Plan) -> Iterator[str]:
             yield f"{' + '.join(names)}{place}: {pages}"
 
 
-def wide(plan: Plan) -> Iterator[str]:
-    """For the last step, if its interval is wide: the interval without the profiler, and what would narrow it."""
+def notes(plan: Plan) -> Iterator[str]:
+    """For the last step what it assumes of the host; if its interval is wide, that, and what would narrow it."""
     for step in plan.steps[-1:]:
+        yield from (f"{' + '.join(step.changes)} {text}." for text in step.assumes)
         if step.narrowed_by is not None:
             low, high = time(step.unprofiled_low_ns), time(step.unprofiled_high_ns)
             yield f"Without the profiler, all of these may take {low} to {high}. Narrower by {step.narrowed_by}."

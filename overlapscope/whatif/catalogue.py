@@ -25,6 +25,7 @@ from overlapscope.whatif.changes.prefetch import Prefetch
 from overlapscope.whatif.changes.side_stream import SideStream
 from overlapscope.whatif.config import DEFAULT, SimulationConfig
 from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.host_buffers import before_host
 
 CHANGES: tuple[type[Change], ...] = (
     Pin,
@@ -86,7 +87,8 @@ def understood(entries: Iterable[Change | str] | Change | str) -> tuple[Change, 
 def changed(graph: Graph, changes: Iterable[Change], config: SimulationConfig = DEFAULT) -> Editor:
     """The graph with some changes, in an order that does not depend on theirs.
 
-    Those of one name and number are made as one, of all that they are about.
+    Those of one name and number are made as one, of all that they are about. What the host does with the memory of
+    copies stays in order, where it is recorded.
     """
     return Edits(graph, config).changed(changes)
 
@@ -111,6 +113,7 @@ class Edits:
         for group in groups[len(self.made) :]:
             _make(editor, group)
             self.made.append((group, editor.copy()))
+        editor.add(before_host(editor.graph))
         editor.graph = without_cycles(editor.graph)
         return editor
 

@@ -39,6 +39,7 @@ class Editor:
         graph: as changed so far.
         config: thresholds.
         assumptions: what the result rests on, in words.
+        granted: those that make wrong results where they do not hold.
         possible: dependencies that may have to stay; the upper bound has them.
         avoidable: dependencies that stay and may not have to; the lower bound has them not.
     """
@@ -46,12 +47,13 @@ class Editor:
     graph: Graph
     config: SimulationConfig
     assumptions: list[str] = field(default_factory=list)
+    granted: list[str] = field(default_factory=list)
     possible: Dependencies = field(default_factory=Dependencies.none)
     avoidable: Dependencies = field(default_factory=Dependencies.none)
 
     def copy(self) -> Editor:
         """Another one that goes on from here."""
-        return replace(self, assumptions=list(self.assumptions))
+        return replace(self, assumptions=list(self.assumptions), granted=list(self.granted))
 
     @property
     def dependencies(self) -> Dependencies:
@@ -101,6 +103,10 @@ class Editor:
     def assume(self, *texts: str) -> None:
         """Note what the result rests on, each text once."""
         self.assumptions += [text for text in dict.fromkeys(texts) if text not in self.assumptions]
+
+    def grant(self, text: str) -> None:
+        """Note what makes wrong results where it does not hold, each text once."""
+        self.granted += [said for said in (f"assumes that {text}",) if said not in self.granted]
 
     def without_waits(self, calls: Int64, most_ns: int = 0) -> None:
         """Let some calls wait for nothing and take at most this, in ns."""

@@ -11,6 +11,7 @@ from overlapscope.measure.places import following
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.ordering.accesses import copies_before_copies, copies_before_host
 
+_BEFORE_HOST = ((Access.DOWNLOAD, Access.READ), (Access.UPLOAD, Access.WRITE))
 IN_ORDER = "copies from and to the same host tensor stay in their order, by an event between their streams"
 
 
@@ -26,21 +27,24 @@ def in_their_order(graph: Graph, moved: Int64, follow_ns: int) -> Dependencies:
     return Dependencies.together(*parts)
 
 
-def before_writers(graph: Graph, copies: Int64) -> Dependencies:
-    """From the end of copies to the GPU to the next call of the thread that overwrites what they send."""
+def before_host(graph: Graph) -> Dependencies:
+    """From the end of copies to the next call of the thread that, as recorded, reads what came or overwrites what went.
+
+    Copies that are not made any more are left out.
+    """
     ops = graph.trace.cpu_ops
-    copy, moment_ns = copies_before_host(graph, Access.UPLOAD, Access.WRITE)
-    mine = np.isin(copy, copies)
-    copy, moment_ns = copy[mine], moment_ns[mine]
+    parts = (copies_before_host(graph, *pair) for pair in _BEFORE_HOST)
+    copy, moment_ns = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     if not len(copy):
         return Dependencies.none()
-    writer = np.minimum(np.searchsorted(ops.start_ns, moment_ns), len(ops) - 1)
-    call = following(graph.calls, ops.process[writer], ops.thread[writer], ops.start_ns[writer])
+    at = np.minimum(np.searchsorted(ops.start_ns, moment_ns), len(ops) - 1)
+    call = following(graph.calls, ops.process[at], ops.thread[at], ops.start_ns[at])
     end, start = graph.work_end(copy), graph.call_start(call)
+    weight_ns = np.append(graph.dependencies.weight_ns, 0)
     known = (call != NO_ID) & (graph.time_ns[end] <= moment_ns)  # else it is a race as it is
+    known &= weight_ns[graph.into(end, DependencyKind.EXECUTION)] > 0
     since = np.append(graph.calls.start_ns, 0)[call] - moment_ns
-    own = np.append(graph.dependencies.weight_ns, 0)[graph.into(start, DependencyKind.PROGRAM_ORDER)]
-    weight = np.clip(since, 0, own)[known]
+    weight = np.clip(since, 0, weight_ns[graph.into(start, DependencyKind.PROGRAM_ORDER)])[known]
     return Dependencies.of(end[known], start[known], weight, DependencyKind.SYNCHRONISATION)
 
 

@@ -85,6 +85,7 @@ class Prediction(_Expected):
         unprofiled: the same without the profiler's cost, as far as that is known; None for a trace without calls.
         narrowed_by: which recording would make the interval narrower; None where that is not wide.
         assumptions: what the prediction rests on.
+        granted: those of them that make wrong results where they do not hold: what the host must not do early.
         before: the simulation with nothing changed.
         simulation: the simulation with the changes.
     """
@@ -98,6 +99,7 @@ class Prediction(_Expected):
     unprofiled: Unprofiled | None
     narrowed_by: str | None
     assumptions: tuple[str, ...]
+    granted: tuple[str, ...]
     before: Simulation
     simulation: Simulation
 

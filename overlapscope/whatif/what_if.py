@@ -17,6 +17,8 @@ from overlapscope.whatif.catalogue import understood
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import DEFAULT, SimulationConfig
 from overlapscope.whatif.duplex import Link
+from overlapscope.whatif.editor import Editor
+from overlapscope.whatif.host_use import taken_for_granted
 from overlapscope.whatif.interval import Basis, Changed
 from overlapscope.whatif.length import length_ns
 from overlapscope.whatif.narrower import narrower
@@ -121,6 +123,8 @@ class Baseline:
         recorded, own = (self._on(basis, found) for basis in (self.recorded, self.own))
         estimate = self._estimate(self.recorded, recorded, bounds=bounds)
         without, wide = self._without(own, bounds=bounds), self.config.uncertainty.wide
+        granted = self._granted(recorded.editor) if bounds else ()
+        assumed = (*granted, *recorded.editor.assumptions, *about_open_waits(self.graph.trace), *self._about_profiler)
         return Prediction(
             trace=self.graph.trace,
             window=self.window,
@@ -130,10 +134,14 @@ class Baseline:
             estimate=estimate,
             unprofiled=without,
             narrowed_by=narrower((estimate if without is None else without.estimate), self.graph.trace, wide),
-            assumptions=(*recorded.editor.assumptions, *about_open_waits(self.graph.trace), *self._about_profiler),
+            assumptions=assumed,
+            granted=granted,
             before=self.simulated,
             simulation=recorded.after,
         )
+
+    def _granted(self, editor: Editor) -> tuple[str, ...]:
+        return (*editor.granted, *taken_for_granted(self.graph, editor.graph))
 
     @staticmethod
     def _on(basis: Basis, found: Changed) -> Changed:

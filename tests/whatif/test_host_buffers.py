@@ -51,3 +51,47 @@ def test_a_buffer_is_not_filled_before_its_copy_is_complete(known: bool, tmp_pat
     trace = trace_of(tmp_path, REFILLED, **accesses([5, 160, 180], [1, 3, 1], known=known))
     after = what_if(trace, ["non-blocking"]).after
     assert bool(after.api_calls.start_ns[1] > after.copies.end_ns[0]) is known
+
+
+READ = """
+    thread 1: launch 1-4 -> stream 7: 10-110
+              op aten::copy_ 5-9 | copy 4MB pinned DtoH 6-8 -> stream 7: 111-211
+              event-sync 10-212 | op aten::sum 215-255 | launch 260-264 -> stream 7: 270-370 | {} 380-381
+"""
+
+
+@pytest.mark.parametrize("last", ["sync", "launch"])
+def test_a_wait_that_is_taken_out_is_named_where_nobody_knows_who_reads(last: str, tmp_path: Path) -> None:
+    found = what_if(trace_of(tmp_path, READ.format(last)), ["no-scalar-sync"])
+    until = "cudaDeviceSynchronize waits for that" if last == "sync" else "all is copied, though no call waits for that"
+    text = f"assumes that the host does not read the 3.81 MiB of 1 copy to it before {until}"
+    assert found.granted == (text,)
+    assert text in found.to_dict()["assumptions"]
+    assert not what_if(found.trace, ["side-stream"]).granted, "the host waits right after"
+
+
+def test_a_recorded_read_is_waited_for_by_whatever_change(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, READ.format("sync"), **accesses([5, 215], [0, 2], known=True))
+    found = what_if(trace, ["no-scalar-sync"])
+    assert found.after.api_calls.start_ns[3] > found.after.copies.end_ns[0]
+    assert not found.granted
+
+
+SENT = """
+    thread 1: op aten::copy_ 5-160 | copy 4MB {} HtoD 6-60 -> stream 7: 12-152 | stream-sync 62-153 -> stream 7 |
+              launch 170-174 -> stream 7: 180-280 | sync 285-286
+"""
+
+
+@pytest.mark.parametrize(
+    ("memory", "changes", "granted"),
+    [
+        ("pinned", ["non-blocking"], True),
+        ("pageable", ["pin"], False),  # the operator's own wait stays
+        ("pageable", ["pin", "non-blocking"], True),
+    ],
+)
+def test_what_the_host_may_overwrite_early(memory: str, changes: list[str], granted: bool, tmp_path: Path) -> None:
+    found = what_if(trace_of(tmp_path, SENT.format(memory)), changes)
+    text = "assumes that the host does not overwrite the 3.81 MiB of 1 copy to the GPU before "
+    assert [each.startswith(text) for each in found.granted] == [True] * granted

@@ -58,7 +58,7 @@ class CopyFirst(Change):
             editor.graph = graph
             editor.assume(_MOVED)
         else:
-            editor.assume(_READY)
+            editor.grant(_READY)
 
 
 def _first_in_front(graph: Graph, small: Int64, share: float) -> Int64:

@@ -5,7 +5,9 @@ Copies to the host are not waited for, neither in their own calls nor right afte
 not copied either: its copy and both calls take no time.
 
 ## What it assumes
-The program does not need the value there: keep it on the GPU, or read it some steps later.
+The program does not need the value there: keep it on the GPU, or read it some steps later. The prediction says how many
+values and bytes that are, and until when the host must not read them. A tensor that the host reads there, as a
+recording shows, is still waited for.
 
 ## When it misleads
 Control flow that depends on the value needs it; read it one step later then.

@@ -11,7 +11,7 @@ and `.to()` bring is taken to be read at once. A synchronisation of the GPU or a
 there for something else: the upper bound keeps it.
 
 Races are not simulated: before an operator overwrites what is sent, the host waits for the copy, as with an event,
-where the recording knows that operator (OVL102, OVL103).
+where the recording knows that operator (OVL102, OVL103). Elsewhere the prediction says what the host must not do early.
 
 ## When it misleads
 A source that is overwritten after the copy call needs the copy to be complete. Where the trace does not show who does
@@ -33,7 +33,6 @@ from overlapscope.whatif.calls import blocking_by_name, enqueue_ns, scalar_reads
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.d2h_consumers import keep_waits_of_readers
 from overlapscope.whatif.editor import Editor, Where
-from overlapscope.whatif.host_buffers import before_writers
 
 _OWN = "a synchronisation of the GPU or an event after a copy is taken to be there for the copy"
 
@@ -58,7 +57,6 @@ class NonBlocking(Change):
         blocking = np.intersect1d(editor.calls_of(pinned), blocking_by_name(before))
         if len(blocking):
             editor.without_waits(blocking, enqueue_ns(before, editor.config))
-        editor.add(before_writers(editor.graph, where.but(wanted & ~down).work(before)))
         came = where.but(wanted & down).work(before)
         gone = keep_waits_of_readers(editor, before, came)
         own = gone.take(~np.isin(gone.source, before.work_end(came)) & _of_the_program(before, gone))

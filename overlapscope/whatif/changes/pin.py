@@ -10,8 +10,8 @@ that the loop waits for comes as much later.
 
 ## What it assumes
 Other memory is pinned once, ahead of time: that is not in the prediction. What comes to the host is waited for before
-it is read, and what goes to the GPU before an operator overwrites it, where the recording knows who does. Batches are
-what is copied between `next()` and the first kernel.
+it is read, and what goes to the GPU before an operator overwrites it, where the recording knows who does; elsewhere
+the prediction says what the host must not do early. Batches are what is copied between `next()` and the first kernel.
 
 ## When it misleads
 Memory that is pinned anew in every step costs as much as staging, or more. So does a loader whose workers are slow: its
@@ -39,7 +39,6 @@ from overlapscope.whatif.changes.non_blocking import NonBlocking
 from overlapscope.whatif.copy_speeds import pinned_speed
 from overlapscope.whatif.d2h_consumers import keep_waits_of_readers
 from overlapscope.whatif.editor import Editor, Where
-from overlapscope.whatif.host_buffers import before_writers
 from overlapscope.whatif.loader_pinning import charge_loader
 from overlapscope.whatif.post_staging import without_slowdown
 
@@ -82,7 +81,6 @@ class Pin(Change):
         editor.set_copies(source_kind=source, target_kind=target)
         _still_block(editor, some)
         down = graph.work.engine[some] == Direction.DTOH
-        editor.add(before_writers(editor.graph, some[~down]))
         keep_waits_of_readers(editor, before, some[down])
 
 

@@ -25,6 +25,7 @@ from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.dependencies.simulate import has_cycle
 from overlapscope.errors import ChangeNotUnderstood
+from overlapscope.formatting import counted
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Int64
@@ -71,6 +72,9 @@ class Prefetch(SideStream):
         launched = issue != NO_ID
         editor.set_sources(issue[launched], graph.call_start(graph.work.call[earlier[launched]]))
         other = earlier != some
+        if other.any():
+            sent, steps = counted(int(other.sum()), "copy", "copies"), counted(round(self.steps), "step")
+            editor.grant(f"the data of {sent} to the GPU is ready {steps} earlier, and there are buffers for it")
         _wait_earlier(editor, some[other], earlier[other])
         _synchronised_too(editor, some[other], earlier[other])
         call = editor.trace.copies.call.copy()

@@ -13,7 +13,7 @@ operators' arguments. Where as many bytes came to the host before on that stream
 round trip), so the copy waits for these.
 
 Races are not simulated: where the recording knows the host tensors, copies from and to one of them stay in their order,
-as with an event between the streams (OVL101, OVL102).
+as with an event between the streams (OVL101, OVL102). What copies to the host read must stay until they end.
 
 ## Bounds
 At best nothing waits for copies whose consumers are not known. At worst they go round two buffers: each group waits for
@@ -34,8 +34,10 @@ import numpy as np
 
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.measure.copies import host_kind
+from overlapscope.measure.issue import synchronised_copy
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.enums import LINK, ApiKind, Direction
+from overlapscope.model.enums import LINK, ApiKind, Direction, MemoryKind
 from overlapscope.whatif.change import Bounds, Change
 from overlapscope.whatif.config import SimulationConfig
 from overlapscope.whatif.copy_consumers import consumers_known, first_consumers
@@ -46,6 +48,7 @@ from overlapscope.whatif.streams import Streams, codes
 
 _RECEIVED = "copies to another device find a free buffer there"
 _UNKNOWN = "the trace does not say what reads a copy, so the next work of its old stream waits for it"
+_LEAVING = "nothing overwrites what copies to the host read before they end, nor gets its memory (record_stream)"
 _ORDER = (DependencyKind.STREAM_ORDER, DependencyKind.NOT_RECORDED)
 _EVENTS = (DependencyKind.EVENT, DependencyKind.OTHER_DEVICE)
 
@@ -80,6 +83,8 @@ class SideStream(Change):
         editor.set_copies(stream=streams)
         editor.possible = Dependencies.together(editor.possible, edges.take(received))
         uploads = move.moved & (graph.work.engine == Direction.HTOD)
+        if move.left_running().any():
+            editor.grant(_LEAVING)
         editor.assume(
             *[_UNKNOWN] * bool((uploads & ~consumers_known(graph)).any()),
             *[_RECEIVED] * bool(received.any()),
@@ -122,6 +127,14 @@ class _Move:
         source = np.append(copies.source_device, NO_ID)[work.copy]
         leaves: Bool = (work.engine == Direction.DTOH) | ((work.engine == Direction.PTOP) & (work.device == source))
         return leaves
+
+    def left_running(self) -> Bool:
+        """Which moved copies to the host are not waited for right after, so that later work may run beside them."""
+        work, trace = self.graph.work, self.graph.trace
+        waited = np.append(host_kind(trace.copies) == MemoryKind.PAGEABLE, False)
+        waited[synchronised_copy(trace)] = True
+        left: Bool = self.moved & (work.engine == Direction.DTOH) & ~waited[work.copy]
+        return left
 
     @property
     def arrivals(self) -> Int64:
