@@ -195,7 +195,7 @@ class Step(Row):
         unprofiled_high_ns: the most.
         time_ns: simulated time on the plan's baseline, with its interval ``time_low_ns`` to ``time_high_ns``.
         narrowed_by: which recording would make the interval without overhead narrower; None where it is not wide.
-        assumes: what the host must not do early, for the results to be right.
+        assumes: what has to hold for the results to be right, such as what the host must not do early.
     """
 
     changes: tuple[str, ...]

@@ -11,7 +11,7 @@ from overlapscope.dependencies.graph import Graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.edits import edited_places
-from overlapscope.diagnosis.finding import Finding, Plan, Step
+from overlapscope.diagnosis.finding import Confidence, Finding, Plan, Severity, Step
 from overlapscope.diagnosis.savings import change_of, with_saving
 from overlapscope.measure.windows import Window, is_whole, of_range, with_range
 from overlapscope.whatif.catalogue import CHANGES, parse
@@ -41,7 +41,7 @@ def simulate_fixes(
     if interval:
         graph, window = _as_range(graph, window, config)
     base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
-    steps = tuple(_Search(base, fixable, config).steps())
+    steps = tuple(_Search(base, fixable, missing_order(findings), config).steps())
     if not (fixable or steps):
         return findings, None
     plan = Plan(
@@ -52,6 +52,13 @@ def simulate_fixes(
         base.stated_ns,
     )
     return tuple(with_saving(base, attribution, finding, plan, config) for finding in findings), plan
+
+
+def missing_order(findings: Sequence[Finding]) -> list[str]:
+    """For each finding about a race, in words, that a change which moves copies or waits needs what is missing."""
+    races = [finding for finding in findings if finding.severity is Severity.HAZARD]
+    says = {finding.code: "suspects to be" if finding.confidence is Confidence.LOW else "finds" for finding in races}
+    return [f"assumes an order that {code} {how} missing" for code, how in says.items()]
 
 
 def _as_range(graph: Graph, window: Window, config: DiagnosisConfig) -> tuple[Graph, Window]:
@@ -74,6 +81,7 @@ class _Search:
 
     base: Baseline
     findings: Sequence[Finding]
+    races: Sequence[str]
     config: DiagnosisConfig
 
     def steps(self) -> Iterator[Step]:
@@ -135,8 +143,12 @@ class _Search:
             time_low_ns=known.low_ns,
             time_high_ns=known.high_ns,
             narrowed_by=found.narrowed_by,
-            assumes=found.granted,
+            assumes=(*self._races(found.changes), *found.granted),
         )
+
+    def _races(self, changes: tuple[Change, ...]) -> Sequence[str]:
+        """What some changes assume though findings say otherwise."""
+        return self.races if any(change.needs_order for change in changes) else ()
 
     def _places(self, changes: tuple[Change, ...], before: tuple[str, ...]) -> Iterator[str]:
         """Where the newest changes are made: as their findings have it, else where they edit the program."""

@@ -12,6 +12,7 @@ from overlapscope.diagnosis.gpu_time import COLLECTIVES, COPIES, KERNELS, MEMSET
 from overlapscope.diagnosis.lateness import Lateness
 from overlapscope.formatting import share, time
 from overlapscope.report.data import DeviceAudit
+from overlapscope.whatif.catalogue import parse
 
 _NO_CAUSE = (KERNELS, MEMSETS, OUTSIDE)
 SIMULATED = {
@@ -35,7 +36,7 @@ class HeadlineConfig:
 
 
 def headline(devices: Sequence[DeviceAudit], diagnosis: Diagnosis, config: HeadlineConfig = HeadlineConfig()) -> str:
-    """Two to five sentences: results that may be wrong, then the GPU that waits most, if there are several.
+    """Two to seven sentences: results that may be wrong, then the GPU that waits most, if there are several.
 
     Empty without GPU work.
     """
@@ -44,19 +45,27 @@ def headline(devices: Sequence[DeviceAudit], diagnosis: Diagnosis, config: Headl
         return ""
     device = max(used, key=lambda each: each.time.waiting_ns / each.time.total_ns)
     sentences = [*_hazards(diagnosis), _busy(device, used, config), *_cause(device, diagnosis, config)]
-    sentences += [*_fix(diagnosis), *_copies(device, diagnosis, config)]
+    sentences += [*_suspected(diagnosis), *_fix(diagnosis), *_copies(device, diagnosis, config)]
     return " ".join(sentences)
 
 
 def _hazards(diagnosis: Diagnosis) -> Iterator[str]:
-    """That results may be wrong, which no time is worth; not from weak signs, those are among the findings."""
-    said = dict.fromkeys(
-        f"{finding.waited_for} ({finding.code})"
-        for finding in diagnosis.findings
-        if finding.severity == Severity.HAZARD and finding.confidence != Confidence.LOW
-    )
-    if said:
-        yield f"Results may be wrong: {', '.join(said)}."
+    """That results may be wrong, which no time is worth."""
+    if said := _races(diagnosis, suspected=False):
+        yield f"Results may be wrong: {', '.join(said.values())}."
+
+
+def _suspected(diagnosis: Diagnosis) -> Iterator[str]:
+    """Weak signs of wrong results: nothing to begin with, but to be known before a fix."""
+    if said := _races(diagnosis, suspected=True):
+        yield f"Suspected, to be checked: {', '.join(said.values())}."
+
+
+def _races(diagnosis: Diagnosis, *, suspected: bool) -> dict[str, str]:
+    """Findings about wrong results in words, by code."""
+    races = [finding for finding in diagnosis.findings if finding.severity is Severity.HAZARD]
+    some = [finding for finding in races if (finding.confidence is Confidence.LOW) is suspected]
+    return {finding.code: f"{finding.waited_for} ({finding.code})" for finding in some}
 
 
 def _busy(device: DeviceAudit, used: Sequence[DeviceAudit], config: HeadlineConfig) -> str:
@@ -132,6 +141,7 @@ def _fix(diagnosis: Diagnosis) -> Iterator[str]:
         )
         change = f"{time(plan.baseline_ns)} -> {_saving(first, plan)}{more}"
         yield f"With {' + '.join(first.changes)}: {change}; {SIMULATED[plan.baseline]}."
+        yield from _settled_first(diagnosis, last)
         return
     offered = [finding for finding in diagnosis.findings if finding.saving_ns is not None and finding.offered]
     best = max(offered, key=lambda finding: finding.saving_high_ns or finding.saving_ns or 0, default=None)
@@ -140,6 +150,14 @@ def _fix(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"{best.change} saves {time(best.saving_ns)}{most}; {SIMULATED[plan.baseline]}."
     elif any(finding.change is not None for finding in diagnosis.findings):
         yield "No simulated fix saves enough to be offered."
+
+
+def _settled_first(diagnosis: Diagnosis, step: Step) -> Iterator[str]:
+    """That findings about races come before changes that move copies and waits."""
+    codes = [*_races(diagnosis, suspected=False), *_races(diagnosis, suspected=True)]
+    needy = [name for name in step.changes if parse(name).needs_order]
+    if codes and needy:
+        yield f"Settle {', '.join(codes)} first: {' + '.join(needy)} may make wrong results more frequent."
 
 
 def _saving(step: Step, plan: Plan) -> str:

@@ -62,6 +62,8 @@ class Change:
     """Whether a plan tries it though no finding has it: what it takes away need not be in the loop."""
     often_followed_by: ClassVar[tuple[str, ...]] = ()
     """Changes that become possible by it, though the trace cannot show yet that they are needed."""
+    needs_order: ClassVar[bool] = False
+    """Whether it moves copies or takes waits out, so that a race in the program may show more often."""
     only_removes: ClassVar[bool] = False
     """Whether it only takes waits and work away, so that nothing becomes slower by it."""
 

@@ -36,6 +36,7 @@ class CopyFirst(Change):
     """Small copies first."""
 
     name: ClassVar[str] = "copy-first"
+    needs_order: ClassVar[bool] = True
     of_findings_calls: ClassVar[bool] = True
 
     def apply(self, editor: Editor, where: Where) -> None:

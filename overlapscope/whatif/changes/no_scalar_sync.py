@@ -32,6 +32,7 @@ class NoScalarSync(Change):
     """The host reads no value in the loop."""
 
     name: ClassVar[str] = "no-scalar-sync"
+    needs_order: ClassVar[bool] = True
     only_removes: ClassVar[bool] = True
     old_name: ClassVar[str | None] = "no-host-read"
 

@@ -42,6 +42,7 @@ class NonBlocking(Change):
     """The host does not wait for copies."""
 
     name: ClassVar[str] = "non-blocking"
+    needs_order: ClassVar[bool] = True
     only_removes: ClassVar[bool] = True
     often_followed_by: ClassVar[tuple[str, ...]] = ("side-stream", "no-scalar-sync")
 

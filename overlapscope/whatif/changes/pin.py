@@ -48,6 +48,7 @@ class Pin(Change):
     """Pageable memory is pinned ahead of time."""
 
     name: ClassVar[str] = "pin"
+    needs_order: ClassVar[bool] = True
     only_removes: ClassVar[bool] = True
     of_any_plan: ClassVar[bool] = True
     often_followed_by: ClassVar[tuple[str, ...]] = ("non-blocking", "side-stream", "no-scalar-sync")

@@ -61,6 +61,7 @@ class SideStream(Change):
     """Copies over a link get a stream of their own."""
 
     name: ClassVar[str] = "side-stream"
+    needs_order: ClassVar[bool] = True
 
     def apply(self, editor: Editor, where: Where) -> None:
         """Move them; what was moved before stays so."""
