@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from overlapscope.comparison.inside import KERNEL, inside
+from overlapscope.comparison import order
+from overlapscope.comparison.inside import KERNEL
 from overlapscope.comparison.matching import Matching, on_host
 from overlapscope.comparison.operators import operator_behind
 from overlapscope.comparison.parts import Parts, calls_alone, reads_alone
@@ -22,7 +23,6 @@ from overlapscope.measure.windows import Window
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind, MemoryKind
 
-_OTHER_SHARE = 0.01  # kernels that take less than this share of the time are not what was changed
 _WAITING = (("synchronisation", "synchronisations"), ("read of a single value", "reads of single values"))
 _OF_HOST = (Cause.DATA_LOADING, Cause.FIRST_USE)
 _MOST = 0.5  # of what the host saves: less than half of it is not what it is about
@@ -71,8 +71,9 @@ class Done:
         names = [self._names(side, np.concatenate(alone[side])) for side in range(len(self.windows))]
         if gone == new and names[0] == names[1]:
             return "where the same synchronisations stand", False
+        fewer = max(abs(one - two) for one, two in zip(gone, new, strict=True))
         kinds = zip(_WAITING, gone, new, strict=True)
-        said = [_exchanged(name, *numbers) for name, *numbers in kinds if any(numbers)]
+        said = [_exchanged(name, *both) for name, *both in kinds if both[0] != both[1] or both[0] > fewer]
         return (" and ".join(_verb_once(said)), True) if said else None
 
     def _waiting(self, side: int) -> tuple[Int64, Int64]:
@@ -101,17 +102,35 @@ class Done:
     def _streams(self) -> Words:
         beside = [self._with_kernels(graph, rows) for graph, rows in self._copies]
         off, onto = int((beside[0] & ~beside[1]).sum()), int((~beside[0] & beside[1]).sum())
-        if not off and not onto:
-            one_each = all(_streams_of(graph) == 1 for graph in (self.before, self.after))
-            return ("order of the work on its stream" if one_each else "waits between streams"), False
-        where = "off" if off >= onto else "to"
-        return f"moving {counted(max(off, onto), 'copy', 'copies')} {where} the kernels' stream", True
+        if off or onto:
+            where = "off" if off >= onto else "to"
+            return f"moving {counted(max(off, onto), 'copy', 'copies')} {where} the kernels' stream", True
+        waits = [
+            self._inside(side, np.flatnonzero(graph.calls.kind == ApiKind.WAIT_EVENT))
+            for side, graph in enumerate((self.before, self.after))
+        ]
+        said = (
+            _fewer("streams with copies", *(_streams_of(graph, rows) for graph, rows in self._copies))
+            or _fewer("streams with kernels", *(_streams_of(graph, rows) for graph, rows in self._kernels))
+            or _fewer("waits between streams", *waits)
+        )
+        one_each = all(_streams_of(graph) == 1 for graph in (self.before, self.after))
+        return said or ("order of the work on its stream" if one_each else "where streams wait for each other", False)
 
     @cached_property
     def _copies(self) -> tuple[tuple[Graph, Int64], tuple[Graph, Int64]]:
         """The copies over a link that both graphs have."""
+        return self._common(self.before.work.engine > 0)
+
+    @cached_property
+    def _kernels(self) -> tuple[tuple[Graph, Int64], tuple[Graph, Int64]]:
+        """The kernels that both graphs have."""
+        return self._common(self.before.work.table == KERNEL)
+
+    def _common(self, wanted: Bool) -> tuple[tuple[Graph, Int64], tuple[Graph, Int64]]:
+        """Each graph with its rows of some of the work before that both have."""
         work = self.matching.work
-        some = self.before.work.engine[work.before] > 0
+        some = wanted[work.before]
         return (self.before, work.before[some]), (self.after, work.after[some])
 
     @staticmethod
@@ -137,47 +156,15 @@ class Done:
         return "host time between calls" + (f", mostly in {operator}" if operator else ""), False
 
     def _order(self, saved_ns: float) -> Words:
-        facts = [words for words, sign in self._facts() if sign * saved_ns >= 0][:_FACTS]
+        found = order.facts((self.before, self.after), self.matching, self.windows)
+        facts = [words for words, sign in found if sign * saved_ns >= 0][:_FACTS]
         return (" and ".join(facts), True) if facts else None
 
-    def _facts(self) -> Iterator[tuple[str, int]]:
-        """What else differs, and whether it can save time (1), cost time (-1), or either (0).
 
-        The number of copies, kernels, CUDA graphs, the order of issue.
-        """
-        sides = inside((self.before, self.after), self.matching, self.windows)
-        if any((side.alone & side.over_link).any() for side in sides):
-            before, after = (int((side.there & side.over_link).sum()) for side in sides)
-            fewer = _fewer("copies", before, after)
-            yield from [] if fewer is None else [(fewer[0], 1 if after < before else -1)]
-        graphs = [
-            self._inside(number, np.flatnonzero(side.graph.calls.kind == ApiKind.GRAPH_LAUNCH))
-            for number, side in enumerate(sides)
-        ]
-        if bool(graphs[0]) != bool(graphs[1]):
-            yield ("a CUDA graph", 1) if graphs[1] else ("no CUDA graph", -1)
-        if any(side.kernel_ns[side.alone].sum() > _OTHER_SHARE * side.kernel_ns[side.there].sum() for side in sides):
-            yield "other kernels", 0
-        yield from self._issued()
-
-    def _issued(self) -> Iterator[tuple[str, int]]:
-        """Whether copies are issued before or after other kernels."""
-        kernels = self.before.work.table[self.matching.work.before] == KERNEL
-        common = self.matching.work.before[kernels], self.matching.work.after[kernels]
-        ranks = []
-        for (graph, copies), others in zip(self._copies, common, strict=True):
-            moments = graph.work.issued_ns(graph.calls)
-            ranks.append(np.searchsorted(np.sort(moments[others]), moments[copies]))
-        earlier, later = int((ranks[1] < ranks[0]).sum()), int((ranks[1] > ranks[0]).sum())
-        if earlier or later:
-            when, sign = ("earlier", 1) if earlier >= later else ("later", -1)
-            yield f"issuing {counted(max(earlier, later), 'copy', 'copies')} {when}", sign
-
-
-def _streams_of(graph: Graph) -> int:
-    """The largest number of streams with work on one GPU."""
+def _streams_of(graph: Graph, rows: Int64 | slice = slice(None)) -> int:
+    """The largest number of streams of one GPU with some of its work."""
     work = graph.work
-    streams = np.unique(np.stack([work.process, work.device, work.stream]), axis=1)
+    streams = np.unique(np.stack([work.process, work.device, work.stream])[:, rows], axis=1)
     return int(np.unique(streams[:2], axis=1, return_counts=True)[1].max(initial=0))
 
 

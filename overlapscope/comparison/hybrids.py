@@ -8,7 +8,7 @@ from functools import cached_property
 
 from overlapscope.comparison.matching import Matching, first
 from overlapscope.comparison.parts import Parts
-from overlapscope.comparison.swaps import Part, Swap, swapped
+from overlapscope.comparison.swaps import Part, Swaps, swapped
 from overlapscope.comparison.usual import with_usual
 from overlapscope.dependencies.graph import Graph
 from overlapscope.diagnosis.causes import Cause
@@ -62,10 +62,10 @@ class Program:
 class Hybrids:
     """Programs that are partly as before and partly as after; each is simulated once."""
 
-    def __init__(self, before: Program, after: Program, swaps: tuple[dict[Part, Swap], dict[Part, Swap]]) -> None:
+    def __init__(self, before: Program, after: Program, swaps: tuple[Swaps, Swaps]) -> None:
         self._sides, self._swaps = (before, after), swaps
         self._known: dict[frozenset[Part], int] = {}
-        alone = [part for part in swaps[0] if not (swaps[0][part].is_empty and swaps[1][part].is_empty)]
+        alone = [part for part in swaps[0].alone if not all(side.alone[part].is_empty for side in swaps)]
         self.parts = (*alone, Part.ORDER)
 
     @classmethod
@@ -81,6 +81,6 @@ class Hybrids:
             side = int(Part.ORDER in swapped_parts)
             program, swaps = self._sides[side], self._swaps[side]
             wanted = [part for part in self.parts[:-1] if (part in swapped_parts) != bool(side)]
-            graph = swapped(program.graph, [swaps[part] for part in wanted])
+            graph = swapped(program.graph, swaps.of(wanted))
             self._known[swapped_parts] = program.length_ns(graph)
         return self._known[swapped_parts]

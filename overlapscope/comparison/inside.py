@@ -41,6 +41,12 @@ class Inside:
         return link
 
     @property
+    def copied_bytes(self) -> int:
+        """What is copied over links in the window."""
+        sizes = self.graph.trace.copies.size_bytes[self.graph.work.row[self.there & self.over_link]]
+        return int(np.maximum(sizes, 0).sum())
+
+    @property
     def kernel_ns(self) -> Int64:
         """The time of each kernel; 0 for other work."""
         work = self.graph.work

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,14 +69,8 @@ def match(before: Graph, after: Graph, windows: tuple[Window, Window]) -> Matchi
     keys = [_work_keys(graph, window, code) for graph, window, code in zip(sides, windows, codes, strict=True)]
     work = _paired(*keys)
     issuing = _issuing(before, after, work)
-    others = _paired(
-        *(
-            _call_keys(graph, mine, code)
-            for graph, mine, code in zip(sides, (issuing.before, issuing.after), codes, strict=True)
-        )
-    )
-    calls = (np.append(getattr(issuing, side), getattr(others, side)) for side in ("before", "after"))
-    return Matching(work, Pairs(*calls))
+    known = _with_others(issuing, *_call_keys(sides, issuing, codes, alike=True))
+    return Matching(work, _with_others(known, *_call_keys(sides, known, codes, alike=False)))
 
 
 def _codes(*traces: Trace) -> list[Int64]:
@@ -180,13 +175,44 @@ def _issuing(before: Graph, after: Graph, work: Pairs) -> Pairs:
     return Pairs(*calls[:, first[0] & first[1]])
 
 
-def _call_keys(graph: Graph, matched: Int64, codes: Int64) -> Int64:
-    """What says which calls are the same that issue no common work: what they follow on their thread, and kind."""
-    calls, index = graph.calls, np.arange(len(graph.calls))
+def _with_others(known: Pairs, before: Int64, after: Int64) -> Pairs:
+    """Pairs of calls, and those whose keys are equal."""
+    others = _paired(before, after)
+    return Pairs(np.append(known.before, others.before), np.append(known.after, others.after))
+
+
+def _call_keys(sides: tuple[Graph, Graph], known: Pairs, codes: Sequence[Int64], *, alike: bool) -> tuple[Int64, Int64]:
+    """What says which calls are the same that issue no work: what they follow on their thread, kind, and number.
+
+    ``alike`` leaves out those that follow the same call in other numbers: which of them are the same is told by what
+    lies between them.
+    """
+    every = [
+        _followed(graph, mine, code)
+        for graph, mine, code in zip(sides, (known.before, known.after), codes, strict=True)
+    ]
+    usable = [usable for _, usable in every]
+    if alike:
+        usable = _as_often([keys for keys, _ in every], usable)
+    one, two = (_numbered(keys, np.arange(keys.shape[1]), some) for (keys, _), some in zip(every, usable, strict=True))
+    return one, two
+
+
+def _as_often(keys: Sequence[Int64], usable: Sequence[Bool]) -> list[Bool]:
+    """Which usable columns of two sets of keys occur as often in the other set."""
+    member = distinct_columns(np.concatenate(keys, axis=1))[1]
+    members = np.split(member, [keys[0].shape[1]])
+    most = int(member.max(initial=NO_ID)) + 1
+    one, two = (np.bincount(of[some], minlength=most) for of, some in zip(members, usable, strict=True))
+    return [some & (one == two)[of] for of, some in zip(members, usable, strict=True)]
+
+
+def _followed(graph: Graph, known: Int64, codes: Int64) -> tuple[Int64, Bool]:
+    """For each call which pair it follows on its thread, its kind and name; and whether it is to be matched."""
+    calls = graph.calls
     pair = np.full(len(calls), NO_ID, np.int64)
-    pair[matched] = np.arange(len(matched))
-    anchor = np.append(pair, NO_ID)[previous_common_call(graph, matched)]
+    pair[known] = np.arange(len(known))
+    anchor = np.append(pair, NO_ID)[previous_common_call(graph, known)]
     name = np.where(calls.kind == ApiKind.OTHER, codes[graph.trace.api_calls.name_id[calls.row]], NO_ID)
-    issues = np.isin(index, graph.work.call)
-    keys = np.stack([anchor, calls.kind.astype(np.int64), name])
-    return _numbered(keys, index, (pair == NO_ID) & ~issues)
+    usable = (pair == NO_ID) & ~np.isin(np.arange(len(calls)), graph.work.call)
+    return np.stack([anchor, calls.kind.astype(np.int64), name]), usable

@@ -11,8 +11,9 @@ import numpy as np
 from overlapscope.comparison.common import host_gaps_ns, last_common_work, next_common_call
 from overlapscope.comparison.inside import COPY
 from overlapscope.comparison.matching import Matching
+from overlapscope.comparison.queues import reordered
 from overlapscope.comparison.stretches import Stretches
-from overlapscope.comparison.swaps import Part, Swap
+from overlapscope.comparison.swaps import Part, Swap, Swaps
 from overlapscope.comparison.usual import same_in
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
@@ -39,18 +40,18 @@ class Parts:
     matching: Matching
 
     @property
-    def swaps(self) -> dict[Part, Swap]:
+    def swaps(self) -> Swaps:
         """The swap of each part that can be swapped by itself."""
         made: dict[Part, Callable[[], Swap]] = {
             Part.MEMORY: lambda: self._copies(self.other_memory),
             Part.COPY_TIMES: lambda: self._copies(~self.other_memory),
-            Part.WAITS: self._waits,
+            Part.WAITS: lambda: self._waits(self._work_after),
             Part.STREAMS: self._streams,
             Part.ALLOCATIONS: self._allocations,
             Part.KERNEL_TIMES: self._kernel_times,
             Part.HOST: self._host,
         }
-        return {part: make() for part, make in made.items()}
+        return Swaps({part: make() for part, make in made.items()}, self._waits(self._work_after_there))
 
     @cached_property
     def other_memory(self) -> Bool:
@@ -83,7 +84,7 @@ class Parts:
         came = other.dependencies.take(_of_copies(other.dependencies, their_ends, other.work_start(theirs)))
         return Swap.of(graph, delta, _of_copies(graph.dependencies, ends, graph.work_start(mine)), self._mapped(came))
 
-    def _waits(self) -> Swap:
+    def _waits(self, work_after: Callable[[Int64, Int64], Int64]) -> Swap:
         """Synchronisations, and reads of single values, that only one of both has."""
         graph, other, edges = self.graph, self.other, self.graph.dependencies
         alone = waiting_alone(graph, self.matching)
@@ -91,10 +92,15 @@ class Parts:
         syncs = graph.call_end(alone[np.isin(graph.calls.kind[alone], SYNC_CALLS)])
         took = np.isin(edges.target, syncs) & edges.of_kind(*OWN_DURATION)
         waits = into & edges.of_kind(DependencyKind.SYNCHRONISATION, DependencyKind.STAGING)
-        return Swap.of(graph, np.where(took, -edges.weight_ns, 0), waits, self._mapped(self._waits_of(other)))
+        return Swap.of(
+            graph, np.where(took, -edges.weight_ns, 0), waits, self._mapped(self._waits_of(other, work_after))
+        )
 
-    def _waits_of(self, other: Graph) -> Dependencies:
-        """Waits that only the other graph has: for the last common work, before the next common call."""
+    def _waits_of(self, other: Graph, work_after: Callable[[Int64, Int64], Int64]) -> Dependencies:
+        """Waits that only the other graph has: for the last common work, before the next common call.
+
+        What the host does between the wait and that call is not the wait's: ``work_after`` says how long it takes.
+        """
         edges = other.dependencies
         alone = waiting_alone(other, self.matching.flipped)
         into = np.isin(edges.target, other.call_end(alone))
@@ -104,22 +110,44 @@ class Parts:
         call = waits.target // 2
         following = next_common_call(other, self.matching.calls.after)[call]
         known = (work >= 0) & (source != NO_ID) & (following != NO_ID)
-        gaps = host_gaps_ns(other)
-        moved = replace(
-            waits, source=source, target=other.call_start(following), weight_ns=gaps[following] - gaps[call]
-        )
+        moved = replace(waits, source=source, target=other.call_start(following), weight_ns=work_after(call, following))
         return moved.take(known)
 
+    def _work_after_there(self, call: Int64, following: Int64) -> Int64:
+        """What the host does in the other graph between its calls and the next common ones."""
+        gaps = host_gaps_ns(self.other)
+        return gaps[following] - gaps[call]
+
+    def _work_after(self, call: Int64, following: Int64) -> Int64:
+        """The same share of what the host does here before these common calls."""
+        mine, theirs = (Stretches.of(graph, calls).total_ns for graph, calls in self._calls)
+        number = np.full(len(self.other.calls) + 1, NO_ID, np.int64)
+        number[self.matching.calls.after] = np.arange(len(theirs))
+        stretch = number[following]
+        share = np.minimum(self._work_after_there(call, following) / np.maximum(theirs[stretch], 1), 1)
+        return np.rint(share * mine[stretch]).astype(np.int64)
+
+    @property
+    def _calls(self) -> tuple[tuple[Graph, Int64], tuple[Graph, Int64]]:
+        """Both graphs, each with the calls that both have."""
+        return (self.graph, self.matching.calls.before), (self.other, self.matching.calls.after)
+
     def _streams(self) -> Swap:
-        """For which other work work waits, where the two graphs differ in that; nothing if work changes places."""
+        """For which other work work waits, where the two graphs differ in that; nothing if work changes places.
+
+        The order of a queue is left out where it is that of issue: the one goes with the other.
+        """
         graph, other, work = self.graph, self.other, self.matching.work
         own, theirs = graph.dependencies, other.dependencies
-        came = theirs.take(_queued(theirs, other.work_start(work.after)))
+        came = theirs.take(
+            _queued(theirs, other.work_start(work.after)) & ~_as_issued(theirs, other, graph, self.matching.flipped)
+        )
         common = last_common_work(other, work.after)[other.work_of(came.source)]
         ended = came.source % 2 == 1
         source = np.where(ended, other.work_end(common), other.work_start(common))
         came = self._mapped(replace(came, source=source).take(source != NO_ID))
         gone = _queued(own, graph.work_start(work.before)) & np.isin(graph.work_of(own.source), work.before)
+        gone &= ~_as_issued(own, graph, other, self.matching)
         gone[gone] = ~own.take(gone).among(came)
         swap = Swap.of(graph, None, gone, came.take(~came.among(own) & (came.source != came.target)))
         return Swap.of(graph) if swap.contradicts(graph) else swap
@@ -145,7 +173,7 @@ class Parts:
         copying = np.isin(calls.before, graph.work.call[graph.work.table == COPY])
         plain = ~copying & ~np.isin(graph.calls.kind[calls.before], ALLOCATIONS)
         delta = self._longer(graph.call_end(calls.before[plain]), other.call_end(calls.after[plain]), *OWN_DURATION)
-        mine, theirs = Stretches.of(graph, calls.before), Stretches.of(other, calls.after)
+        mine, theirs = (Stretches.of(*side) for side in self._calls)
         handed_ns, alike = self._handed()
         same = (mine.previous == theirs.previous) & (mine.previous != NO_ID) & ~mine.issues & ~theirs.issues
         same &= ~(mine.handed | theirs.handed) | alike
@@ -214,6 +242,15 @@ def _of_copies(edges: Dependencies, call_ends: Int64, starts: Int64) -> Bool:
     mine |= np.isin(edges.source, call_ends) & edges.of_kind(DependencyKind.DRIVER_LOCK)
     mine |= np.isin(edges.target, starts) & edges.of_kind(DependencyKind.LAUNCH, DependencyKind.NOT_RECORDED)
     return mine
+
+
+def _as_issued(edges: Dependencies, graph: Graph, other: Graph, matching: Matching) -> Bool:
+    """Which dependencies are the order of a queue that has another one in the other graph."""
+    found = np.zeros(len(edges), np.bool_)
+    for queue, kind in (("stream", DependencyKind.STREAM_ORDER), ("engine", DependencyKind.COPY_ENGINE)):
+        moved = graph.work_start(np.flatnonzero(reordered(graph, other, matching, queue)))
+        found |= np.isin(edges.target, moved) & edges.of_kind(kind)
+    return found
 
 
 def _queued(edges: Dependencies, starts: Int64) -> Bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -60,6 +60,22 @@ class Swap:
         """Whether its new dependencies would make a graph wait for itself."""
         kept = graph.dependencies.take(~self.gone)
         return bool(len(self.added)) and has_cycle(graph.with_dependencies(kept, self.added))
+
+
+@dataclass(frozen=True, eq=False)
+class Swaps:
+    """The swap of each part of a graph by itself, and that of waits where what the host does is swapped too.
+
+    What the host does after a wait is part of the one that goes with the host's own.
+    """
+
+    alone: Mapping[Part, Swap]
+    waits_beside_host: Swap
+
+    def of(self, parts: Collection[Part]) -> list[Swap]:
+        """The swaps of some parts together."""
+        waits = self.waits_beside_host if Part.HOST in parts else self.alone[Part.WAITS]
+        return [waits if part is Part.WAITS else self.alone[part] for part in parts]
 
 
 def swapped(graph: Graph, swaps: Iterable[Swap]) -> Graph:

@@ -79,8 +79,8 @@ def common_work(before: Graph, after: Graph, matching: Matching, windows: tuple[
         before_share=shares[0],
         after_share=shares[1],
         data_share=_data_share(*sides),
-        before_bytes=_copied(sides[0])[1],
-        after_bytes=_copied(sides[1])[1],
+        before_bytes=sides[0].copied_bytes,
+        after_bytes=sides[1].copied_bytes,
     )
 
 
@@ -90,18 +90,13 @@ def _data_share(before: Inside, after: Inside) -> float:
     Fixes pack copies, which keeps their bytes; drop some, which keeps the size of each; or copy a smaller type, which
     keeps the kernels' time. Where all three differ, both handle other amounts of data.
     """
-    (count, copied), (other_count, other_copied) = _copied(before), _copied(after)
+    copied, other_copied = before.copied_bytes, after.copied_bytes
+    count, other_count = (int((side.there & side.over_link).sum()) for side in (before, after))
     kernel_ns = [int(side.kernel_ns[side.there].sum()) for side in (before, after)]
     if not (copied and other_copied and all(kernel_ns)):
         return 1.0
     pairs = (copied, other_copied), (copied / count, other_copied / other_count), kernel_ns
     return max(min(pair) / max(pair) for pair in pairs)
-
-
-def _copied(side: Inside) -> tuple[int, int]:
-    """How many copies over links there are, and their bytes."""
-    sizes = side.graph.trace.copies.size_bytes[side.graph.work.row[side.there & side.over_link]]
-    return len(sizes), int(np.maximum(sizes, 0).sum())
 
 
 def _share(side: Inside, other: Inside, pairs: Pairs) -> float:

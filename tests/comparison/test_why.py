@@ -18,6 +18,7 @@ from tests import kineto_maker as make
 from tests.comparison.loop import Loop
 from tests.conftest import SAMPLES
 from tests.notation import trace_of
+from tests.opened import trace_at
 
 PAGEABLE = Loop(memory="pageable", copy_us=400)
 
@@ -44,6 +45,7 @@ def why(tmp_path: Path, before: Loop, after: Loop) -> Why:
         (Loop(allocation_us=900), Loop(), Part.ALLOCATIONS, "fewer allocations (4 -> 0)"),
         (Loop(), Loop(allocation_us=900), Part.ALLOCATIONS, "more allocations (0 -> 4)"),
         (Loop(memory="pageable", pieces=4), Loop(memory="pageable"), Part.ORDER, "fewer copies (16 -> 4)"),
+        (PAGEABLE, replace(PAGEABLE, copy_us=100, kib=16), Part.ORDER, "smaller copies (256 KiB -> 64 KiB)"),
     ],
 )
 def test_one_change_is_what_the_difference_is_attributed_to(
@@ -105,6 +107,37 @@ def test_fewer_copies_are_not_what_costs_time(tmp_path: Path) -> None:
     assert all(reason.saved_ns >= 0 for reason in found.reasons if "fewer copies" in reason.words)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("copy_order-weights-first", "copy_order-ids-first", "issuing 6 copies ahead of others"),
+        ("copy_order-ids-first", "copy_order-weights-first", "issuing 6 copies behind others"),
+        ("pinning_guide-concurrent-busy-engine", "pinning_guide-concurrent", "6 copies DtoH instead of HtoD"),
+    ],
+)
+def test_the_order_on_a_copy_engine_goes_with_the_order_of_issue(before: str, after: str, words: str) -> None:
+    found = compare(*(trace_at(SAMPLES / f"{name}.json.gz") for name in (before, after))).why
+    assert found is not None
+    assert found.reasons[0].words == words
+    assert found.reasons[0].saved_ns == pytest.approx(found.saved_ns, rel=0.1)
+
+
+def test_calls_are_matched_with_those_between_the_same_others(tmp_path: Path) -> None:
+    """The synchronisation that is gone is not the last one, which follows another call."""
+    begin, end = "launch a 0-5 -> stream 7: 10-20 | sync 30-31", "cudaProfilerStop {}-{} | sync {}-{}"
+    sides = []
+    for name, text in (
+        ("before", "| sync 40-41 |" + end.format(900, 901, 910, 911)),
+        ("after", "|" + end.format(200, 201, 210, 211)),
+    ):
+        (tmp_path / name).mkdir()
+        sides.append(trace_of(tmp_path / name, f"thread 1: {begin} {text}", **make.H200))
+    found = compare(*sides).why
+    assert found is not None
+    assert found.reasons[0].part == Part.HOST
+    assert abs(found.unexplained_ns) <= 0.05 * found.saved_ns
+
+
 def test_shares_are_averages_over_all_orders_and_add_up() -> None:
     """Two parts that each hide the other share what they save together; the third one is by itself."""
 
@@ -141,7 +174,7 @@ SAID = {
     "pin-ahead": ("pin_memory", "host time"),
     "preallocate": ("fewer allocations",),
     "batch-copies": ("fewer copies",),
-    "copy-first": ("waits between streams",),
+    "copy-first": ("ahead of others",),
 }
 """By which words a sentence names each change; where the GPU decides what to fetch, there are fewer copies."""
 WITHOUT_A_CALL = {"offload": "non-blocking"}
