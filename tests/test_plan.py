@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from overlapscope import Window, audit, diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT
+from overlapscope.diagnosis.places import same_places
 from overlapscope.report.findings import findings, worth
 from tests import kineto_maker as make
 from tests.conftest import PAIRS, SAMPLES
 from tests.notation import trace_of
+from tests.opened import planned, trace_at
 
 
 def test_a_fix_that_may_win_is_not_said_to_win_nothing() -> None:
@@ -102,6 +105,28 @@ def test_a_finding_whose_fix_is_not_simulated_says_why(sample: str, code: str, w
     (line,) = worth(finding, None)
     assert words in line
     assert "No finding has a fix that is simulated." in found.headline
+
+
+def test_a_plan_edits_every_call_of_a_place() -> None:
+    """Page-locking delays the GPU in 8 of its 12 calls; the others are in the same two places."""
+    trace = trace_at(SAMPLES / "page_locking-each-step.json.gz")
+    found = planned(SAMPLES / "page_locking-each-step.json.gz")
+    assert found.plan is not None
+    known = what_if(trace, ["preallocate"]).unprofiled
+    assert known is not None
+    assert found.plan.steps[0].time_ns == known.predicted_ns
+    assert len(found.findings[0].calls) == 8
+
+
+def test_a_place_is_a_range_an_operator_and_a_function(tmp_path: Path) -> None:
+    steps = " | ".join(
+        f"range ProfilerStep#{n} {at}-{at + 90} | range fill {at + 5}-{at + 25} | cudaMalloc {at + 10}-{at + 20}"
+        f" | range grow {at + 30}-{at + 60} | cudaMalloc {at + 35}-{at + 38} | cudaFree {at + 40}-{at + 42}"
+        for n, at in enumerate((0, 100, 200))
+    )
+    trace = trace_of(tmp_path, f"thread 1: {steps}", **make.H200)
+    assert same_places(trace, np.array([0])).tolist() == [0, 3, 6]
+    assert same_places(trace, np.array([1, 2])).tolist() == [1, 2, 4, 5, 7, 8]
 
 
 def test_a_time_interval_has_a_plan_too() -> None:

@@ -11,7 +11,7 @@ from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.diagnosis.finding import Place, Share
 from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.host import sums_by
-from overlapscope.measure.places import enclosing, innermost, named_work
+from overlapscope.measure.places import enclosing, innermost, is_step, named_work
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, known
 from overlapscope.model.tables import HostWork
 from overlapscope.model.trace import Trace
@@ -101,6 +101,21 @@ def places(trace: Trace, at: Moments, device: int) -> list[Place]:
     """The place of each moment on a device; of `NO_ID` nothing is known."""
     different, which = _different_places(trace, at, device)
     return [different[number] for number in which.tolist()]
+
+
+def same_places(trace: Trace, calls: Int64) -> Int64:
+    """All calls at the places of some calls: of the same function, operator, source line and innermost range.
+
+    Numbered steps of the profiler are no ranges here.
+    """
+    table = trace.api_calls
+    every = np.flatnonzero(np.isin(table.name_id, table.name_id[calls]))
+    moment = table.process[every], table.thread[every], table.start_ns[every]
+    named = trace.ranges.take(~is_step(trace))
+    around = [np.append(each.name_id, NO_ID)[innermost(each, *moment)] for each in (named, trace.cpu_ops)]
+    keys = np.stack([table.name_id[every], table.process[every], _sources(trace, *moment), *around])
+    place = distinct_columns(keys)[1]
+    return every[np.isin(place, place[np.isin(every, calls)])]
 
 
 def _different_places(trace: Trace, at: Moments, device: int) -> tuple[list[Place], Int64]:

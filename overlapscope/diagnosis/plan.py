@@ -6,14 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+import numpy as np
+
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.edits import edited_places
 from overlapscope.diagnosis.finding import Confidence, Finding, Plan, Severity, Step
+from overlapscope.diagnosis.places import same_places
 from overlapscope.diagnosis.savings import change_of, with_saving
 from overlapscope.measure.windows import Window, is_whole, of_range, with_range
+from overlapscope.model.trace import Trace
 from overlapscope.whatif.catalogue import CHANGES, parse
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import SimulationConfig
@@ -41,7 +45,8 @@ def simulate_fixes(
     if interval:
         graph, window = _as_range(graph, window, config)
     base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
-    steps = tuple(_Search(base, fixable, missing_order(findings), config).steps())
+    everywhere = [_everywhere(graph.trace, finding) for finding in fixable]
+    steps = tuple(_Search(base, everywhere, missing_order(findings), config).steps())
     if not (fixable or steps):
         return findings, None
     plan = Plan(
@@ -51,7 +56,25 @@ def simulate_fixes(
         base.baseline,
         base.stated_ns,
     )
-    return tuple(with_saving(base, attribution, finding, plan, config) for finding in findings), plan
+    return tuple(_with_saving(base, attribution, finding, plan, config) for finding in findings), plan
+
+
+def _with_saving(
+    base: Baseline, attribution: Attribution, finding: Finding, plan: Plan, config: DiagnosisConfig
+) -> Finding:
+    """The finding with what its change saves, made everywhere at its places."""
+    found = with_saving(base, attribution, _everywhere(base.graph.trace, finding), plan, config)
+    return replace(found, calls=finding.calls)
+
+
+def _everywhere(trace: Trace, finding: Finding) -> Finding:
+    """A finding whose change is about its calls, with all calls of their places: one line of a program makes them all.
+
+    It has those that delayed the GPU; the others are as long, but hidden.
+    """
+    if finding.change is None or not parse(finding.change).of_findings_calls or not finding.calls:
+        return finding
+    return replace(finding, calls=tuple(same_places(trace, np.array(finding.calls)).tolist()))
 
 
 def missing_order(findings: Sequence[Finding]) -> list[str]:
