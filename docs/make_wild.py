@@ -12,7 +12,7 @@ from statistics import median
 from textwrap import fill
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.wild.notes import NOTES, OTHERWISE, TAUGHT
+from benchmarks.wild.notes import NOT_MEASURED, NOTES, OTHERWISE, TAUGHT
 from benchmarks.wild.results import FILE, Answers, Result, Times, from_json
 
 TARGET = Path(__file__).with_name("wild.md")
@@ -52,7 +52,7 @@ def page(results: Sequence[Result]) -> str:
     """The page, the largest gains first."""
     ordered = sorted(results, key=lambda each: each.after_ms / each.before_ms)
     gpus = " or ".join(sorted({each.gpu for each in results}))
-    lines = [*_table(ordered), *(line for each in ordered for line in _section(each))]
+    lines = [*_table(ordered), *(line for each in ordered for line in _section(each)), *_not_measured()]
     taught = "\n".join(_wrapped(f"- {each}", "  ") for each in (TAUGHT[0], _inside(results), *TAUGHT[1:]))
     return HEAD.format(count=len(results), gpus=gpus, taught=taught, mark=MARK) + "\n".join(lines) + "\n"
 
@@ -115,6 +115,11 @@ def _section(each: Result) -> Iterator[str]:
     shown = "as it is, above the same loop fixed" if each.fix_recorded else "as it is; fixed, it was timed only"
     yield f"![Timeline of the last step of the loop {shown}](images/wild/{each.name}.png)\n"
     yield _wrapped(NOTES[each.name]) + "\n"
+
+
+def _not_measured() -> Iterator[str]:
+    yield "## To be measured again\n"
+    yield from (_wrapped(f"- {reason}", "  ") for reason in NOT_MEASURED.values())
 
 
 def _lower(sentence: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import torch
 from torch import nn
 from torch_geometric.data import Data
@@ -27,7 +29,7 @@ def _make(fixed: bool, device: str) -> Step:
     def step() -> torch.Tensor:
         losses = []
         for each in batches:
-            moved = each.to(device, non_blocking=fixed)
+            moved = copy(each).to(device, non_blocking=fixed)  # a batch is moved in place: the next step has it again
             scores = global_add_pool(model(moved.x, moved.edge_index), moved.batch, batch)
             loss = nn.functional.mse_loss(scores.view(-1), moved.y)
             optimiser.zero_grad()
