@@ -44,12 +44,12 @@ def test_without_the_trace_of_the_straggler_nothing_is_said_of_waiting(
         (tmp_path / "job" / "rank2_trace.json.gz").write_bytes(b"no trace")
     found = open_fleet(fleet(tmp_path / "job", tmp_path / "out"))
     assert said in words(found.summary)
-    assert "moving data" not in found.summary
-    assert "No rank arrives late" not in words(found.summary)
+    assert "transfer in collectives" not in found.summary
+    assert "No rank is late" not in words(found.summary)
     matched = found.to_pandas("matched")
     unknown = matched[~matched["complete"]]
     assert len(unknown)
-    assert unknown["moving_ns"].isna().all()
+    assert unknown["transfer_ns"].isna().all()
     assert matched["complete"].any() == (lack == CUT)  # its first steps are whole
 
 
@@ -57,8 +57,8 @@ def test_a_job_with_all_traces_knows_who_is_last(tmp_path: Path) -> None:
     make(tmp_path / "job", Job(3, stragglers={2: "pageable"}))
     found = open_fleet(fleet(tmp_path / "job", tmp_path / "out"))
     assert found.to_pandas("matched")["complete"].all()
-    assert "moving data" in found.summary
-    assert "Rank 2 arrives last" in found.summary
+    assert "transfer in collectives" in found.summary
+    assert "Rank 2 is 4.9" in found.summary
     assert "may be the one" not in found.summary
 
 
@@ -75,7 +75,7 @@ def test_files_that_are_no_ranks_keep_their_names_and_the_error_of_clocks(tmp_pa
     job = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
     files = tuple(replace(each, rank=None, source=f"job/abc{each.rank}.json.gz") for each in job.members)
     text = words(summary(replace(job, ranks=replace(job.ranks, members=files))))
-    assert "abc2.json.gz arrives last" in text
+    assert "abc2.json.gz is 4.9" in text
     assert "Clocks aligned on the ends of 9 matched collectives, within" in text
 
 

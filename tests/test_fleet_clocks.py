@@ -77,13 +77,13 @@ def test_collectives_that_never_ran_at_one_moment_are_not_judged() -> None:
     assert arrived.counts.tolist() == [False] + [True] * 11
 
 
-def test_lateness_waiting_and_moving() -> None:
+def test_lateness_waiting_and_transfer() -> None:
     matched = collectives([0, 7, 9], [[step * 10_000, step * 10_000 + 10, step * 10_000 + 900] for step in range(4)])
     arrived = arrivals(matched, align(matched, DEFAULT), DEFAULT)
     assert arrived.last.tolist() == [2] * 4
     assert arrived.late_ns.tolist() == [890] * 4
     assert arrived.wait_ns.tolist() == [900 + 890] * 4
-    assert arrived.moving_ns.tolist() == [MOVE] * 4
+    assert arrived.transfer_ns.tolist() == [MOVE] * 4
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,11 @@ def test_the_replay_goes_on_as_soon_as_the_next_rank_allows(shares: list[float],
         now += 1000 + MOVE
     matched = collectives([0, 0, 0], begins)
     arrived = arrivals(matched, align(matched, DEFAULT), DEFAULT)
-    found = replay(arrived, np.zeros(3, np.int64), np.arange(4), np.array(shares, np.float64))
+    nothing = np.zeros(12, np.int64)
+    late, each = np.array(shares) > 0, np.array([shares], np.float64)
+    found = replay(arrived, np.zeros(3, np.int64), nothing, np.arange(4), late, each)
     assert found.recorded_ns == now
-    assert found.saving_ns == saving
+    assert found.saving_ns.tolist() == [saving]
 
 
 def test_numbers_that_are_not_known_or_of_one_rank_match_nothing() -> None:

@@ -88,7 +88,7 @@ def test_the_map_of_a_step_shows_what_a_gpu_does_after_its_host_has_gone_on() ->
 
 def test_the_page_says_who_is_late_and_loads_nothing(made: Reduced) -> None:
     page = fleet_html(*made, {})
-    assert "Rank 2 arrives last" in page
+    assert "Rank 2 is 4.9" in page
     assert "What the GPU of each rank did in the time of step " in page
     assert page.count("<rect") > 6 * 4 * 3
     assert re.findall(r"rank (\d)</td>", page)[0] == "2"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,13 +47,13 @@ class CopiesDiffer:
     of: int
 
 
-def net_excess_ns(figures: Figures, member: int, others: Bool, cause: Cause) -> int:
-    """The excess of a cause without what the others have in its place: pinned copies take time too."""
-    if cause.code not in _OF_COPIES:
-        return cause.excess_ns
+def net_excess_ns(figures: Figures, member: int, others: Bool, found: Sequence[Cause]) -> int:
+    """The excess of all causes without what the others have in their place: pinned copies take time too."""
+    of_copies = sum(cause.excess_ns for cause in found if cause.code in _OF_COPIES)
     copies = [values for (code, _), values in figures.idle.items() if code in _OF_COPIES]
-    times = np.sum(copies, axis=0)
-    return min(cause.excess_ns, int(times[member] - np.median(times[others])))
+    times = np.sum(copies, axis=0) if copies else np.zeros(len(others))
+    net = min(of_copies, int(times[member] - np.median(times[others])))
+    return net + sum(cause.excess_ns for cause in found if cause.code not in _OF_COPIES)
 
 
 def causes(figures: Figures, member: int, others: Bool, least_ns: float) -> tuple[Cause, ...]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from overlapscope.measure.devices import is_collective
+from overlapscope.measure.devices import DeviceKey, is_collective
 from overlapscope.measure.places import step_of
+from overlapscope.measure.spans import Spans, covered
 from overlapscope.measure.windows import Window, inside
 from overlapscope.model.columns import NO_ID, Int64, known
 from overlapscope.model.trace import Trace
@@ -19,8 +21,8 @@ _LONGEST_OPERATION = 40
 _STEP_NUMBER = re.compile(r"(\d+)$")
 
 
-def collective_rows(trace: Trace, window: Window) -> list[dict[str, Any]]:
-    """The collectives of a trace, in the order of their begin.
+def collective_rows(trace: Trace, window: Window, compute: Mapping[DeviceKey, Spans]) -> list[dict[str, Any]]:
+    """The collectives of a trace, in the order of their begin; ``compute`` has the time of other kernels by device.
 
     One that has no call in the trace was launched before the recording began. Where nothing but the order matches
     collectives, it has no number: another rank may have recorded its call.
@@ -28,7 +30,18 @@ def collective_rows(trace: Trace, window: Window) -> list[dict[str, Any]]:
     kernels = trace.kernels
     rows = np.flatnonzero(is_collective(trace, kernels.name_id) & inside(trace, kernels, window))
     steps, counts = step_numbers(trace, rows), dict[Any, int]()
-    return [_row(trace, row, step, counts) for row, step in zip(rows.tolist(), steps.tolist(), strict=True)]
+    found = [_row(trace, row, step, counts) for row, step in zip(rows.tolist(), steps.tolist(), strict=True)]
+    beside = _beside(trace, rows, compute).tolist()
+    return [row | {"kernels_ns": kernels_ns} for row, kernels_ns in zip(found, beside, strict=True)]
+
+
+def _beside(trace: Trace, rows: Int64, compute: Mapping[DeviceKey, Spans]) -> Int64:
+    """The time with other kernels beside each collective, on its GPU."""
+    kernels, found = trace.kernels, np.zeros(len(rows), np.int64)
+    for key, spans in compute.items():
+        mine = np.flatnonzero((kernels.process[rows] == key.process) & (kernels.device[rows] == key.device))
+        found[mine] = covered(kernels.start_ns[rows[mine]], kernels.end_ns[rows[mine]], spans)
+    return found
 
 
 def _row(trace: Trace, row: int, step: int, counts: dict[Any, int]) -> dict[str, Any]:

@@ -14,9 +14,13 @@ class FleetConfig:
     ``error_quantile``: the error of a clock is this quantile of the distances of its collectives' ends from those of
         the other ranks; the rest are collectives that end earlier in some ranks by their nature.
     ``clearly``: a rank is late where it comes later than the others by this many times the clocks' error.
-    ``least_share``: of the job's time, below which a straggler is not named: ranks of a job differ by as much without a
+    ``least_share``: of the job's time, below which a late rank is not named: ranks of a job differ by as much without a
         reason.
-    ``least_cause``: of a straggler's lateness, below which a difference to the other ranks is no cause of it.
+    ``least_of_latest``: of the lateness of the latest rank, from which on another one is named beside it: it bounds the
+        step as soon as the latest is fixed. Below, it is looked at again in the replay without those named before.
+    ``most_rounds``: of looking again; each takes a replay.
+    ``most_simulated``: late ranks whose savings are simulated; the replay takes as many times the memory of a rank.
+    ``least_cause``: of a late rank's lateness, below which a difference to the other ranks is no cause of it.
     ``uneven``: without aligned clocks, the difference in the share of time in exposed collectives, between the rank
         that waits least and the one that waits most, above which the others most likely wait for it.
     """
@@ -25,6 +29,9 @@ class FleetConfig:
     error_quantile: float = 0.9
     clearly: float = 2.0
     least_share: float = 0.01
+    least_of_latest: float = 0.5
+    most_rounds: int = 5
+    most_simulated: int = 100
     least_cause: float = 0.2
     uneven: float = 0.1
 

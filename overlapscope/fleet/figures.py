@@ -16,11 +16,11 @@ from overlapscope.model.columns import Int64
 if TYPE_CHECKING:
     import pandas
 
-STEP, KERNELS, WAITING, MOVING, COLLECTIVES, COPIES, IDLE = (
+STEP, KERNELS, WAITING, TRANSFER, COLLECTIVES, COPIES, IDLE = (
     "step",
     "kernels",
     "waiting in collectives",
-    "moving data in collectives",
+    "transfer in collectives",
     "exposed collectives",
     "exposed copies",
     "idle",
@@ -76,11 +76,11 @@ def step_times(steps: pandas.DataFrame) -> Times:
 
 
 def collective_times(arrived: Arrivals, steps: Int64) -> Times:
-    """How long each member waits in collectives for the last rank, and for its data, in an average step."""
+    """How long each member waits in collectives for the last rank, and for the transfer, in an average step."""
     rows, judged = arrived.rows, arrived.counts[arrived.rows.collective]
     waits = np.where(judged, arrived.waits_ns, 0)
     moves = np.where(judged, np.maximum(rows.end_ns - arrived.arrival_ns[rows.collective], 0), 0)
-    return {WAITING: _mean(waits, rows.member, steps), MOVING: _mean(moves, rows.member, steps)}
+    return {WAITING: _mean(waits, rows.member, steps), TRANSFER: _mean(moves, rows.member, steps)}
 
 
 def read(folder: Path, table: str, columns: list[str] | None = None, filters: Any = None) -> pandas.DataFrame:

@@ -14,11 +14,11 @@ from overlapscope.fleet.clocks import Clocks, align
 from overlapscope.fleet.config import FleetConfig
 from overlapscope.fleet.exposed import Exposed, exposed
 from overlapscope.fleet.figures import COLLECTIVES, STEP, Figures, Times, collective_times, figures, read
+from overlapscope.fleet.late_ranks import Compared
 from overlapscope.fleet.lateness import Arrivals, arrivals
 from overlapscope.fleet.matching import Matched, match
 from overlapscope.fleet.ranks import Member, Ranks
-from overlapscope.fleet.replay import Replay
-from overlapscope.fleet.stragglers import Compared, Straggler, stragglers, together
+from overlapscope.fleet.stragglers import Late, stragglers
 from overlapscope.model.columns import Bool, Int64
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ class Job:
     knows which part of a collective is waiting. ``labels`` has for each matched collective its operation, group, step
     and place. ``steps``, ``idle`` and ``findings`` have the rows of all ranks, with the number of the member.
     ``waited_for`` is the rank that the others most likely wait for where clocks are not aligned; None where they are,
-    or where ranks are even. ``together`` is the replay without any straggler, where there are several. ``exposed`` has
-    exposed times by each definition.
+    or where ranks are even. ``exposed`` has exposed times by each definition.
     """
 
     traces: pandas.DataFrame
@@ -47,8 +46,7 @@ class Job:
     steps: pandas.DataFrame
     idle: pandas.DataFrame
     findings: pandas.DataFrame
-    stragglers: tuple[Straggler, ...]
-    together: Replay | None
+    late: Late
     waited_for: int | None
     exposed: tuple[Exposed, ...]
 
@@ -56,6 +54,13 @@ class Job:
     def members(self) -> Sequence[Member]:
         """All processes of all traces, by rank."""
         return self.ranks.members
+
+    @property
+    def late_ns(self) -> Int64:
+        """The lateness of each member in an average step; 0 for one that is not late."""
+        late = np.zeros(len(self.members), np.int64)
+        late[[each.member for each in self.late.ranks]] = [each.late_ns // each.steps for each in self.late.ranks]
+        return late
 
     @property
     def judged(self) -> Bool:
@@ -90,8 +95,8 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
     of_steps = Figures(of_steps.steps, times, of_steps.idle)
     copies, findings = (_of_members(folder, name, ranks.members) for name in ("copies", "findings"))
     begin = _begins(steps, arrived, clocks)
-    compared = Compared(arrived, of_steps, copies, labels, begin, clocks.part)
-    late = stragglers(compared, config) if arrived.counts.any() else ()
+    beside = read(folder, "collectives", ["kernels_ns"])["kernels_ns"].to_numpy(np.int64)[arrived.rows.row]
+    compared = Compared(arrived, of_steps, copies, labels, begin, beside, clocks.part)
     return Job(
         traces=traces,
         ranks=ranks,
@@ -103,8 +108,7 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
         steps=steps,
         idle=idle,
         findings=findings,
-        stragglers=late,
-        together=together(compared, late),
+        late=stragglers(compared, config) if arrived.counts.any() else Late(),
         waited_for=None if arrived.counts.any() else _waited_for(of_steps, config),
         exposed=exposed(
             _of_members(folder, "devices", ranks.members), _of_members(folder, "definitions", ranks.members)

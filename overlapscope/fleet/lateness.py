@@ -1,4 +1,8 @@
-"""Who comes last to each collective, and how long the others wait for it."""
+"""When each rank comes to each collective, how late it is, and how long the others wait for the last one.
+
+A rank is late at a collective by the time from the arrival of the median rank to its own. Its lateness in a step is the
+sum over the collectives of that step. This is the only measure of lateness of a job.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,8 @@ class Arrivals:
     """Each matched collective on aligned clocks, and its rows.
 
     ``counts`` says which collectives can be judged: at least two ranks with aligned clocks, whose kernels all ran at
-    one moment. ``late_ns`` is from the median rank's arrival to the last one's, ``wait_ns`` the waiting of all ranks
-    together, ``moving_ns`` from the last arrival to the end.
+    one moment. ``late_ns`` is the lateness of the last rank, ``wait_ns`` the waiting of all ranks together,
+    ``transfer_ns`` from the last arrival to the end. Lateness up to ``error_ns`` is within the error of the clocks.
     """
 
     rows: Matched
@@ -30,13 +34,19 @@ class Arrivals:
     end_ns: Int64
     late_ns: Int64
     wait_ns: Int64
-    moving_ns: Int64
+    transfer_ns: Int64
     error_ns: Int64
 
     @property
     def late(self) -> Bool:
         """Collectives to which the last rank comes clearly late."""
         return self.counts & (self.late_ns > self.error_ns)
+
+    def behind_ns(self, start_ns: Int64) -> Int64:
+        """The lateness of the rank of each row, if ranks come at these times; 0 where it is not clearly late."""
+        number = self.rows.collective
+        behind = start_ns - quantile(start_ns, number, self.rows.collectives)[number]
+        return np.where(self.counts[number] & (behind > self.error_ns[number]), behind, 0)
 
     @property
     def waits_ns(self) -> Int64:
@@ -64,7 +74,7 @@ def arrivals(matched: Matched, clocks: Clocks, config: FleetConfig) -> Arrivals:
         end_ns=end,
         late_ns=arrival - middle,
         wait_ns=total(arrival[number] - rows.start_ns, number, size),
-        moving_ns=np.maximum(end - arrival, 0),
+        transfer_ns=np.maximum(end - arrival, 0),
         error_ns=error,
     )
 

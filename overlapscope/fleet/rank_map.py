@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overlapscope.fleet.figures import COLLECTIVES, MOVING, STEP, WAITING, read
+from overlapscope.fleet.figures import COLLECTIVES, STEP, TRANSFER, WAITING, read
 from overlapscope.fleet.job import Job, member_column, with_base
 from overlapscope.measure.spans import Spans, intersect, subtract, union
 from overlapscope.model.columns import Int64
@@ -39,9 +39,7 @@ class RankRow:
 
 def rank_rows(job: Job) -> tuple[RankRow, ...]:
     """All ranks that are compared, without their runs: the latest first, then those that wait least in collectives."""
-    late = np.zeros(len(job.members), np.int64)
-    for each in job.stragglers:
-        late[each.member] = each.late_ns // max(int(job.figures.steps[each.member]), 1)
+    late = job.late_ns
     used = np.flatnonzero(job.figures.steps > 0)
     share = job.figures.times[COLLECTIVES] / np.maximum(job.figures.times[STEP], 1)
     order = used[np.lexsort((used, share[used], -late[used]))]
@@ -62,10 +60,12 @@ def with_runs(job: Job, folder: Path, rows: Sequence[RankRow]) -> tuple[RankRow,
 
 
 def shown_step(job: Job) -> int | None:
-    """The step to look at: one in which the first straggler is as late as it mostly is, else the middle one."""
-    if job.stragglers:
-        mine = job.arrived.late & (job.arrived.last == job.stragglers[0].member)
-        late = job.labels.loc[mine, ["step"]].assign(late_ns=job.arrived.late_ns[mine]).dropna()
+    """The step to look at: one in which the latest rank is as late as it mostly is, else the middle one."""
+    if job.late.ranks:
+        rows = job.arrived.rows
+        behind = job.arrived.behind_ns(rows.start_ns)
+        mine = (rows.member == job.late.ranks[0].member) & (behind > 0)
+        late = job.labels.iloc[rows.collective[mine]][["step"]].assign(late_ns=behind[mine]).dropna()
         by_step = late.groupby("step")["late_ns"].sum().sort_values(kind="stable")
         if len(by_step):
             return int(by_step.index[(len(by_step) - 1) // 2])
@@ -105,11 +105,11 @@ def _runs(job: Job, member: int, frame: pandas.DataFrame) -> Iterator[Run]:
     for row in first[["step", "part", "start_ns", "end_ns"]].to_dict("records"):
         step = int(row["step"]) if isinstance(row["step"], int) else None
         begin, end = int(row["start_ns"]) - shift, int(row["end_ns"]) - shift
-        if row["part"] != COLLECTIVES or MOVING not in job.figures.times:
+        if row["part"] != COLLECTIVES or TRANSFER not in job.figures.times:
             yield Run(step, str(row["part"]), begin, end)
             continue
         whole = Spans(np.array([begin]), np.array([end]))
-        split = [(WAITING, intersect(whole, waiting)), (MOVING, subtract(whole, waiting))]
+        split = [(WAITING, intersect(whole, waiting)), (TRANSFER, subtract(whole, waiting))]
         pieces = [(at, until, name) for name, spans in split for at, until in _pairs(spans)]
         yield from (Run(step, name, at, until) for at, until, name in sorted(pieces))
 

@@ -47,9 +47,9 @@ COLUMNS: dict[str, dict[str, str]] = {
         "judged": "b whether all its kernels ran at one moment, so that the last one is what the others wait for",
         "complete": "b whether all ranks that may take part in it have it; without them waiting is a lower bound",
         "last_rank": "i the rank that comes last, of those with a trace",
-        "late_ns": "i from the arrival of the median rank to that of the last",
+        "late_ns": "i lateness of the last rank: after the arrival of the median rank",
         "wait_ns": "i waiting of all ranks together",
-        "moving_ns": "i from the last arrival to the end; unknown where a rank has no trace",
+        "transfer_ns": "i from the last arrival to the end; unknown where a rank has no trace",
         "error_ns": "i lateness up to this is within the error of the clocks",
     },
     "spread": {
@@ -64,16 +64,19 @@ COLUMNS: dict[str, dict[str, str]] = {
     "stragglers": {
         "rank": "i rank",
         "source": "s its trace",
-        "late_ns": "i lateness against the median rank, over all collectives to which it comes last",
-        "wait_ns": "i waiting of all ranks together for it",
-        "op": "s operation to which it comes late most",
+        "round": "i 1 where it is late as recorded, 2 where it is once those of round 1 are fixed, and so on",
+        "late_ns": "i lateness over all its steps: after the arrival of the median rank, summed over its collectives",
+        "wait_ns": "i waiting of all ranks together for it where it comes last",
+        "op": "s operation at which it is latest",
         "position": "i number of that collective in its step",
         "code": "s code of the rule that explains most of it; empty where it is the time of kernels, or unknown",
         "kind": "s kind of the finding, or kernels",
         "own_ns": "i that time in its average step",
         "others_ns": "i that time in the median of the other ranks",
-        "job_ns": "i time of the job, from the first begin to the end of the last collective",
-        "saving_ns": "i what the job would save without that difference, replayed",
+        "place_late_ns": "i lateness at that collective, of the median step",
+        "steps": "i number of its steps",
+        "saving_ns": "i what the job would save over these without that difference in this rank alone, replayed",
+        "with_earlier_ns": "i the same with all ranks of earlier rows fixed, too",
     },
 }
 """The tables of the job, as in `schema`."""
@@ -129,12 +132,12 @@ def _ranks(job: Job) -> Iterator[dict[str, Any]]:
 
 def _matched(job: Job) -> Iterator[dict[str, Any]]:
     arrived, rank = job.arrived, [member.rank for member in job.members]
-    columns = {"late_ns": arrived.late_ns, "wait_ns": arrived.wait_ns, "moving_ns": arrived.moving_ns}
+    columns = {"late_ns": arrived.late_ns, "wait_ns": arrived.wait_ns, "transfer_ns": arrived.transfer_ns}
     for number, label in enumerate(job.labels.to_dict("records")):
         judged = bool(arrived.counts[number])
         times = {name: int(values[number]) if judged else None for name, values in columns.items()}
         complete = bool(job.absent.complete[number])
-        times |= {} if complete else {"moving_ns": None}
+        times |= {} if complete else {"transfer_ns": None}
         yield (
             {str(name): _plain(value) for name, value in label.items()}
             | {"ranks": int(arrived.ranks[number]), "judged": judged, "complete": complete}
@@ -174,11 +177,12 @@ def _spread_of(job: Job, name: str, step: int | None, members: Int64, values: In
 
 
 def _stragglers(job: Job) -> Iterator[dict[str, Any]]:
-    for late in job.stragglers:
+    for late in job.late.ranks:
         cause = late.causes[0] if late.causes else None
         yield {
             "rank": job.members[late.member].rank,
             "source": job.members[late.member].source,
+            "round": late.round,
             "late_ns": late.late_ns,
             "wait_ns": late.wait_ns,
             "op": late.place.op,
@@ -187,6 +191,8 @@ def _stragglers(job: Job) -> Iterator[dict[str, Any]]:
             "kind": cause.kind if cause else "",
             "own_ns": cause.own_ns if cause else None,
             "others_ns": cause.others_ns if cause else None,
-            "job_ns": late.replay.recorded_ns,
-            "saving_ns": late.replay.saving_ns,
+            "place_late_ns": late.place.late_ns,
+            "steps": late.steps,
+            "saving_ns": late.saving.alone_ns if late.saving else None,
+            "with_earlier_ns": late.saving.with_earlier_ns if late.saving else None,
         }

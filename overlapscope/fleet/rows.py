@@ -34,6 +34,7 @@ def tables_of(audit: Audit) -> dict[str, pyarrow.Table]:
     """The tables of the map, but for the one about the trace itself."""
     import pyarrow as pa
 
+    compute = {device.key: device.activity.compute for device in audit.devices}
     rows: dict[str, Rows] = {
         "devices": [_device(device) for device in audit.devices],
         "copies": [row for device in audit.devices for row in _copies(device)],
@@ -42,7 +43,7 @@ def tables_of(audit: Audit) -> dict[str, pyarrow.Table]:
         "timeline": [row for device in audit.devices for row in _timeline(audit, device)],
         "findings": _findings(audit),
         "ranges": [_fitting("ranges", figures.to_dict()) for figures in audit.ranges],
-        "collectives": collective_rows(audit.trace, audit.window),
+        "collectives": collective_rows(audit.trace, audit.window, compute),
         "definitions": list(_definitions(audit.trace)),
     }
     return {name: pa.Table.from_pylist(rows[name], schema=schema(name)) for name in ROWS}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow
 
-VERSION = "overlapscope.fleet/2"
+VERSION = "overlapscope.fleet/3"
 """Version of the tables; results of another version are made again."""
 
 NO_GPU_WORK = "no-gpu-work"
@@ -124,6 +124,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "and order; unknown where neither is certain",
         "start_ns": "i begin, on the trace's clock",
         "end_ns": "i end",
+        "kernels_ns": "i time with kernels that are no collectives beside it",
     },
     "definitions": {
         "process": "i operating-system process id",

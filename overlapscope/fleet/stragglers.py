@@ -1,19 +1,16 @@
-"""The ranks that the others wait for, and what the job would save without their lateness."""
+"""Each late rank with its place, its causes, and what the job would save without them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from overlapscope.fleet.causes import Cause, CopiesDiffer, causes, copies_differ, net_excess_ns
 from overlapscope.fleet.config import FleetConfig
-from overlapscope.fleet.figures import STEP, Figures
-from overlapscope.fleet.groups import total
-from overlapscope.fleet.lateness import Arrivals
-from overlapscope.fleet.replay import Replay, replay
+from overlapscope.fleet.late_ranks import Compared, Round, late_ranks
 from overlapscope.model.columns import Bool, Int64
 
 if TYPE_CHECKING:
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """The collective to which a straggler comes late most: its place in a step, and in how many of these."""
+    """The collective at which a rank is latest: its place in a step, and in how many of these; of such a step's."""
 
     op: str
     position: int | None
@@ -32,102 +29,125 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Straggler:
-    """A rank that comes last, and late, to collectives.
+class Saving:
+    """What the job would save, in all its time: by fixing one rank alone, and with all those named before it."""
 
-    ``late_ns`` is its lateness against the median rank, summed over the collectives to which it comes last;
-    ``wait_ns`` what all ranks together wait there. ``began_late_ns`` is how much later than the median rank it began,
-    where that is a part of its lateness worth saying, else 0. ``replay`` has the job without what its first cause adds,
-    or, with no cause, with a rank like the others.
+    alone_ns: int
+    with_earlier_ns: int
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A late rank.
+
+    ``late_ns`` is its lateness in all steps: as recorded in ``round`` 1, else in the replay without the ranks of
+    earlier rounds. ``wait_ns`` is what all ranks together wait at the collectives to which it comes last, as recorded.
+    ``began_late_ns`` is how much later than the median rank it began, where that is a part of its lateness worth
+    saying, else 0. ``share`` is the part of its lateness that its causes explain; with no cause, all of it goes
+    in a replay. ``saving`` is None where it is not simulated.
     """
 
     member: int
+    round: int
     late_ns: int
+    steps: int
     wait_ns: int
     place: Place
     began_late_ns: int
     causes: tuple[Cause, ...]
     copies: tuple[CopiesDiffer, ...]
-    replay: Replay
+    share: float
+    saving: Saving | None = None
+
+    @property
+    def late_a_step_ns(self) -> float:
+        """Its lateness in an average step."""
+        return self.late_ns / self.steps
 
 
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """What stragglers are looked for in: arrivals, times of ranks, their copies, and labels of collectives.
+@dataclass(frozen=True)
+class Late:
+    """All late ranks in the order in which they bound the step, and the job's time with and without their lateness.
 
-    ``labels`` has ``op``, ``position`` and ``step`` of each matched collective; ``begin_ns`` is when each member
-    begins, ``part`` the first of the members that its collectives connect it with.
+    The times are those of the ranks that collectives connect with the first one; 0 where no rank is late.
     """
 
-    arrived: Arrivals
-    figures: Figures
-    copies: pandas.DataFrame
-    labels: pandas.DataFrame
-    begin_ns: Int64
-    part: Int64
+    ranks: tuple[Straggler, ...] = ()
+    job_ns: int = 0
+    saving_ns: int = 0
 
 
-def stragglers(compared: Compared, config: FleetConfig) -> tuple[Straggler, ...]:
-    """Ranks whose lateness is a part of the job's time worth naming, the latest first."""
-    arrived, members = compared.arrived, compared.arrived.rows.members
-    late = np.flatnonzero(arrived.late)
-    behind = total(arrived.late_ns[late], arrived.last[late], members)
-    steps, step_ns = compared.figures.steps, compared.figures.times[STEP]
-    job_ns = np.maximum(steps * step_ns, 1)
-    named = np.flatnonzero(behind >= config.least_share * job_ns)
-    named = named[behind[named] > 0]
-    ordered = sorted(named.tolist(), key=lambda member: (-int(behind[member]), member))
-    return tuple(_straggler(compared, member, set(ordered), config) for member in ordered)
+def stragglers(compared: Compared, config: FleetConfig) -> Late:
+    """The late ranks of a job, and what fixing each and all of them would save."""
+    rounds = late_ranks(compared, config)
+    late = np.zeros(len(compared.part), np.bool_)
+    late[[member for each in rounds for member in each.members]] = True
+    found = [
+        _straggler(compared, number, each, member, late, config)
+        for number, each in enumerate(rounds, 1)
+        for member in each.members
+    ]
+    return _simulated(compared, found, late, config) if found else Late()
 
 
-def _straggler(compared: Compared, member: int, late_ones: set[int], config: FleetConfig) -> Straggler:
+def _straggler(compared: Compared, number: int, at: Round, member: int, late: Bool, config: FleetConfig) -> Straggler:
     arrived, figures = compared.arrived, compared.figures
-    mine = arrived.late & (arrived.last == member)
-    late_ns = int(arrived.late_ns[mine].sum())
-    each_ns = late_ns / max(int(figures.steps[member]), 1)
-    others = _others(compared, member, late_ones)
-    found = causes(figures, member, others, config.least_cause * each_ns) if others.any() else ()
-    share = min(1.0, net_excess_ns(figures, member, others, found[0]) / each_ns) if found else 1.0
+    mine = np.flatnonzero((arrived.rows.member == member) & (at.behind_ns > 0))
+    late_ns, steps = int(at.behind_ns[mine].sum()), max(int(figures.steps[member]), 1)
+    others = _others(compared, member, late)
+    found = causes(figures, member, others, config.least_cause * late_ns / steps) if others.any() else ()
+    explained = net_excess_ns(figures, member, others, found) * steps / late_ns if found else 1.0
     began = int(compared.begin_ns[member] - np.median(compared.begin_ns[others])) if others.any() else 0
     return Straggler(
         member,
+        number,
         late_ns,
-        int(arrived.wait_ns[mine].sum()),
-        _place(compared, mine),
+        steps,
+        int(arrived.wait_ns[arrived.late & (arrived.last == member)].sum()),
+        _place(compared, arrived.rows.collective[mine], at.behind_ns[mine]),
         began if began >= config.least_cause * late_ns else 0,
         found,
         tuple(copies_differ(compared.copies, member, others)),
-        _replayed(compared, {member: share}),
+        min(max(explained, 0.0), 1.0),
     )
 
 
-def together(compared: Compared, late: tuple[Straggler, ...]) -> Replay | None:
-    """The job with all stragglers of the first one's part like the others; None where it is the only one."""
-    mine = {each.member: 1.0 for each in late if compared.part[each.member] == compared.part[late[0].member]}
-    return _replayed(compared, mine) if len(mine) > 1 else None
+def _simulated(compared: Compared, found: Sequence[Straggler], late: Bool, config: FleetConfig) -> Late:
+    """The late ranks with their savings, those of each part by replays of its own."""
+    ranks, first = dict(enumerate(found)), Late()
+    for part in dict.fromkeys(int(compared.part[each.member]) for each in found):
+        mine = [number for number, each in ranks.items() if compared.part[each.member] == part]
+        numbers = mine[: config.most_simulated]
+        replayed = compared.replayed(part, late, _shares([ranks[number] for number in mine], len(numbers), len(late)))
+        job, alone, earlier = replayed.saving_ns[0], *np.split(replayed.saving_ns[1:], 2)
+        for number, *savings in zip(numbers, alone.tolist(), earlier.tolist(), strict=True):
+            ranks[number] = replace(ranks[number], saving=Saving(*savings))
+        first = first if first.job_ns else Late((), replayed.recorded_ns, int(job))
+    return replace(first, ranks=tuple(ranks.values()))
 
 
-def _replayed(compared: Compared, shares: Mapping[int, float]) -> Replay:
-    """The replay of the collectives on the clock of some members, of one part, with their work shortened."""
-    arrived, part = compared.arrived, compared.part
-    judged = np.flatnonzero(arrived.counts & (part[arrived.last] == part[next(iter(shares))]))
-    share_of = np.zeros(arrived.rows.members)
-    share_of[list(shares)] = list(shares.values())
-    return replay(arrived, compared.begin_ns, judged, share_of)
+def _shares(late: Sequence[Straggler], simulated: int, members: int) -> np.ndarray:
+    """The replays of a part: with all its late ranks fixed, with each alone, and with each and those before it."""
+    shares = np.zeros((1 + 2 * simulated, members))
+    for number, each in enumerate(late):
+        shares[0, each.member] = each.share
+        shares[1 + simulated + number :, each.member] = each.share
+        if number < simulated:
+            shares[1 + number, each.member] = each.share
+    return shares
 
 
-def _others(compared: Compared, member: int, late_ones: set[int]) -> Bool:
-    """The ranks to compare with: those of the same part that are no stragglers; all of it where there are none."""
+def _others(compared: Compared, member: int, late: Bool) -> Bool:
+    """The ranks to compare with: those of the same part that are not late; all of it where there are none."""
     beside = (compared.part == compared.part[member]) & (compared.figures.steps > 0)
     beside[member] = False
-    on_time: Bool = beside.copy()
-    on_time[sorted(late_ones)] = False
+    on_time: Bool = beside & ~late
     return on_time if on_time.any() else beside
 
 
-def _place(compared: Compared, mine: Bool) -> Place:
+def _place(compared: Compared, collective: Int64, behind_ns: Int64) -> Place:
     labels, arrived = compared.labels, compared.arrived
-    late = labels[mine].assign(late_ns=arrived.late_ns[mine])
+    late = labels.iloc[collective].assign(late_ns=behind_ns)
     late["position"] = late["position"].fillna(0)
     most = late.groupby(["op", "position"])["late_ns"].sum().reset_index().sort_values("late_ns", kind="stable")
     op, position = str(most["op"].iloc[-1]), int(most["position"].iloc[-1])

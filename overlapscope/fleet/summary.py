@@ -1,4 +1,4 @@
-"""The answer about a job as text: which rank arrives last and why, within a screen."""
+"""The answer about a job as text: which ranks are late and why, within a screen."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from overlapscope.diagnosis.finding import Severity
-from overlapscope.fleet.figures import COLLECTIVES, COPIES, IDLE, KERNELS, MOVING, STEP, WAITING
+from overlapscope.fleet.figures import COLLECTIVES, COPIES, IDLE, KERNELS, STEP, TRANSFER, WAITING
 from overlapscope.fleet.heading import clock_lines, problems, size_line
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import distinct, number_list
 from overlapscope.fleet.ranks import label
-from overlapscope.fleet.summary_stragglers import short_line, straggler_lines
-from overlapscope.formatting import counted, numbers, safe, share, time, time_unit
+from overlapscope.fleet.summary_stragglers import DEFINITION, alike, cause_name, late_lines, saving_line
+from overlapscope.formatting import counted, numbers, safe, time, time_unit
 
 if TYPE_CHECKING:
     import pandas
 
 _WIDTH = 80
-_MOST_STRAGGLERS = 3
+_MOST_CAUSES = 3
 _MOST_RANKS = 4
 _MOST_FINDINGS = 4
 _NAME_WIDTH, _COLUMN_WIDTH = 23, 10
@@ -33,6 +33,7 @@ def summary(job: Job) -> str:
     parts = [
         list(_heading(job)),
         list(_late(job)),
+        list(_savings(job)),
         list(_steps(job)),
         list(_rank_rows(job)),
         list(_exposed(job)),
@@ -55,26 +56,35 @@ def _heading(job: Job) -> Iterator[str]:
 
 
 def _late(job: Job) -> Iterator[str]:
-    for straggler in job.stragglers[:1]:
-        for number, line in enumerate(straggler_lines(job, straggler)):
+    groups = alike(job.late.ranks)
+    for late in groups[:_MOST_CAUSES]:
+        for number, line in enumerate(late_lines(job, late)):
             yield wrapped(line, "  " if number else "")
-    for straggler in job.stragglers[1:_MOST_STRAGGLERS]:
-        yield wrapped(f"Then {short_line(job, straggler)}")
-    more = job.stragglers[_MOST_STRAGGLERS:]
-    if more:
-        names = number_list([rank for each in more if (rank := job.members[each.member].rank) is not None])
-        yield wrapped(f"Less late: {counted(len(more), 'rank')} ({names}); stragglers.parquet has all.")
-    if job.together is not None:
-        most = "up to " if job.absent.ranks else ""
-        steps = max(int(job.figures.steps[job.stragglers[0].member]), 1)
-        saving = job.together.saving_ns / steps
-        portion = share(saving, job.figures.step_ns)
-        yield wrapped(f"Fixing all late ranks would save the job {most}{time(saving)} a step ({portion}).")
-    if job.on_one_clock and not job.stragglers:
+    if groups:
+        yield wrapped(f"{saving_line(job)} {DEFINITION}".strip())
+    elif job.on_one_clock:
         which = "recorded rank" if job.absent.ranks else "rank"
-        yield f"No {which} arrives late for 1 % of the time or more."
+        yield f"No {which} is late for 1 % of the time or more."
     if job.waited_for is not None:
         yield wrapped(_by_durations(job, job.waited_for))
+
+
+def _savings(job: Job) -> Iterator[str]:
+    """The late ranks with what fixing each would save, alone and with those above."""
+    late = job.late.ranks
+    if len(late) < 2:  # noqa: PLR2004 - of one rank the sentence says it all
+        return
+    unit, word = time_unit([int(each.late_a_step_ns) for each in late])
+    names = [safe(label(job.members[each.member]), _NAME_WIDTH) for each in late[:_MOST_RANKS]]
+    width = max(map(len, [f"Late ranks ({word} a step)", *(f"  {name}" for name in names)]))
+    yield f"{f'Late ranks ({word} a step)':<{width}}{'late':>9}{'saves alone':>13}{'with above':>12}  cause"
+    for name, each in zip(names, late[:_MOST_RANKS], strict=True):
+        saved = (each.saving.alone_ns, each.saving.with_earlier_ns) if each.saving else ()
+        cells = [*numbers([each.late_a_step_ns, *(max(value, 0) / each.steps for value in saved)], unit), "", ""]
+        line = f"{f'  {name}':<{width}}{cells[0]:>9}{cells[1]:>13}{cells[2]:>12}  {cause_name(job, each)}"
+        yield safe(line, _WIDTH)
+    if len(late) > _MOST_RANKS:
+        yield f"  and {counted(len(late) - _MOST_RANKS, 'more late rank')}: stragglers.parquet has all"
 
 
 def _by_durations(job: Job, member: int) -> str:
@@ -90,7 +100,8 @@ def _steps(job: Job) -> Iterator[str]:
     used = np.flatnonzero(job.figures.steps > 0)
     if len(used) < 2:  # noqa: PLR2004 - one rank has no spread
         return
-    shown = [name for name in (STEP, KERNELS, COLLECTIVES, WAITING, MOVING, COPIES, IDLE) if name in job.figures.times]
+    order = (STEP, KERNELS, COLLECTIVES, WAITING, TRANSFER, COPIES, IDLE)
+    shown = [name for name in order if name in job.figures.times]
     values = {name: job.figures.times[name][used] for name in shown if job.figures.times[name][used].any()}
     unit, word = time_unit([int(np.median(each)) for each in values.values()])
     yield f"{'Average step (' + word + ')':<28}{'median':>10}{'min':>10}{'rank':>7}{'max':>10}{'rank':>7}"
@@ -113,9 +124,7 @@ def _rank_rows(job: Job) -> Iterator[str]:
     if len(used) < 2:  # noqa: PLR2004
         return
     times = job.figures.times
-    late = np.zeros(len(job.members), np.int64)
-    for each in job.stragglers:
-        late[each.member] = each.late_ns // max(int(job.figures.steps[each.member]), 1)
+    late = job.late_ns
     order = used[np.lexsort((times[COLLECTIVES][used], -late[used]))][:_MOST_RANKS]
     unit, word = time_unit([int(value) for value in times[STEP][used]])
     first = {"late": late} if late.any() else {}

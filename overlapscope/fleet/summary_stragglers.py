@@ -1,85 +1,143 @@
-"""What the summary says about one straggler: where it is late, why, and what the job would save."""
+"""What is said about late ranks: where each is late, why, and what the job would save."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from overlapscope.fleet.causes import Cause, CopiesDiffer
 from overlapscope.fleet.figures import KERNELS
 from overlapscope.fleet.job import Job
+from overlapscope.fleet.numbers import number_list
 from overlapscope.fleet.ranks import label
 from overlapscope.fleet.stragglers import Place, Straggler
 from overlapscope.formatting import share, time
 
+DEFINITION = "Late: after the arrival of the median rank; in a step, the sum over its collectives."
 _NO_CAUSE = (
-    "Nothing that it does takes clearly longer than in the other ranks: it may have begun late, or what differs is not "
+    "Nothing takes clearly longer in it than in the other ranks: it may have begun late, or what differs is not "
     "recorded."
 )
+_MOST_CAUSES = 2
+_UNKNOWN = "not recorded"
 
 
-def straggler_lines(job: Job, late: Straggler) -> Iterator[str]:
-    """What is said about one straggler, sentence by sentence: first who, where and why, then the details."""
-    yield f"{_who(job, late)} arrives last at {_place(late)}{_in_short(job, late)}."
-    steps = max(int(job.figures.steps[late.member]), 1)
-    if late.began_late_ns:
-        began = time(late.began_late_ns)
-        yield f"It began its first step {began} after the median rank; what came before is not in the trace."
-    if not late.causes:
+@dataclass(frozen=True)
+class Alike:
+    """Late ranks of one round with the same cause, the latest first."""
+
+    ranks: tuple[Straggler, ...]
+
+    @property
+    def first(self) -> Straggler:
+        """The latest of them."""
+        return self.ranks[0]
+
+
+def alike(late: Sequence[Straggler]) -> tuple[Alike, ...]:
+    """Late ranks by round and cause, in the order of the first of each."""
+    found: dict[tuple[int, tuple[str, str] | None], list[Straggler]] = {}
+    for each in late:
+        cause = (each.causes[0].code, each.causes[0].kind) if each.causes else None
+        found.setdefault((each.round, cause), []).append(each)
+    return tuple(Alike(tuple(ranks)) for ranks in found.values())
+
+
+def late_lines(job: Job, late: Alike) -> Iterator[str]:
+    """What is said about late ranks with one cause, sentence by sentence: who, where and why, then the details."""
+    first, several = late.first, len(late.ranks) > 1
+    then = "Once these are fixed, " if first.round > 1 else ""
+    who = _who(job, late) if not then else _names(job, late)
+    verb = "are up to" if several else "is"
+    yield f"{then}{who} {verb} {time(first.place.late_ns)} late at {_where(first.place)}{_in_short(job, late)}."
+    if first.began_late_ns:
+        began = f"{_one(job, late)} began its first step {time(first.began_late_ns)} after the median rank"
+        yield f"{began}; what came before is not in the trace."
+    if not first.causes:
         yield _NO_CAUSE
-    for cause in late.causes[:1]:
-        yield f"Cause: {_why(job, late, cause)}"
-        yield from _finding(job, late, cause)
-    saving = late.replay.saving_ns
-    if saving > 0:
-        most = "up to " if job.absent.ranks else ""
-        portion = share(saving / steps, job.figures.step_ns)
-        text = f"Fixing that would save the job {most}{time(saving / steps)} a step ({portion}), simulated across the "
-        yield f"{text}matched collectives."
+    for number, cause in enumerate(first.causes[:_MOST_CAUSES]):
+        yield f"{'Also' if number else 'Cause'}: {_why(job, first, cause)}"
+        yield from () if number else _finding(job, first, cause)
 
 
-def _who(job: Job, late: Straggler) -> str:
-    """The straggler at the begin of a sentence; a file's name stays as it is."""
-    member = job.members[late.member]
+def saving_line(job: Job) -> str:
+    """What fixing all late ranks would save the job, beside the latest alone; empty where it saves nothing."""
+    late = job.late
+    steps = late.ranks[0].steps
+    if late.saving_ns <= 0:
+        return ""
+    most = "up to " if job.absent.ranks else ""
+    text = f"{most}{time(late.saving_ns / steps)} a step ({share(late.saving_ns / steps, job.figures.step_ns)})"
+    saving, several = late.ranks[0].saving, len(late.ranks) > 1
+    if several and saving is not None:
+        alone = time(saving.alone_ns / steps) if saving.alone_ns > 0 else "nothing"
+        text += f", {label(job.members[late.ranks[0].member])} alone {alone}"
+    which = f"all {len(late.ranks)} late ranks" if several else "that"
+    return f"Fixing {which} would save the job {text}, simulated across the matched collectives."
+
+
+def cause_name(job: Job, late: Straggler) -> str:
+    """What the cause of a late rank is called."""
+    return _name(job, late, late.causes[0]) if late.causes else _UNKNOWN
+
+
+def place_name(place: Place) -> str:
+    """The collective at which a rank is latest."""
+    return f"{place.op} {place.position}" if place.position else place.op
+
+
+def _who(job: Job, late: Alike) -> str:
+    """The late ranks at the begin of a sentence; a file's name stays as it is."""
+    names = _names(job, late)
     if job.absent.ranks:
-        return f"Of the recorded ranks, {label(member)}"
-    return label(member) if member.rank is None else f"Rank {member.rank}"
+        return f"Of the recorded ranks, {names}"
+    return names if job.members[late.first.member].rank is None else names.capitalize()
 
 
-def short_line(job: Job, late: Straggler) -> str:
-    """One straggler in a sentence."""
-    why = _name(job, late, late.causes[0]) if late.causes else "no cause recorded"
-    return f"{label(job.members[late.member])}: last at {_place(late)}; {why}."
+def _names(job: Job, late: Alike) -> str:
+    members = [job.members[each.member] for each in late.ranks]
+    ranks = [member.rank for member in members if member.rank is not None]
+    if len(ranks) < len(members):
+        others = len(members) - 1
+        return label(members[0]) + (f" and {others} more" if others else "")
+    return f"{'ranks' if len(ranks) > 1 else 'rank'} {number_list(ranks)}"
 
 
-def _place(late: Straggler) -> str:
-    return f"{_where(late.place)}, {time(late.place.late_ns)} after the median rank"
+def _one(job: Job, late: Alike) -> str:
+    return "It" if len(late.ranks) == 1 else label(job.members[late.first.member]).capitalize()
 
 
-def _in_short(job: Job, late: Straggler) -> str:
-    """The cause in a few words: the memory of its copies where that differs, else what its finding is called."""
-    if late.copies:
-        return ": " + "; ".join(map(_memory, late.copies))
-    return f": {_name(job, late, late.causes[0])}" if late.causes else ""
+def _in_short(job: Job, late: Alike) -> str:
+    """The cause in a few words: the memory of their copies where that differs, else what the finding is called."""
+    differ = late.first.copies
+    if differ and all(_kinds(each.copies) == _kinds(differ) for each in late.ranks):
+        its = "its" if len(late.ranks) == 1 else "their"
+        return ": " + "; ".join(_memory(each, its) for each in differ)
+    return f": {cause_name(job, late.first)}" if late.first.causes else ""
 
 
-def _memory(found: CopiesDiffer) -> str:
+def _kinds(copies: Sequence[CopiesDiffer]) -> list[tuple[str, str]]:
+    return [(each.direction, each.memory) for each in copies]
+
+
+def _memory(found: CopiesDiffer, its: str) -> str:
     of = "" if found.others == found.of else f"{found.others} of "
     others = f"those of {of}the other {found.of} are" if found.of > 1 else "those of the other rank are"
-    return f"its {found.direction} copies are {found.memory}, {others} {found.others_memory}"
+    return f"{its} {found.direction} copies are {found.memory}, {others} {found.others_memory}"
 
 
 def _name(job: Job, late: Straggler, cause: Cause) -> str:
     """What a cause is called: the finding's title where there is one."""
     if not cause.code:
-        return f"its {KERNELS} take longer"
+        return f"slower {KERNELS}"
     found = _row(job, late, cause)
     name = cause.code if found is None else f"{cause.code} {found['name']}"
     return name + (f": {cause.kind}" if cause.kind else "")
 
 
 def _where(place: Place) -> str:
-    name = f"{place.op} {place.position}" if place.position else place.op
+    name = place_name(place)
     if place.of <= 1:
         return name
     every = "every step" if place.steps == place.of else f"{place.steps} of {place.of} steps"
@@ -105,7 +163,7 @@ def _finding(job: Job, late: Straggler, cause: Cause) -> Iterator[str]:
 
 
 def _row(job: Job, late: Straggler, cause: Cause) -> Mapping[Hashable, Any] | None:
-    """The finding of the straggler that a cause is about."""
+    """The finding of the late rank that a cause is about."""
     found = job.findings
     mine = found[(found["member"] == late.member) & (found["code"] == cause.code) & (found["kind"] == cause.kind)]
     rows = mine.sort_values("order", kind="stable").to_dict("records")

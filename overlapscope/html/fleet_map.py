@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from overlapscope.fleet.figures import COLLECTIVES, COPIES, KERNELS, MOVING, WAITING
+from overlapscope.fleet.figures import COLLECTIVES, COPIES, KERNELS, TRANSFER, WAITING
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.rank_map import RankRow, Run, of_step
 from overlapscope.fleet.ranks import label
@@ -19,7 +19,7 @@ _SHOWN = 48  # ranks without unfolding
 _STYLES = {
     KERNELS: Style.KERNEL,
     WAITING: Style.BLOCKED_BY_SYNC,
-    MOVING: Style.COLLECTIVE,
+    TRANSFER: Style.COLLECTIVE,
     COLLECTIVES: Style.COLLECTIVE,
     COPIES: Style.EXPOSED,
     OTHER: Style.KERNELS_ONLY,

@@ -14,7 +14,7 @@ from overlapscope.fleet.heading import about
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.rank_map import RankRow, rank_rows, shown_step, with_runs
 from overlapscope.fleet.ranks import Member, label
-from overlapscope.fleet.summary_stragglers import straggler_lines
+from overlapscope.fleet.summary_stragglers import DEFINITION, alike, late_lines, saving_line
 from overlapscope.formatting import counted, time
 from overlapscope.html.colours import colour_rules
 from overlapscope.html.document import asset, document
@@ -22,6 +22,7 @@ from overlapscope.html.fleet_map import RULES, Links, maps
 from overlapscope.markup import Html, tag, together
 
 _DRAWN = 256  # ranks of the map; the tables have all
+_ANSWERED = 8  # causes of late ranks
 _OPENED = 24  # ranks with their findings
 
 
@@ -54,10 +55,12 @@ def fleet_html(job: Job, folder: Path, links: Links) -> str:
 
 
 def _answer(job: Job) -> Iterator[Html]:
-    for straggler in job.stragglers[:3]:
-        first, *others = straggler_lines(job, straggler)
+    for late in alike(job.late.ranks)[:_ANSWERED]:
+        first, *others = late_lines(job, late)
         yield tag("p", first, class_="headline")
         yield from (tag("p", line) for line in others)
+    if job.late.ranks:
+        yield from (tag("p", line) for line in (saving_line(job), DEFINITION) if line)
 
 
 def _more(rows: Sequence[RankRow]) -> Iterator[Html]:

@@ -29,7 +29,7 @@ def asked_members(job: Job, asked: Sequence[str]) -> list[int]:
     for text in asked:
         if text != LATE and text not in numbers:
             raise OutputError(f"--report {text}: no rank with this number, and with a trace that can be used")
-        found += [each.member for each in job.stragglers[:_MOST_LATE]] if text == LATE else [numbers[text]]
+        found += [each.member for each in job.late.ranks[:_MOST_LATE]] if text == LATE else [numbers[text]]
     return list(dict.fromkeys(found))
 
 
