@@ -49,7 +49,7 @@ def sections(source: typer.Typer, group: Any, before: str = "") -> Iterator[str]
     for name, command in group.commands.items():
         inner = groups.get(name)
         if inner is None:
-            yield from section(before + name, command, hints[name])
+            yield from section(before.strip() if command.hidden else before + name, command, hints[name])
         else:
             yield from sections(inner, command, f"{before}{name} ")
 

@@ -310,7 +310,8 @@ def test_a_full_disk_is_named_and_the_next_run_goes_on(
         map_traces(sources, tmp_path, here)
     assert {outcome.code for outcome in outcomes(tmp_path)} == {"output"}
     reduce_folder(tmp_path)
-    assert "its result cannot be written (No space left on device)" in " ".join(open_fleet(tmp_path).summary.split())
+    text = " ".join(open_fleet(tmp_path).summary.split())
+    assert "its result cannot be written (No space left on device); the next run tries it again" in text
     map_traces(sources, tmp_path, here)
     assert {outcome.code for outcome in outcomes(tmp_path)} == {""}
 
@@ -363,6 +364,13 @@ def test_sources_are_folders_patterns_and_files_each_once(tmp_path: Path) -> Non
         find_sources([str(tmp_path / "c")])
 
 
+@pytest.fixture
+def command_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command maps in this process."""
+    monkeypatch.setattr("overlapscope.cli.fleet._executor", lambda *_: here)
+
+
+@pytest.mark.usefixtures("command_here")
 def test_the_command_maps_reduces_and_says_how_it_went(tmp_path: Path) -> None:
     make(tmp_path / "job", Made(4, stragglers={2: "pageable"}))
     run = CliRunner().invoke(app, ["fleet", str(tmp_path / "job"), "-o", str(tmp_path / "out"), "-j", "1"])
@@ -376,6 +384,25 @@ def test_the_command_maps_reduces_and_says_how_it_went(tmp_path: Path) -> None:
     run = CliRunner().invoke(app, ["fleet", "reduce", str(tmp_path / "out")])
     assert run.exit_code == 1
     assert "Of the recorded ranks, rank 2 is 4.9" in " ".join(run.stdout.split())
+
+
+@pytest.mark.usefixtures("command_here")
+def test_a_command_without_room_says_that_the_next_one_goes_on(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["fleet", str(job / "rank1_trace.json.gz"), "-o", str(tmp_path)]
+    with monkeypatch.context() as patch:
+        patch.setattr("overlapscope.fleet.gather._Writer._flush", _full)
+        run = CliRunner().invoke(app, arguments)
+    assert run.exit_code == 2
+    assert "No space left on device); make room and run it again: it goes on where it stopped" in run.stderr
+    monkeypatch.setattr("overlapscope.fleet.work.map_trace", lambda *_: 1 / 0)
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+
+
+def test_the_help_of_the_group_shows_what_it_takes() -> None:
+    text = CliRunner().invoke(app, ["fleet", "--help"]).stdout
+    assert all(word in text for word in ("TRACES", "--output", "--shard", "reduce"))
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,15 @@ def test_reports_of_single_ranks_are_made_on_demand_and_linked(made: Reduced, tm
     links = set(re.findall(r'href="([^"]+)"', (tmp_path / "a job.html").read_text()))
     assert links == {"a%20job-reports/rank-2.html", "a%20job-reports/rank-5.html"}
     assert "pageable-copy" in (tmp_path / "a job-reports" / "rank-2.html").read_text()
-    assert CliRunner().invoke(app, [*arguments, "--report", "6"]).exit_code == 2
+
+
+def test_a_report_that_cannot_be_made_is_named_and_the_page_is_written(made: Reduced, tmp_path: Path) -> None:
+    page, arguments = tmp_path / "job.html", ["fleet", "reduce", str(made[1]), "--page", str(tmp_path / "job.html")]
+    run = CliRunner().invoke(app, [*arguments, "--report", "6"])
+    assert run.exit_code == 1
+    assert "no report of rank 6: it has no trace that can be used" in run.stderr
+    assert "Rank 2 arrives last" in page.read_text()
+    assert CliRunner().invoke(app, [*arguments, "--report", "six"]).exit_code == 2
 
 
 def test_the_command_writes_the_page(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,15 +27,22 @@ if TYPE_CHECKING:
 
 
 class _MapsByDefault(TyperGroup):
-    """``fleet TRACES`` means ``fleet map TRACES``."""
+    """``fleet TRACES`` means ``fleet map TRACES``, and ``fleet --help`` shows what that takes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "--help"):
             args = ["map", *args]
         return super().parse_args(ctx, args)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        shown, mapping = copy(self), self.commands["map"]
+        shown.params, shown.help, shown.subcommand_metavar = mapping.params, mapping.help, "| reduce FOLDER"
+        TyperGroup.format_help(shown, ctx, formatter)
+
 
 app = typer.Typer(cls=_MapsByDefault, no_args_is_help=True, help="Many traces: which rank arrives last, and why.")
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Folder = Annotated[
     Path | None,
@@ -46,7 +55,7 @@ Reports = Annotated[
 ]
 
 
-@app.command("map")
+@app.command("map", hidden=True)
 def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     names: Annotated[
         list[str], typer.Argument(metavar="TRACES...", help="Folders, files, patterns (*, **) and URLs (s3://, gs://).")
@@ -69,16 +78,18 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """Map each trace to its figures and findings, and say which rank arrives last, and why.
 
-    A trace that cannot be used is a row with its error. `overlapscope fleet TRACES` is short for this command.
+    A trace that cannot be used is a row with its error. With -o, a run that was ended or found no room goes on where it
+    stopped when it is run again. Each job of a job array runs one --shard; `overlapscope fleet reduce` comes last.
 
-    Exit status: 0 when all traces were read completely, 1 when some data was lost or some traces could not be used, 2
-    when there is no result.
+    Exit status: 0 when all traces were read completely, 1 when some data was lost, some traces could not be used or a
+    report that was asked for has no trace, 2 when there is no result.
     """
     from overlapscope.fleet.gather import statuses
     from overlapscope.fleet.run import map_traces
     from overlapscope.fleet.sources import find_sources
 
     with complaining(debug=debug), _folder(output, shard) as folder:
+        asked = _asked(report)
         part, sources = _shard(shard), find_sources(names)
         for source in sources:
             refuse_to_replace(Path(source.name), page)
@@ -88,8 +99,8 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         if part.of > 1:
             say(f"shard {part.number} of {part.of}: {counted(len(mine), 'trace')} done", quiet=quiet)
             raise typer.Exit(ExitCode.CLEAN if statuses(folder, done) <= {"complete"} else ExitCode.PARTIAL)
-        job = _reduced(folder, page, report or ())
-    raise typer.Exit(_status(job))
+        status = _reduced(folder, page, asked)
+    raise typer.Exit(status)
 
 
 @app.command("reduce")
@@ -99,32 +110,36 @@ def reduce_command(
     report: Reports = None,
     debug: Debug = False,
 ) -> None:
-    """Make the tables and the summary of the results of all shards."""
-    with complaining(debug=debug):
-        job = _reduced(folder, page, report or ())
-    raise typer.Exit(_status(job))
+    """Make the tables and the summary of the results of all shards.
+
+    Exit status: as that of `overlapscope fleet`.
+    """
+    with complaining(debug=debug), _going_on():
+        status = _reduced(folder, page, _asked(report))
+    raise typer.Exit(status)
 
 
-def _reduced(folder: Path, page: Path | None, asked: Sequence[str]) -> Job:
-    """The job, with its page and the reports beside it, or beside its tables where there is no page."""
+def _reduced(folder: Path, page: Path | None, asked: Sequence[str]) -> ExitCode:
+    """Reduce, with the page and the reports beside it, or beside the tables where there is no page."""
     from overlapscope.fleet.reduce import reduce_folder
     from overlapscope.fleet.summary import summary
 
-    job = reduce_folder(folder)
+    job, reports, lacking = reduce_folder(folder), dict[int, Path](), list[str]()
     for member in job.members:
         refuse_to_replace(Path(member.source), page)
-    reports: Mapping[int, Path] = {}
     if asked:
-        from overlapscope.html.fleet_reports import asked_members, write_reports
+        from overlapscope.html.fleet_reports import write_reports
 
         target = folder / "reports" if page is None else page.with_name(f"{page.stem}-reports")
-        reports = write_reports(job, asked_members(job, asked), target)
+        reports, lacking = write_reports(job, asked, target)
     if page is not None:
         from overlapscope.html.fleet_page import save_fleet_page
 
         save_fleet_page(job, folder, page, reports)
     deliver(summary(job), None)
-    return job
+    for line in lacking:
+        say(line)
+    return max(_status(job), ExitCode.PARTIAL if lacking else ExitCode.CLEAN)
 
 
 def _status(job: Job) -> ExitCode:
@@ -139,12 +154,32 @@ def _status(job: Job) -> ExitCode:
 def _folder(output: Path | None, shard: str | None) -> Iterator[Path]:
     """The folder of the results, or one that is gone afterwards."""
     if output is not None:
-        yield output
+        with _going_on():
+            yield output
         return
     if shard is not None:
         raise OutputError("--shard needs the folder that all shards write to: give it with -o")
     with tempfile.TemporaryDirectory(prefix="overlapscope-fleet-") as folder:
         yield Path(folder)
+
+
+@contextmanager
+def _going_on() -> Iterator[None]:
+    """Say of a disk without room that nothing of the run is lost."""
+    try:
+        yield
+    except OutputError as error:
+        if getattr(error.__cause__, "errno", None) not in _NO_ROOM:
+            raise
+        raise OutputError(f"{error}; make room and run it again: it goes on where it stopped") from error
+
+
+def _asked(report: Sequence[str] | None) -> Sequence[str]:
+    """What ``--report`` asks for: numbers of ranks, or the late ones."""
+    for text in report or ():
+        if text != "late" and not text.isdecimal():
+            raise typer.BadParameter(f"{text!r} is neither a rank's number nor late", param_hint="--report")
+    return report or ()
 
 
 def _shard(text: str | None) -> Any:

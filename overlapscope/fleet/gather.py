@@ -76,9 +76,11 @@ class _Writer:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self._flush()
-        self._writer.close()
+        try:
+            if kind is None:
+                self._flush()
+        finally:
+            self._writer.close()
 
     def add(self, table: pyarrow.Table) -> None:
         """Add the rows of one trace."""

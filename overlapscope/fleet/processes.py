@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import IO
 
-from overlapscope.fleet.task import Outcome, Task
+from overlapscope.fleet.task import TRIED_AGAIN, Outcome, Task
 
 DIED = "worker-died"
 """The code of the outcome of a trace whose worker died twice."""
@@ -118,7 +118,7 @@ def _tried(worker: _Worker, task: Task) -> Outcome:
         if worker.ended:
             break
         how = worker.buried()
-    return Outcome(task.source, code=DIED, error=f"the worker died {_TRIES} times of it ({how})")
+    return Outcome(task.source, code=DIED, error=f"its worker died {_TRIES} times ({how}); {TRIED_AGAIN}")
 
 
 def _stream(pipe: IO[str] | None) -> IO[str]:

@@ -89,6 +89,7 @@ def reduce_folder(folder: Path, config: FleetConfig = DEFAULT) -> Job:
         OutputError: there are no results, or the tables cannot be written.
     """
     found = outcomes(folder)
+    (folder / SUMMARY).unlink(missing_ok=True)  # it comes last, and says that all tables are of one run
     ranks = ranks_of(found_traces(folder, found))
     gather(folder, found, ranks.members)
     job = job_of(folder, ranks, config)

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+TRIED_AGAIN = "the next run tries it again"
+"""What is said of a trace that has no result for a reason outside of it."""
+
 
 @dataclass(frozen=True)
 class Task:

@@ -8,7 +8,7 @@ from overlapscope.errors import OutputError, OverlapscopeError
 from overlapscope.fleet.map import map_trace, without
 from overlapscope.fleet.sources import LocalFile, local_file
 from overlapscope.fleet.store import has_part, key_of, part_path, write_part
-from overlapscope.fleet.task import Outcome, Task
+from overlapscope.fleet.task import TRIED_AGAIN, Outcome, Task
 
 
 def work(task: Task) -> Outcome:
@@ -35,5 +35,6 @@ def _kept(task: Task, file: LocalFile) -> Outcome:
     try:
         write_part(folder, key, part)
     except OutputError as error:
-        return Outcome(task.source, code=error.code, error=f"its result {without(str(error), part_path(folder, key))}")
+        why = without(str(error), part_path(folder, key))
+        return Outcome(task.source, code=error.code, error=f"its result {why}; {TRIED_AGAIN}")
     return Outcome(task.source, key)

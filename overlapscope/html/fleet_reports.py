@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from overlapscope.errors import OutputError
+from overlapscope.errors import OutputError, TraceError
 from overlapscope.fleet.job import Job
-from overlapscope.fleet.ranks import label
+from overlapscope.fleet.ranks import Member, label
 from overlapscope.fleet.sources import local_file
 from overlapscope.html.page import save_report
 from overlapscope.read.opening import open_trace
@@ -18,40 +18,38 @@ LATE = "late"
 _MOST_LATE = 3
 
 
-def asked_members(job: Job, asked: Sequence[str]) -> list[int]:
-    """The members that ``--report`` asks for: ranks by number, or the late ones.
+def write_reports(job: Job, asked: Sequence[str], folder: Path) -> tuple[dict[int, Path], list[str]]:
+    """Write the reports that are asked for, ranks by number or the late ones, each once.
+
+    Returns:
+        Where the report of each member is, and a sentence for each that cannot be made.
 
     Raises:
-        OutputError: there is no such rank.
-    """
-    numbers = {str(member.rank): number for number, member in enumerate(job.members) if member.used}
-    found: list[int] = []
-    for text in asked:
-        if text != LATE and text not in numbers:
-            raise OutputError(f"--report {text}: no rank with this number, and with a trace that can be used")
-        found += [each.member for each in job.late.ranks[:_MOST_LATE]] if text == LATE else [numbers[text]]
-    return list(dict.fromkeys(found))
-
-
-def write_reports(job: Job, members: Sequence[int], folder: Path) -> Mapping[int, Path]:
-    """Write the report of each of these members, and say where it is.
-
-    Raises:
-        TraceError: a trace cannot be read any more.
         OutputError: a report cannot be written.
     """
-    written = {}
-    for member in members:
-        source = job.members[member].source
-        target = folder / f"{_file_name(label(job.members[member]))}.html"
+    used = {str(member.rank): number for number, member in enumerate(job.members) if member.used}
+    late = [each.member for each in job.late.ranks[:_MOST_LATE]]
+    without = [text for text in asked if text != LATE and text not in used]
+    lacking = [f"no report of rank {text}: it has no trace that can be used" for text in without]
+    wanted = [number for text in asked for number in (late if text == LATE else [used[text]] if text in used else [])]
+    written: dict[int, Path] = {}
+    for number in dict.fromkeys(wanted):
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
-        with local_file(source) as file:
-            save_report(audit(open_trace(file.path)), target)
-        written[member] = target
-    return written
+            written[number] = _written(job.members[number], folder)
+        except TraceError as error:  # it was there for the map
+            lacking.append(f"no report of {label(job.members[number])}: {error}")
+    return written, lacking
+
+
+def _written(member: Member, folder: Path) -> Path:
+    target = folder / f"{_file_name(label(member))}.html"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
+    with local_file(member.source) as file:
+        save_report(audit(open_trace(file.path)), target)
+    return target
 
 
 def _file_name(text: str) -> str:
