@@ -25,7 +25,7 @@ from overlapscope.fleet.processes import DIED, Processes
 from overlapscope.fleet.reduce import reduce_folder
 from overlapscope.fleet.run import map_traces
 from overlapscope.fleet.sources import find_sources
-from overlapscope.fleet.store import Shard, has_part, is_current, key_of, outcomes, part_path
+from overlapscope.fleet.store import _MAPPERS, Shard, has_part, is_current, key_of, outcomes, part_path
 from overlapscope.fleet.task import Outcome, Task
 from overlapscope.fleet.work import work
 from tests.conftest import SAMPLES
@@ -230,12 +230,24 @@ def test_a_second_run_maps_what_is_new(small: Path, tmp_path: Path) -> None:
 def test_results_of_another_version_are_made_again(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = find_sources([str(job / "rank1_trace.json.gz")])
     with monkeypatch.context() as patch:
-        patch.setattr("overlapscope.fleet.store._VERSION_KEY", "of-old")
+        patch.setattr("overlapscope.fleet.store.code_version", lambda *_: "of-old")
         map_traces(sources, tmp_path, here)
     map_traces(sources, tmp_path, here)
     (outcome,) = outcomes(tmp_path)
     assert not outcome.kept
     assert is_current(outcome.key)
+
+
+def test_results_are_of_the_code_that_made_them(job: Path) -> None:
+    """The files of what a map imports are in the key, but for what has no part in its rows."""
+    program = (
+        "import sys\n"
+        "from overlapscope.fleet.map import map_trace\n"
+        f"map_trace({str(job / 'rank1_trace.json.gz')!r}, '')\n"
+        "print(*{name.split('.')[1] for name in sys.modules if name.startswith('overlapscope.')})\n"
+    )
+    imported = set(subprocess.check_output([sys.executable, "-c", program], text=True).split())
+    assert imported - set(_MAPPERS) == {"atomic_files", "cache", "errors"}
 
 
 def test_a_result_that_was_cut_short_is_made_again(job: Path, tmp_path: Path) -> None:

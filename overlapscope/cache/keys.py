@@ -46,10 +46,16 @@ def content_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
 
 
-@cache
 def reader_version() -> str:
-    """The version of the code that reads: of the package, and of the files themselves, which a developer changes."""
+    """The version of the code that reads."""
+    return code_version(*_READERS)
+
+
+@cache
+def code_version(*parts: str) -> str:
+    """The version of some modules and packages of ours: the number, and their files, which a developer changes."""
     digest = hashlib.sha256(__version__.encode())
-    for file in sorted(file for folder in _READERS for file in (_PACKAGE / folder).rglob("*.py")):
+    patterns = (pattern for part in parts for pattern in (f"{part}.py", f"{part}/**/*.py"))
+    for file in sorted(file for pattern in patterns for file in _PACKAGE.glob(pattern)):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

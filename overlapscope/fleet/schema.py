@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow
 
-VERSION = "overlapscope.fleet/3"
-"""Version of the tables; results of another version are made again."""
-
 NO_GPU_WORK = "no-gpu-work"
 """The status of a trace without device work."""
 

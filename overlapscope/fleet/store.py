@@ -4,12 +4,11 @@
     runs/1-of-1.jsonl        the outcome of each trace of a run, or of one of its shards
     *.parquet, summary.json  what the reduce makes of them
 
-A part is written once and whole, under a key made of the trace's content and of our version.
+A part is written once and whole, under a key made of the trace's content and of the code that made it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,18 +17,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from overlapscope import __version__
 from overlapscope.atomic_files import writing
+from overlapscope.cache.keys import code_version
 from overlapscope.errors import OutputError, OverlapscopeError
 from overlapscope.fleet.map import Part
-from overlapscope.fleet.schema import COLUMNS, VERSION, schema
+from overlapscope.fleet.schema import COLUMNS, schema
 from overlapscope.fleet.sources import Source
 from overlapscope.fleet.task import Outcome
 
 _KEY_DIGITS = 40
 _SMALL = {"use_dictionary": False, "write_statistics": False, "store_schema": False}
 """For a hundred columns with a few values each: half of the bytes, and read in half of the time."""
-_VERSION_KEY = hashlib.sha256(f"{VERSION} {__version__}".encode()).hexdigest()[:8]
+_MAPPERS = (
+    *("calibration", "dependencies", "diagnosis", "fitness", "fleet", "formatting", "hardware", "measure", "model"),
+    *("ordering", "read", "report", "whatif"),
+)
+"""What makes results: their figures, and the sentences of findings in them."""
 _SHARD = re.compile(r"^(\d+)-of-(\d+)\.jsonl$")
 
 
@@ -58,13 +61,13 @@ class Shard:
 
 
 def key_of(content: str) -> str:
-    """The key of a trace's result: its content, and the version that made it."""
-    return f"{content[:_KEY_DIGITS]}-{_VERSION_KEY}"
+    """The key of a trace's result: its content, and the version of the code that made it."""
+    return f"{content[:_KEY_DIGITS]}-{code_version(*_MAPPERS)}"
 
 
 def is_current(key: str) -> bool:
     """Whether this version made the result under this key."""
-    return key.endswith(f"-{_VERSION_KEY}")
+    return key.endswith(f"-{code_version(*_MAPPERS)}")
 
 
 def part_path(folder: Path, key: str) -> Path:
