@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from overlapscope.fleet.clocks import align
 from overlapscope.fleet.config import DEFAULT
+from overlapscope.fleet.groups import quantile
 from overlapscope.fleet.lateness import arrivals
 from overlapscope.fleet.matching import Matched, match
 from overlapscope.fleet.replay import replay
@@ -67,6 +70,24 @@ def test_a_few_collectives_that_end_apart_do_not_move_a_clock() -> None:
     clocks = align(matched, DEFAULT)
     assert clocks.offset_ns.tolist() == [0, 1000]
     assert clocks.largest_error_ns == 0
+
+
+def test_a_clock_is_aligned_on_some_of_many_collectives_of_each_group() -> None:
+    groups = [[0, 1]] * 50 + [[1, 2]] * 5
+    matched = collectives([0, 30, 900], [[step * 1000, step * 1000 + 5] for step in range(55)], groups)
+    clocks = align(matched, replace(DEFAULT, most_matched=4))
+    assert clocks.offset_ns.tolist() == [0, 30, 900]
+    assert clocks.matched.tolist() == [50, 55, 5]
+    matched.end_ns[9:100:2] += 10**6  # of rank 1, in all but the first four with rank 0
+    assert align(matched, replace(DEFAULT, most_matched=4)).offset_ns.tolist()[:2] == [0, 30]
+
+
+def test_quantiles_of_many_rows_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(1)
+    group, values = np.sort(chance.integers(0, 9, 200)) * 2, chance.integers(0, 50, 200)
+    whole = quantile(values, group, 18, 0.9)
+    monkeypatch.setattr("overlapscope.fleet.groups._AT_ONCE", 10)
+    assert quantile(values, group, 18, 0.9).tolist() == whole.tolist()
 
 
 def test_collectives_that_never_ran_at_one_moment_are_not_judged() -> None:

@@ -42,7 +42,8 @@ class Clocks:
 def align(matched: Matched, config: FleetConfig) -> Clocks:
     """Align the clocks of all members with enough matched collectives."""
     counts = np.bincount(matched.member, minlength=matched.members)
-    rows = matched.take(counts[matched.member] >= config.least_matched)
+    rows = _some(matched, config.most_matched)
+    rows = rows.take(counts[rows.member] >= config.least_matched)
     part = _parts(rows)
     aligned = (part == np.arange(matched.members)) & (counts >= config.least_matched)
     offset, aligned = _spread(rows, aligned, config.least_matched)
@@ -53,6 +54,20 @@ def align(matched: Matched, config: FleetConfig) -> Clocks:
     apart = np.abs(rows.end_ns - offset[rows.member] - _ends(rows, offset)[rows.collective])
     error = quantile(apart, rows.member, rows.members, config.error_quantile)
     return Clocks(offset, error, counts, aligned, part)
+
+
+def _some(matched: Matched, most: int) -> Matched:
+    """At most so many collectives of the same ranks: the first by number, which says nothing about when they ran."""
+    begin = np.searchsorted(matched.collective, np.arange(matched.collectives + 1))
+    if matched.collectives <= most:
+        return matched
+    ends = np.stack([matched.member[begin[:-1]], matched.member[begin[1:] - 1], np.diff(begin)])
+    _, ranks = np.unique(ends, axis=1, return_inverse=True)
+    order = np.argsort(ranks, kind="stable")
+    counts = np.bincount(ranks)
+    place = np.empty(matched.collectives, np.int64)
+    place[order] = np.arange(matched.collectives) - np.repeat(np.cumsum(counts) - counts, counts)
+    return matched.take((place < most)[matched.collective])
 
 
 def _parts(rows: Matched) -> Int64:

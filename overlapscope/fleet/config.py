@@ -11,6 +11,8 @@ class FleetConfig:
 
     ``least_matched``: collectives that a rank shares with others before its clock is aligned; with fewer, a wrong match
         would go unnoticed.
+    ``most_matched``: collectives of the same ranks on which clocks are aligned, where there are more; medians of so
+        many are within a few percent of the spread of all, in bounded memory.
     ``error_quantile``: the error of a clock is this quantile of the distances of its collectives' ends from those of
         the other ranks; the rest are collectives that end earlier in some ranks by their nature.
     ``clearly``: a rank is late where it comes later than the others by this many times the clocks' error.
@@ -26,6 +28,7 @@ class FleetConfig:
     """
 
     least_matched: int = 3
+    most_matched: int = 200
     error_quantile: float = 0.9
     clearly: float = 2.0
     least_share: float = 0.01

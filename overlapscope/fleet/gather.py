@@ -18,7 +18,7 @@ from overlapscope.fleet.task import Outcome
 if TYPE_CHECKING:
     import pyarrow
 
-_GROUP_ROWS, _GROUP_TRACES = 50_000, 100
+_GROUP_ROWS, _GROUP_TRACES = 20_000, 100
 """Most rows and traces in a row group: large enough to compress, few enough to wait in memory."""
 TRACE_NAMES = ("traces", "devices")
 

@@ -11,12 +11,13 @@ import numpy as np
 
 from overlapscope.fleet.absent import Absent, absent
 from overlapscope.fleet.clocks import Clocks, align
+from overlapscope.fleet.columns import integers, some_rows
 from overlapscope.fleet.config import FleetConfig
 from overlapscope.fleet.exposed import Exposed, exposed
 from overlapscope.fleet.figures import COLLECTIVES, STEP, Figures, Times, collective_times, figures, read
 from overlapscope.fleet.late_ranks import Compared
 from overlapscope.fleet.lateness import Arrivals, arrivals
-from overlapscope.fleet.matching import Matched, match
+from overlapscope.fleet.matching import Matched, shared
 from overlapscope.fleet.ranks import Member, Ranks
 from overlapscope.fleet.stragglers import Late, stragglers
 from overlapscope.model.columns import Bool, Int64
@@ -79,6 +80,7 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
     clocks = align(matched, config)
     arrived = arrivals(matched, clocks, config)
     labels = _labels(folder, matched)
+    del matched
     traces = read(
         folder, "traces", ["trace", "rank", "source", "status", "code", "error", "lost", "content", "world_size"]
     )
@@ -124,17 +126,31 @@ def _of_members(folder: Path, table: str, members: Sequence[Member]) -> pandas.D
 
 def member_column(frame: pandas.DataFrame, members: Sequence[Member]) -> Int64:
     """The number of the member that each row of a table is of; -1 for a trace that is not used."""
+    process = frame["process"]
+    known = process.notna().to_numpy(np.bool_)
+    return members_of(frame["trace"].to_numpy(np.int64), process.fillna(0).to_numpy(np.int64), known, members)
+
+
+def members_of(trace: Int64, process: Int64, known: Bool, members: Sequence[Member]) -> Int64:
+    """The number of the member of each row, by its trace and its process where this is known; -1 for one not used."""
     numbers = {(member.trace, member.process): number for number, member in enumerate(members) if member.used}
-    trace, process = frame["trace"].tolist(), frame["process"].astype(object).where(frame["process"].notna(), None)
-    found = (numbers.get(pair, -1) for pair in zip(trace, process.tolist(), strict=True))
-    return np.fromiter(found, np.int64, len(frame))
+    other = (trace[1:] != trace[:-1]) | (process[1:] != process[:-1]) | (known[1:] != known[:-1])
+    first = np.append(np.flatnonzero(np.append(len(trace) > 0, other)), len(trace))  # of the rows of one process
+    found = [
+        numbers.get((int(trace[row]), int(process[row]) if known[row] else None), -1) for row in first[:-1].tolist()
+    ]
+    return np.repeat(np.array(found, np.int64), np.diff(first))
 
 
 def _matched(folder: Path, members: Sequence[Member]) -> Matched:
-    frame = with_base(folder, read(folder, "collectives", ["trace", "process", "match", "start_ns", "end_ns"]))
-    known = frame["match"].notna().to_numpy()
-    number, start, end = (frame[name].fillna(0).to_numpy(np.int64) for name in ("match", "start_ns", "end_ns"))
-    return match(number, known, member_column(frame, members), start, end, len(members))
+    """The matched collectives; each column is read when it is needed, since there may be millions of rows."""
+    trace, _ = integers(folder, "collectives", "trace")
+    member = members_of(trace, *integers(folder, "collectives", "process"), members)
+    collective, rows = shared(*integers(folder, "collectives", "match"), member)
+    shift = integers(folder, "traces", "base_time_ns")[0][trace[rows]]
+    start, end = (integers(folder, "collectives", name)[0][rows] + shift for name in ("start_ns", "end_ns"))
+    found = int(collective[-1]) + 1 if len(collective) else 0
+    return Matched(collective, member[rows], rows, start, end, found, len(members))
 
 
 def with_base(folder: Path, frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -147,8 +163,7 @@ def with_base(folder: Path, frame: pandas.DataFrame) -> pandas.DataFrame:
 def _labels(folder: Path, matched: Matched) -> pandas.DataFrame:
     """Operation, group, sequence number, step and place of each matched collective, from its first rank."""
     _, first = np.unique(matched.collective, return_index=True)
-    frame = read(folder, "collectives", ["op", "group", "sequence", "step", "position"])
-    return frame.take(matched.row[first]).reset_index(drop=True)
+    return some_rows(folder, "collectives", ["op", "group", "sequence", "step", "position"], matched.row[first])
 
 
 def _begins(steps: pandas.DataFrame, arrived: Arrivals, clocks: Clocks) -> Int64:

@@ -57,8 +57,8 @@ class Arrivals:
 
 def arrivals(matched: Matched, clocks: Clocks, config: FleetConfig) -> Arrivals:
     """Judge each matched collective on aligned clocks."""
-    rows = matched.take(clocks.aligned[matched.member])
-    rows = _on_one_clock(rows, clocks)
+    aligned = clocks.aligned[matched.member]
+    rows = _on_one_clock(matched if aligned.all() else matched.take(aligned), clocks)
     number, size = rows.collective, rows.collectives
     ranks = np.bincount(number, minlength=size)
     arrival, end = (np.where(ranks > 0, found, 0) for found in _edges(rows))
