@@ -111,7 +111,7 @@ def test_a_report_that_cannot_be_made_is_named_and_the_page_is_written(made: Red
     run = CliRunner().invoke(app, [*arguments, "--report", "6"])
     assert run.exit_code == 1
     assert "no report of rank 6: it has no trace that can be used" in run.stderr
-    assert "Rank 2 arrives last" in page.read_text()
+    assert "Rank 2 is 4.9" in page.read_text()
     assert CliRunner().invoke(app, [*arguments, "--report", "six"]).exit_code == 2
 
 
