@@ -120,9 +120,10 @@ def _finish_calls(draft: Draft) -> None:
 
 
 def _api_kinds(draft: Draft, name_id: Int32) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-    names = list(draft.pool)
-    used, codes = np.unique(name_id, return_inverse=True)
-    return np.array([api_kind(names[name]) for name in used.tolist()], np.int8)[codes]
+    names, kinds = list(draft.pool), np.zeros(len(draft.pool), np.int8)
+    for name in np.flatnonzero(np.bincount(name_id)).tolist():
+        kinds[name] = api_kind(names[name])
+    return kinds[name_id]
 
 
 def _outer(columns: Arrays) -> Int32:
@@ -160,8 +161,8 @@ def _finish_syncs(draft: Draft) -> None:
     if not draft.rows("syncs"):
         return
     joined = syncs["call"] != NO_ID
-    by_call = [int(sync_kind("", ApiKind(kind))) for kind in calls["kind"][syncs["call"][joined]].tolist()]
-    syncs["kind"][joined] = np.where(np.array(by_call) > 0, by_call, syncs["kind"][joined])
+    by_call = np.array([sync_kind("", kind) for kind in ApiKind], np.int8)[calls["kind"][syncs["call"][joined]]]
+    syncs["kind"][joined] = np.where(by_call > 0, by_call, syncs["kind"][joined])
     recorded = join(_calls(calls), syncs["process"], syncs["record_correlation"], syncs["start_ns"])
     syncs["record_call"] = recorded.call
     waits.resolve(syncs, draft.tables["event_records"], calls, _device_ops(draft))

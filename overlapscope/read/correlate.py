@@ -10,6 +10,7 @@ from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64
 from overlapscope.model.enums import ApiKind
 
 Keys = Int64
+_SMALL = 2**31  # two numbers below it make one key of 64 bits
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,20 @@ def join(calls: Calls, process: Int64, correlation: Int64, start_ns: Int64) -> J
 
 
 def _keys(process: Int64, correlation: Int64, call_process: Int64, call_correlation: Int64) -> tuple[Keys, Keys]:
-    """Dense integer keys for (process, correlation), the same on both sides."""
-    _, process_codes = np.unique(np.concatenate([process, call_process]), return_inverse=True)
-    words, codes = np.unique(np.concatenate([correlation, call_correlation]), return_inverse=True)
-    keys = process_codes.astype(np.int64) * len(words) + codes
+    """Integer keys for (process, correlation), the same on both sides."""
+    processes = _small(np.concatenate([process, call_process]))
+    keys = processes * _SMALL + _small(np.concatenate([correlation, call_correlation]))
     return keys[: len(process)], keys[len(process) :]
+
+
+def _small(values: Int64) -> Int64:
+    """Numbers from 0 to below `_SMALL` in place of the values, in the same order."""
+    least = int(values.min())
+    if int(values.max()) - least < _SMALL:
+        from_0: Int64 = values - least
+        return from_0
+    numbers: Int64 = np.unique(values, return_inverse=True)[1].astype(np.int64)
+    return numbers
 
 
 def _groups(keys: Keys, rows: Int64) -> list[Int64]:

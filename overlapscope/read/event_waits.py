@@ -7,6 +7,8 @@ Where both are on one stream there was nothing to wait for.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, Bool, Int64
@@ -43,13 +45,13 @@ def _recorded(draft: Draft, work: Arrays) -> Arrays:
 def _device_of(work: Arrays, waits: Arrays) -> Int64:
     """The device of each source stream: the waiting one where it works there, else the only other with its number."""
     result = waits["device"].astype(np.int64)
-    streams = np.unique(np.stack([work["process"], work["stream"], work["device"]]), axis=1)
-    alone = np.ones(streams.shape[1], np.bool_)
-    same = (streams[:2, 1:] == streams[:2, :-1]).all(axis=0)
-    alone[1:] &= ~same
-    alone[:-1] &= ~same
-    for process, stream, device in streams[:, alone].T.tolist():
-        result[(waits["process"] == process) & (waits["source_stream"] == stream)] = device
+    if not len(result):
+        return result
+    places = set(zip(*(work[name].tolist() for name in ("process", "stream", "device")), strict=True))
+    streams = Counter((process, stream) for process, stream, _ in places)
+    for process, stream, device in places:
+        if streams[process, stream] == 1:
+            result[(waits["process"] == process) & (waits["source_stream"] == stream)] = device
     return result
 
 

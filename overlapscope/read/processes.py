@@ -38,11 +38,15 @@ def assign_processes(draft: Draft) -> None:
 def _calling_processes(draft: Draft) -> list[int]:
     """The processes with CUDA calls; where there are none, the processes with any host event."""
     for tables in (_HOST_TABLES[:1], _HOST_TABLES[1:]):
-        found = np.unique(np.concatenate([draft.column(table, "process") for table in tables]))
-        found = found[found != NO_ID]
-        if len(found):
-            return [int(value) for value in found]
+        found = set().union(*(_values(draft.column(table, "process")) for table in tables)) - {NO_ID}
+        if found:
+            return sorted(found)
     return []
+
+
+def _values(column: Int64) -> set[int]:
+    """The different values of a column in which one mostly follows another that is the same."""
+    return {*column[:1].tolist(), *column[1:][np.diff(column) != 0].tolist()}
 
 
 def _assign_rows(draft: Draft, processes: Int64) -> None:
