@@ -106,7 +106,7 @@ def critical_path(simulation: Simulation, last: int | None = None, since_ns: int
 
 
 def _way_back(simulation: Simulation, last: int, since_ns: int | None) -> Int64:
-    """The nodes on the path to one, by time, but for the first; nodes that follow each other by number are one step."""
+    """The nodes on the path to one, by time, but for the first; nodes that follow by number are one step."""
     graph, numbers = simulation.graph, np.arange(len(simulation.time_ns))
     came_from = np.append(graph.dependencies.source, NO_ID)[simulation.bound_by]
     if since_ns is not None:

@@ -66,6 +66,7 @@ class HostActivity:
         self._graph = graph
         self._blocked_ns = blocked_from_ns(graph.trace, config.host)[graph.calls.row]
         self._kinds = HostWorkKinds(graph.trace)
+        self._recorded: dict[int, Segments] = {}
         self._known: dict[int, Segments] = {}
 
     @property
@@ -84,10 +85,16 @@ class HostActivity:
             process = calls.owner[calls.process == calls.process[calls.first[owner]]]
             busiest = int(np.argmax(np.bincount(process)))
             always = Segments.of(np.array([trace.start_ns]), np.array([trace.end_ns]), Cause.HOST_NOT_RECORDED)
-            self._known[owner] = self._recorded(owner).over(self._recorded(busiest)).over(always)
+            own = self._recorded_of(owner)
+            self._known[owner] = (own if owner == busiest else own.over(self._recorded_of(busiest))).over(always)
         return self._known[owner]
 
-    def _recorded(self, owner: int) -> Segments:
+    def _recorded_of(self, owner: int) -> Segments:
+        if owner not in self._recorded:
+            self._recorded[owner] = self._segments(owner)
+        return self._recorded[owner]
+
+    def _segments(self, owner: int) -> Segments:
         graph, first = self._graph, int(self._graph.calls.first[owner])
         place, trace = (int(graph.calls.process[first]), int(graph.calls.thread[first])), graph.trace
         rows = np.flatnonzero(graph.calls.owner == owner)

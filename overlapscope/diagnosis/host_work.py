@@ -91,8 +91,8 @@ class HostWorkKinds:
         kernels, calls = self.trace.kernels, self.trace.api_calls
         launching = np.flatnonzero(kernels.call != NO_ID)
         order = launching[np.argsort(calls.start_ns[kernels.call[launching]], kind="stable")]
-        kind = np.stack([kernels.process, kernels.device, kernels.name_id])[:, order]
-        _, first = np.unique(kind, axis=1, return_index=True)
+        _, kind = distinct_columns(np.stack([kernels.process, kernels.device, kernels.name_id])[:, order])
+        _, first = np.unique(kind, return_index=True)
         usual = calls.duration_ns[np.isin(calls.kind, LAUNCHES)]
         found = np.zeros(len(calls), np.bool_)
         if len(usual) > self.config.enough_later:

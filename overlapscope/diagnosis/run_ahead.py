@@ -11,7 +11,8 @@ allocation blocked before it counts no more then. Waits before it still count: t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -26,7 +27,7 @@ from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
 from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind, Direction
 
 _INSIDE = Cause.in_groups(CauseGroup.BLOCKED)
-_Part = tuple[int, int, int, int]  # index of the stretch, start, end, row of the call
+_Part = tuple[int, int, int, int, int]  # place in time, index of the stretch, start, end, row of the call
 
 
 class Late(Protocol):
@@ -53,6 +54,16 @@ class Late(Protocol):
         """The launch that came late."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Blocking:
+    """Calls that block a thread: their end, row, the time that they may have cost, and whether they wait."""
+
+    end_ns: Int64
+    row: Int64
+    left_ns: Int64
+    waits: Bool
+
+
 def lost_run_ahead(
     graph: Graph, window: Window, late: Late, once: Bool, config: DependencyConfig
 ) -> tuple[Int64, Int64, Int64, Int64]:
@@ -65,7 +76,7 @@ def lost_run_ahead(
         Indices into ``late``, start and end of parts of those stretches (a stretch is cut where the time that a call
         blocked is used up), and for each part the row of the call in api_calls, `NO_ID` where there is none.
     """
-    calls, trace, parts = graph.calls, graph.trace, list[_Part]()
+    calls, trace = graph.calls, graph.trace
     blocked_from = blocked_from_ns(trace, config.host)[calls.row]
     blocks = (blocked_from < calls.end_ns) & np.isin(calls.kind, (ApiKind.COPY, *SYNC_CALLS, *ALLOCATIONS))
     blocks &= window.touches(calls.process, calls.start_ns, calls.end_ns) & ~once
@@ -73,15 +84,14 @@ def lost_run_ahead(
     left = calls.end_ns - blocked_from - _spent_inside(graph, late)
     waits = _waits_for_device(graph)
     owner = np.append(calls.owner, NO_ID)[graph.call_of[late.launch_call]]
+    unknown = np.flatnonzero(owner == NO_ID)
+    parts = [np.stack([unknown, late.start_ns[unknown], late.end_ns[unknown], np.full(len(unknown), NO_ID)])]
     for number in np.unique(owner[owner != NO_ID]).tolist():
         mine = np.flatnonzero(owner == number)
         theirs = np.isin(calls.row, late.call[mine][late.cause[mine] == Cause.COPY_CALL])
         rows = np.flatnonzero(((calls.owner == number) & blocks) | (blocks & _while_silent(graph, number)) | theirs)
-        parts.extend(_matched(graph, late, mine, (rows, left[rows], waits[rows])))
-    parts.extend(
-        (row, int(late.start_ns[row]), int(late.end_ns[row]), NO_ID) for row in np.flatnonzero(owner == NO_ID).tolist()
-    )
-    which, start, end, call = np.array(parts, np.int64).reshape(-1, 4).T
+        parts.insert(-1, _matched(late, mine, _Blocking(calls.end_ns[rows], calls.row[rows], left[rows], waits[rows])))
+    which, start, end, call = np.concatenate(parts, axis=1)
     return which, start, end, call
 
 
@@ -99,26 +109,46 @@ def _while_silent(graph: Graph, owner: int) -> Bool:
     return silent
 
 
-def _matched(graph: Graph, late: Late, mine: Int64, blocking: tuple[Int64, Int64, Int64 | Bool]) -> Iterator[_Part]:
-    """Go through a thread's blocking calls and late stretches in time: calls give credit, stretches use it up."""
-    rows, ends = graph.calls.row[blocking[0]].tolist(), graph.calls.end_ns[blocking[0]]
-    left, waits = blocking[1].tolist(), blocking[2].tolist()
-    inside = np.isin(late.cause[mine], _INSIDE)
-    columns = (mine, late.start_ns[mine], late.end_ns[mine], late.call[mine], inside)
-    indices, starts, stops, calls, direct = (column.tolist() for column in columns)
-    credit: list[list[int]] = []  # [row of the call, ns left, whether it waited]
+def _matched(late: Late, mine: Int64, blocking: _Blocking) -> Int64:
+    """Go through a thread's blocking calls and late stretches in time: calls give credit, stretches use it up.
+
+    Stretches in a call belong to it, and those before which no credit can be left to none: most need no loop.
+
+    Returns:
+        The parts of stretches as columns: index of the stretch, start, end, row of the call.
+    """
+    count, inside, call = len(blocking.row), np.isin(late.cause[mine], _INSIDE), late.call[mine]
+    start, end = late.start_ns[mine], late.end_ns[mine]
+    length = np.where(inside, 0, end - start)
     # A call that ends where a stretch begins is before it.
-    for event in np.argsort(np.concatenate([ends, late.start_ns[mine]]), kind="stable").tolist():
-        if event < len(rows):
-            if waits[event]:
-                credit = [entry for entry in credit if entry[2]]
-            credit.append([rows[event], left[event], waits[event]])
+    order = np.argsort(np.concatenate([blocking.end_ns, start]), kind="stable")
+    given = np.cumsum(np.concatenate([np.maximum(blocking.left_ns, 0), -length])[order])
+    most_left = given - np.minimum(np.minimum.accumulate(given), 0)  # less where a wait takes some away
+    is_call, piece = order < count, np.maximum(order - count, 0)
+    some = np.append(0, most_left)[:-1] > 0
+    at = np.flatnonzero(~is_call & (inside[piece] | (~some & (length[piece] > 0))))
+    alone = piece[at]
+    found = np.stack([at, alone, start[alone], end[alone], np.where(inside[alone], call[alone], NO_ID)])
+    rest = np.flatnonzero(is_call | (some & ~inside[piece]))
+    credited = list(_credited(zip(rest.tolist(), order[rest].tolist(), strict=True), blocking, start, end))
+    found = np.concatenate([found, np.array(credited, np.int64).reshape(-1, 5).T], axis=1)
+    at, which, start, end, row = found[:, np.argsort(found[0], kind="stable")]
+    return np.stack([mine[which], start, end, row])
+
+
+def _credited(events: Iterable[tuple[int, int]], blocking: _Blocking, start: Int64, end: Int64) -> Iterator[_Part]:
+    """Parts of stretches, for events with their places: a call gives credit, a stretch is paid with what is left."""
+    rows, left, waits = blocking.row.tolist(), blocking.left_ns.tolist(), blocking.waits.tolist()
+    starts, ends = start.tolist(), end.tolist()
+    credit: list[list[int]] = []  # [row of the call, ns left, whether it waited]
+    for place, event in events:
+        if event >= len(rows):
+            piece = event - len(rows)
+            yield from _paid((place, piece), starts[piece], ends[piece], credit)
             continue
-        piece = event - len(rows)
-        if direct[piece]:
-            yield indices[piece], starts[piece], stops[piece], calls[piece]
-        else:
-            yield from _paid(indices[piece], starts[piece], stops[piece], credit)
+        while waits[event] and credit and not credit[-1][2]:
+            credit.pop()
+        credit.append([rows[event], left[event], waits[event]])
 
 
 def _spent_inside(graph: Graph, late: Late) -> Int64:
@@ -129,7 +159,7 @@ def _spent_inside(graph: Graph, late: Late) -> Int64:
     return spent[:-1]
 
 
-def _paid(piece: int, start: int, end: int, credit: list[list[int]]) -> Iterator[_Part]:
+def _paid(piece: tuple[int, int], start: int, end: int, credit: list[list[int]]) -> Iterator[_Part]:
     """Attribute a stretch to the newest calls with credit, and what is left of it to none."""
     while start < end and credit:
         row, left, _ = credit[-1]
@@ -137,11 +167,11 @@ def _paid(piece: int, start: int, end: int, credit: list[list[int]]) -> Iterator
             credit.pop()
             continue
         part = min(left, end - start)
-        yield piece, start, start + part, row
+        yield *piece, start, start + part, row
         credit[-1][1] -= part
         start += part
     if start < end:
-        yield piece, start, end, NO_ID
+        yield *piece, start, end, NO_ID
 
 
 def _waits_for_device(graph: Graph) -> Bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import ApiKind
 from overlapscope.model.trace import Trace
@@ -59,4 +60,4 @@ def open_waits(trace: Trace) -> Bool:
 def streams_used(trace: Trace) -> int:
     """How many streams have work, of all processes and devices."""
     places = [np.stack([table.process, table.device, table.stream]) for table in trace.device_work]
-    return int(np.unique(np.concatenate(places, axis=1), axis=1).shape[1])
+    return int(distinct_columns(np.concatenate(places, axis=1))[0].shape[1])
