@@ -59,16 +59,16 @@ class UncertaintyConfig:
     """How far off predictions may be, for reasons that their own trace does not tell; shares of the time.
 
     ``host``: of its work; on hosts of H200s it takes 10 to 20 % longer in one second than in the next, and four
-    host-bound programs took 17 to 33 % more in one of two processes than in the other. ``device``: of its kernels; a
-    GPU that never pauses lowers its clock by that much. ``beside``: as much more of kernels beside copies; matrix
+    host-bound programs took 17 to 33 % more in one of two processes than in the other. ``device``: of its kernels;
+    a GPU that never pauses lowers its clock by that much. ``beside``: as much more of kernels beside copies; matrix
     products took up to 11 % longer (`activation_offload`, `offloaded_blocks` of ``benchmarks/pairs``, on an H200).
-    ``link``: of pinned copies; 52 to 57 GB/s were seen in public over one kind of link. The trace's own copies may vary
-    more: those of ``large_bytes``, which no latency bounds, where there are ``enough_copies`` of a size, at their
-    quantile ``usual``. ``operator_ns`` and ``call_ns``: what an operator and a call cost torch's profiler at most in 19
-    of 20 of 127 recordings that tell. ``events``: by how much, as a share, a cost may be off where only issuing was
-    timed; an event costs one to three times the least that is known of it. ``free_page_ns``: to give a page of
-    ``page_bytes`` of pageable memory back to the system, measured where 453 MB of gradients are freed in each step.
-    ``wide``: an interval of this width is of little use.
+    ``link``: of pinned copies; 52 to 57 GB/s were seen in public over one kind of link. The trace's own copies may
+    vary more: those of ``large_bytes``, which no latency bounds, where there are ``enough_copies`` of a size, at
+    their quantile ``usual``. ``operator_ns`` and ``call_ns``: the most that an operator and a call cost torch's
+    profiler in 71 recordings on hosts of H200s in which it cost a tenth of the time or more. ``events``: by how
+    much, as a share, a cost may be off where only issuing was timed; an event costs one to three times the least
+    that is known of it. ``free_page_ns``: to give a page of ``page_bytes`` of pageable memory back to the system,
+    measured where 453 MB of gradients are freed in each step. ``wide``: an interval of this width is of little use.
     """
 
     host: float = 0.2
@@ -78,8 +78,8 @@ class UncertaintyConfig:
     large_bytes: int = 2**20
     enough_copies: int = 8
     usual: float = 0.9
-    operator_ns: float = 3_800.0
-    call_ns: float = 8_900.0
+    operator_ns: float = 4_300.0
+    call_ns: float = 17_900.0
     events: float = 0.5
     free_page_ns: float = 125.0
     page_bytes: int = 4096

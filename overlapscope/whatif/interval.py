@@ -43,6 +43,7 @@ class Basis:
     ``otherwise`` are the same graph with more and with less taken out of it for the profiler, where that is not known.
     ``unexplained`` is the share by which it is longer than the steps that were timed without a profiler.
     ``measured`` says that the time of the unchanged graph was measured, so that nothing about it is unknown.
+    ``host_unknown`` says that no calls were recorded, so that the profiler may have cost all time without device work.
     ``lengths`` keeps what was simulated.
     """
 
@@ -53,6 +54,7 @@ class Basis:
     otherwise: tuple[Graph, ...] = ()
     unexplained: float = 0.0
     measured: bool = False
+    host_unknown: bool = False
     lengths: dict[tuple[Change, ...], int] = field(default_factory=dict)
 
     @cached_property
@@ -95,6 +97,7 @@ class Basis:
             self.length_ns(changed(graph, found.changes, self.config).graph) if found.changes else length
             for graph, length in zip(self.otherwise, self._otherwise_ns, strict=True)
         ]
+        others += [busy_ns(found.after, self.window)] if self.host_unknown else []
         return by_profiler(found.predicted_ns, others), by_unexplained(found.predicted_ns, self.unexplained)
 
     def _most_ns(self, changes: tuple[Change, ...]) -> int | None:

@@ -82,7 +82,8 @@ class Prediction(_Expected):
             How good the model is shows where something changes, and in ``unprofiled``.
         estimate: its length with the changes under the profiler, ``predicted_ns``, and the interval in which it is
             expected, ``low_ns`` to ``high_ns``, with the reasons for its width.
-        unprofiled: the same without the profiler's cost, as far as that is known; None for a trace without calls.
+        unprofiled: the same without the profiler's cost, as far as that is known. For a trace without calls it reaches
+            down to what keeps the GPU busy.
         narrowed_by: which recording would make the interval narrower; None where that is not wide.
         assumptions: what the prediction rests on.
         granted: those of them that make wrong results where they do not hold: what the host must not do early.
@@ -96,7 +97,7 @@ class Prediction(_Expected):
     measured_ns: int
     simulated_ns: int
     estimate: Estimate
-    unprofiled: Unprofiled | None
+    unprofiled: Unprofiled
     narrowed_by: str | None
     assumptions: tuple[str, ...]
     granted: tuple[str, ...]
@@ -109,15 +110,14 @@ class Prediction(_Expected):
         return self.simulated_ns - self.predicted_ns
 
     @property
-    def own(self) -> Prediction | Unprofiled:
+    def own(self) -> Unprofiled:
         """Whose times are those of the program itself: without what is known of the profiler."""
-        return self.unprofiled or self
+        return self.unprofiled
 
     @property
     def stated(self) -> Prediction | Unprofiled:
         """Whose times an audit states: without the profiler where all of its cost is known, else as recorded."""
-        known = self.unprofiled is not None and self.unprofiled.cost == CALIBRATED
-        return self.own if known else self
+        return self.unprofiled if self.unprofiled.cost == CALIBRATED else self
 
     @property
     def wide(self) -> tuple[str, ...]:
@@ -150,10 +150,9 @@ class Prediction(_Expected):
         what = " + ".join(map(str, self.changes)) or "nothing changed"
         text = f"{what}: {time(self.simulated_ns)} -> {_expected(self.estimate)}"
         text += f", {share(self.saving_ns, self.simulated_ns)} less" if self.simulated_ns else ""
-        if (without := self.unprofiled) is not None:
-            text += f"; without the profiler{_KNOWN[without.cost]} {time(without.simulated_ns)} -> "
-            text += _expected(without.estimate)
-        return text + "."
+        without = self.unprofiled
+        text += f"; without the profiler{_KNOWN[without.cost]} {time(without.simulated_ns)} -> "
+        return text + _expected(without.estimate) + "."
 
     def to_dict(self) -> dict[str, Any]:
         """The prediction as JSON-ready data."""
@@ -169,7 +168,7 @@ class Prediction(_Expected):
             "measured_ns": self.measured_ns,
             "simulated_ns": self.simulated_ns,
             **_plain(self.estimate),
-            "unprofiled": None if self.unprofiled is None else self.unprofiled.to_dict(),
+            "unprofiled": self.unprofiled.to_dict(),
             "narrowed_by": self.narrowed_by,
             "assumptions": list(self.assumptions),
             "made_of": self.made_of,
@@ -181,7 +180,7 @@ class Prediction(_Expected):
 
         times = {"recorded": self, "unprofiled": self.unprofiled}
         names = ("simulated_ns", "predicted_ns", "low_ns", "high_ns")
-        rows = {name: [getattr(each, key) for key in names] for name, each in times.items() if each is not None}
+        rows = {name: [getattr(each, key) for key in names] for name, each in times.items()}
         return pd.DataFrame.from_dict(rows, orient="index", columns=list(names)).rename_axis("times")
 
     def __repr__(self) -> str:

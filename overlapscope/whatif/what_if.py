@@ -27,7 +27,7 @@ from overlapscope.whatif.profiler import Cost, Profiled
 from overlapscope.whatif.profiler_cost import other_costs, profiler_cost
 from overlapscope.whatif.uncertainty import Estimate
 
-_REACHES_DOWN = "the lower bound without it has what it costs at most in 19 of 20 recordings"
+_REACHES_DOWN = "the lower bound without it has the most that it cost in any recording"
 
 
 def what_if(
@@ -121,20 +121,18 @@ class Baseline:
     def prediction(self, found: Changed, *, bounds: bool = True) -> Prediction:
         """What changes are predicted to give that were simulated on one basis."""
         recorded, own = (self._on(basis, found) for basis in (self.recorded, self.own))
-        estimate = self._estimate(self.recorded, recorded, bounds=bounds)
-        without, wide = self._without(own, bounds=bounds), self.config.uncertainty.wide
+        bare, assumed = self._estimate(self._unprofiled, own, bounds=bounds), recorded.editor.assumptions
         granted = self._granted(recorded.editor) if bounds else ()
-        assumed = (*granted, *recorded.editor.assumptions, *about_open_waits(self.graph.trace), *self._about_profiler)
         return Prediction(
             trace=self.graph.trace,
             window=self.window,
             changes=found.changes,
             measured_ns=self.window.wall_ns,
             simulated_ns=self.simulated_ns,
-            estimate=estimate,
-            unprofiled=without,
-            narrowed_by=narrower((estimate if without is None else without.estimate), self.graph.trace, wide),
-            assumptions=assumed,
+            estimate=self._estimate(self.recorded, recorded, bounds=bounds),
+            unprofiled=Unprofiled(self._known, self.event_ns, self.own_ns, bare),
+            narrowed_by=narrower(bare, assumed, self.graph.trace, self.config.uncertainty.wide),
+            assumptions=(*granted, *assumed, *about_open_waits(self.graph.trace), *self._about_profiler),
             granted=granted,
             before=self.simulated,
             simulation=recorded.after,
@@ -159,7 +157,7 @@ class Baseline:
     @property
     def own(self) -> Basis:
         """The program itself: without what is known of the profiler."""
-        return self.recorded if self.bare is None or not len(self.graph.calls) else self._unprofiled
+        return self.recorded if self.bare is None else self._unprofiled
 
     @cached_property
     def recorded(self) -> Basis:
@@ -171,22 +169,17 @@ class Baseline:
         graph = self.graph if self.bare is None else self.bare
         otherwise = tuple(self.profiled.without(cost) for cost in self._other_costs())
         unexplained = 0.0 if self.profiler is None else self.profiler.unexplained
-        return Basis(graph, self.window, self.link.simulate, self.config, otherwise, unexplained)
+        no_calls = not len(self.graph.calls)
+        return Basis(graph, self.window, self.link.simulate, self.config, otherwise, unexplained, host_unknown=no_calls)
 
     def _other_costs(self) -> tuple[Cost, ...]:
         """What the profiler may have spent too; nothing else where steps were timed without it."""
         return other_costs(self.profiler, self.graph.trace, self.config.uncertainty)
 
-    def _without(self, found: Changed, *, bounds: bool) -> Unprofiled | None:
-        if not len(self.graph.calls):
-            return None
-        estimate = self._estimate(self._unprofiled, found, bounds=bounds)
-        return Unprofiled(self._known, self.event_ns, self.own_ns, estimate)
-
     @property
     def _known(self) -> str:
         """How much is known of what the profiler cost."""
-        if self.profiler is None:
+        if self.profiler is None or not len(self.graph.calls):
             return UNKNOWN
         return CALIBRATED if self.profiler.calibrated else IN_PART
 
@@ -194,7 +187,8 @@ class Baseline:
     def _about_profiler(self) -> tuple[str, ...]:
         cost = self.profiler
         if not len(self.graph.calls):
-            return ("there are no API calls in the trace, so all work begins when it did",)
+            busy = "without the profiler, the lower bound is what keeps the GPU busy"
+            return (f"there are no API calls in the trace, so all work begins when it did; {busy}",)
         if cost is None:
             return (f"the profiler's own cost is not known, and stays in; {_REACHES_DOWN}",)
         less = f"{self.event_ns / 1e3:.1f} us less for each event that it recorded"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from overlapscope import Prediction, what_if
+from overlapscope import Prediction, open_trace, what_if
+from overlapscope.whatif.d2h_consumers import UNKNOWN_READER
+from overlapscope.whatif.narrower import narrower
 from overlapscope.whatif.uncertainty import Estimate, Part, Reason
 from tests import kineto_maker as make
 from tests.notation import trace_of
@@ -53,6 +55,41 @@ def test_steps_that_were_timed_without_the_profiler_leave_its_cost_less_open(tmp
     untimed, better = (what_if(trace_of(tmp_path, HOST_BOUND, **about), []) for about in (known, timed))
     assert part(untimed, Reason.PROFILER, own=True).less_ns > 50_000
     assert part(better, Reason.PROFILER, own=True).less_ns < 20_000
+
+
+def test_without_calls_all_time_without_work_may_be_the_profilers(tmp_path: Path) -> None:
+    kernels = [make.kernel(at, 30) for at in (0, 100, 200)]
+    found = what_if(open_trace(make.write(tmp_path / "t.json", *kernels)), [])
+    own = found.to_dict()["unprofiled"]
+    assert (own["cost"], own["predicted_ns"], own["high_ns"]) == ("unknown", 230_000, 241_500)
+    assert own["low_ns"] == round(0.95 * 90_000)
+    assert "what keeps the GPU busy" in found.assumptions[-1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "recorded", "said"),
+    [
+        (Reason.HOST, False, "--unprofiled"),
+        (Reason.PROFILER, False, "--unprofiled"),
+        (Reason.PROFILER, True, "--warmup"),
+        (Reason.HOST, True, "another run"),
+        (Reason.ORDER, False, "notes the operators"),
+        (Reason.ORDER, True, "in which order"),
+    ],
+)
+def test_what_narrows_an_interval_is_not_in_the_trace_yet(
+    reason: Reason, recorded: bool, said: str, tmp_path: Path
+) -> None:
+    issue, steps = {"kernel_ns": 5_000, "copy_ns": 5_000}, {"count": 1, "wall_ns": 2_000_000}
+    consumers = {"op_start_ns": [], "tensor": []}
+    known = make.calibrated(
+        issue_unprofiled=issue, issue_profiled=issue, recorded=steps, unprofiled=steps, copy_consumers=consumers
+    )
+    trace = trace_of(tmp_path, HOST_BOUND, **(known if recorded else {}))
+    found = Estimate.of(100, (Part(reason, 50, 50),), least_ns=0, most_ns=None)
+    advice = narrower(found, [f"pin: {UNKNOWN_READER}"], trace, 0.5)
+    assert advice is not None
+    assert said in advice
 
 
 DOWN = "thread 1: copy 100MiB pageable DtoH 22-10_031 -> stream 7: 30-10_030 | stream-sync 10_034-10_040 -> stream 7"

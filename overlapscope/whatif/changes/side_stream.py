@@ -47,7 +47,7 @@ from overlapscope.whatif.round_trips import round_trips
 from overlapscope.whatif.streams import Streams, codes
 
 _RECEIVED = "copies to another device find a free buffer there"
-_UNKNOWN = "the trace does not say what reads a copy, so the next work of its old stream waits for it"
+UNKNOWN_CONSUMERS = "the trace does not say what reads a copy, so the next work of its old stream waits for it"
 _LEAVING = "nothing overwrites what copies to the host read before they end, nor gets its memory (record_stream)"
 _ORDER = (DependencyKind.STREAM_ORDER, DependencyKind.NOT_RECORDED)
 _EVENTS = (DependencyKind.EVENT, DependencyKind.OTHER_DEVICE)
@@ -87,7 +87,7 @@ class SideStream(Change):
         if move.left_running().any():
             editor.grant(_LEAVING)
         editor.assume(
-            *[_UNKNOWN] * bool((uploads & ~consumers_known(graph)).any()),
+            *[UNKNOWN_CONSUMERS] * bool((uploads & ~consumers_known(graph)).any()),
             *[_RECEIVED] * bool(received.any()),
             *[IN_ORDER] * bool(len(known)),
         )
