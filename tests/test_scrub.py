@@ -255,6 +255,20 @@ def test_of_an_export_numbers_as_texts_and_names_in_place_stay(tmp_path: Path) -
     same_figures(open_trace(source), open_trace(tmp_path / "out.sqlite"))
 
 
+def test_of_an_export_texts_in_another_encoding_are_scrubbed(tmp_path: Path) -> None:
+    ranges = [{"start": 1, "end": 9, "eventType": 59, "globalTid": 1, "text": "load /home/secret/x.bin"}]
+    tables = {"CUPTI_ACTIVITY_KIND_KERNEL": [nsys_maker.work(5, 9, shortName=3)], "NVTX_EVENTS": ranges}
+    source = nsys_maker.write(tmp_path / "utf-8.sqlite", tables, {3: "gemm"})
+    with sqlite3.connect(source) as plain, sqlite3.connect(tmp_path / "in.sqlite") as other:
+        other.execute("PRAGMA encoding = 'UTF-16be'")
+        other.executescript("".join(plain.iterdump()))
+    scrub_nsys(tmp_path / "in.sqlite", tmp_path / "out.sqlite")
+    scrubbed = open_trace(tmp_path / "out.sqlite")
+    assert scrubbed.names.decode(scrubbed.ranges.name_id) == ["load x.bin"]
+    same_figures(open_trace(source), scrubbed)
+    assert "secret".encode("utf-16-be") not in content(tmp_path / "out.sqlite")
+
+
 def test_a_bare_list_of_events_stays_one(tmp_path: Path) -> None:
     (tmp_path / "in.json").write_text(json.dumps([make.kernel(5, 5)]))
     scrub_kineto(tmp_path / "in.json", tmp_path / "out.json")

@@ -6,7 +6,9 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from overlapscope.atomic_files import writing
@@ -98,19 +100,29 @@ def _scrub(connection: sqlite3.Connection, hiding: Hiding, dropped: Counter[str]
     for table in tables & {"META_DATA_EXPORT", "EXPORT_META_DATA"}:
         marks = ", ".join("?" * len(_EXPORT_KEYS))
         connection.execute(f"DELETE FROM {table} WHERE name NOT IN ({marks})", _EXPORT_KEYS)
+    _create_functions(connection, {"told": told, "hidden": hiding, "number": _number})
     if "text" in _columns(connection, "DIAGNOSTIC_EVENT"):
-        connection.create_function("told", 1, lambda raw: told((raw or b"").decode("utf-8", "replace")))
         connection.execute("UPDATE DIAGNOSTIC_EVENT SET text = told(CAST(text AS BLOB))")
         others = connection.execute("DELETE FROM DIAGNOSTIC_EVENT WHERE text = ''")
         dropped["messages of the profiler"] = others.rowcount
     if "ThreadNames" in tables:
         _drop_named_threads(connection, dropped)
     _drop_unused_strings(connection, tables, dropped)
-    connection.create_function("hidden", 1, lambda raw: hiding(raw.decode("utf-8", "replace")))
-    connection.create_function("number", 1, _number)
     for table in sorted(tables):
         _scrub_columns(connection, table, dropped)
     connection.execute("VACUUM")
+
+
+def _create_functions(connection: sqlite3.Connection, functions: dict[str, Callable[[str], str | int | None]]) -> None:
+    """Let functions of texts take their bytes, as the file has them: a text may not be what its encoding says."""
+    (encoding,) = connection.execute("PRAGMA encoding").fetchone()
+    codec = {"UTF-16le": "utf-16-le", "UTF-16be": "utf-16-be"}.get(encoding, "utf-8")
+    for name, function in functions.items():
+        connection.create_function(name, 1, partial(_of_bytes, function, codec))
+
+
+def _of_bytes(function: Callable[[str], str | int | None], codec: str, raw: bytes | None) -> str | int | None:
+    return function((raw or b"").decode(codec, "replace"))
 
 
 def _scrub_columns(connection: sqlite3.Connection, table: str, dropped: Counter[str]) -> None:
@@ -129,9 +141,9 @@ def _scrub_columns(connection: sqlite3.Connection, table: str, dropped: Counter[
             dropped["changed texts"] += connection.execute(query).rowcount
 
 
-def _number(raw: bytes) -> int | None:
+def _number(text: str) -> int | None:
     """The whole number that a text says, as the reader takes it."""
-    (found,) = whole_numbers([raw.decode("utf-8", "replace")], NO_TIME).tolist()
+    (found,) = whole_numbers([text], NO_TIME).tolist()
     return None if found == NO_TIME else int(found)
 
 
