@@ -286,3 +286,13 @@ def test_metadata_of_wrong_types_is_not_known(file: Path) -> None:
     }
     trace = open_trace(make.write(file, tables, STRINGS))
     assert [device.number for device in trace.metadata.devices] == [1]
+
+
+def test_a_view_is_no_table(tmp_path: Path) -> None:
+    """One may have no end."""
+    source = make.write(tmp_path / "t.sqlite", {"CUPTI_ACTIVITY_KIND_KERNEL": [make.work(5, 9)]})
+    with sqlite3.connect(source) as database:
+        rows = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS start, x AS end FROM n"
+        database.execute(f"CREATE VIEW CUPTI_ACTIVITY_KIND_MEMCPY AS {rows}")
+    trace = open_trace(source)
+    assert (len(trace.kernels), len(trace.copies)) == (1, 0)

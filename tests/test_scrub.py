@@ -212,6 +212,7 @@ DAMAGED = {
     "a quote in a name": json.dumps(make.kernel(5, 5, name="BROKEN")).replace("BROKEN", 'a"b'),
     "bytes that are no text": json.dumps(make.kernel(5, 5, name="BROKEN")).replace("BROKEN", "\udcff"),
     "a time without end": json.dumps(make.kernel(5, 5)).replace('"ts": 5', '"ts": 1e999999999'),
+    "one without a time, and one that is lost": json.dumps(make.kernel(5, 5) | {"ts": None}) + ', {"ph": "X" oops}',
     "an event that was cut": json.dumps(make.kernel(5, 5))[:-9],
 }
 

@@ -10,8 +10,10 @@ import typer
 
 from overlapscope.cli.messages import ExitCode, complaining, refuse_to_replace, say
 from overlapscope.cli.progress import phases
+from overlapscope.formatting import safe
 
 _SHOWN = 12
+_NAME_WIDTH = 40
 
 
 def scrub_command(
@@ -44,7 +46,7 @@ def scrub_command(
 
 
 def _summary(dropped: Counter[str]) -> str:
-    parts = [f"{name} ({count})" for name, count in dropped.most_common() if count]
+    parts = [f"{safe(name, _NAME_WIDTH)} ({count})" for name, count in dropped.most_common() if count]
     if not parts:
         return "nothing had to be removed"
     more = f" and {len(parts) - _SHOWN} more kinds" if len(parts) > _SHOWN else ""

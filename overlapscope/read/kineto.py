@@ -118,12 +118,13 @@ def read_kineto(path: Path, log: HealthLog, options: Options) -> Draft:
     reader = _Reader(log, decoded)
     text.put_back(opening.rest)
     _read_shares(reader, text, shares_of(path, text.place, options), options)
-    _finish(reader)
+    reader.finish()
+    header = opening.header | trailer_keys(reader.trailer, opening, log)
+    note_before(log, header.get(scrubbed.KEY))
+    _note_left_out(decoded, log)
     if log.events_read == 0:
         raise UnusableTrace(f"{path}: a Kineto trace without a readable event; record it again")
-    header = opening.header | trailer_keys(reader.trailer, opening, log)
     note_dropped(log, messages_of(header))
-    note_before(log, header.get(scrubbed.KEY))
     tables = decoded.tables()
     pool = renumbered(tables, decoded.pool)
     log.events_kept += sum(len(columns["start_ns"]) for columns in tables.values())
@@ -165,10 +166,7 @@ def _read_here(reader: _Reader, text: Text, shares: list[Share], taken: int, chu
         reader.read(chunk)
 
 
-def _finish(reader: _Reader) -> None:
-    log = reader.log
-    reader.finish()
-    decoded = reader.decoded
+def _note_left_out(decoded: Decoded, log: HealthLog) -> None:
     log.events_read += decoded.events
     for code, text in _DROPPED.items():
         log.damage(code, decoded.dropped[code], text, log.events_read)

@@ -61,7 +61,9 @@ class Export:
         self.tables = {str(name) for (name,) in names}
 
     def columns(self, table: str) -> list[str]:
-        """The columns that ``table`` has; empty where it does not exist."""
+        """The columns that ``table`` has; empty where it does not exist, or is a view, which may have no end."""
+        if table not in self.tables:
+            return []
         return [str(row[1]) for row in self._connection.execute(f'PRAGMA table_info("{table}")')]
 
     def rows(self, table: str) -> Rows:

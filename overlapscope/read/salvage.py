@@ -22,7 +22,7 @@ _SPACE = ord(" ")
 _NEXT_EVENT = re.compile(r'\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:')
 _PIECE_END = re.compile(r'\}(?=\s*,\s*\{\s*"(?:' + EVENT_KEYS.decode() + r')"\s*:|\s*(?:,\s*)?\]\s*(?:\Z|\}|,\s*"))')
 _PHASE = re.compile(r'"ph"\s*:\s*"[A-Za-z]"')
-_DEEP = re.compile(r"(?:[^\[{]*[\[{]){400}")  # less deep than what the parser gives up
+_DEEP = re.compile(r"(?:[^\[{]*[\[{]){400}[\[{]*")  # less deep than what the parser gives up, and all that is deeper
 _BETWEEN = re.compile(r"[\s,]*")
 _LIST_END = re.compile(r'\]\s*(?=\Z|\}|,\s*"(?:[^"\\]|\\.)*"\s*:)', re.DOTALL)
 _OBJECT_THEN_LIST_END = re.compile(rb'\}\s*(?:,\s*)?(\])\s*(?=\Z|\}|,\s*")')
