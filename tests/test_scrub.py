@@ -207,6 +207,7 @@ def test_hiding_a_word_leaves_what_the_reader_needs(tmp_path: Path) -> None:
 DROPPED = "Exceeded max GPU buffer count"
 DAMAGED = {
     "a list as a name": json.dumps(make.kernel(5, 5) | {"name": [1], "args": [1, {"a": 2}]}),
+    "an object as a category": json.dumps(make.kernel(5, 5) | {"cat": {"a": 1}}),
     "lists in lists": json.dumps(make.kernel(5, 5)).replace('"grid": [', '"grid": [' + "[" * 300 + "]" * 300 + ", "),
     "no JSON": json.dumps(make.kernel(5, 5)).replace('"ph"', '"x": nan(ind), "y": , "ph"', 1),
     "a quote in a name": json.dumps(make.kernel(5, 5, name="BROKEN")).replace("BROKEN", 'a"b'),

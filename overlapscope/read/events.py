@@ -170,8 +170,8 @@ def _number(value: Any) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    """Text without lone surrogates, which no encoding can write."""
-    return None if value is None else str(value).encode("utf-8", "replace").decode()
+    """Text without lone surrogates, which no encoding can write; an object or a list is none."""
+    return None if value is None or isinstance(value, dict | list) else str(value).encode("utf-8", "replace").decode()
 
 
 def _form(*, exact: bool) -> Form:

@@ -101,9 +101,9 @@ def _command(place: Place, name: str, command: Any) -> None:
     if "Traceback" in result.output:
         raise Found(f"{shown}: shows a traceback")
     if result.exit_code != ExitCode.UNUSABLE:
-        as_json = "--format json" in shown or "--json" in shown
-        if as_json and result.stdout.strip():
-            _refuse(shown, results.of_json(result.stdout))
+        if "--format json" in shown or "--json" in shown:
+            output = Path(place.file("o.txt"))
+            _refuse(shown, results.of_json(output.read_text() if output.exists() else result.stdout))
         if "--format csv" not in shown:
             _refuse(shown, results.of_text(result.output))
         _refuse(shown, results.of_folder(place.folder))
