@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from overlapscope.diagnosis.finding import Confidence, Finding, Severity
 from overlapscope.ordering.order import Order, Race
 from tests import kineto_maker as make
 from tests.notation import trace_of
+from tests.opened import WITHOUT_PLAN
 
 DOWN = "copy 4MB pinned DtoH 10-12 -> stream 7: 500-600"
 UP = "copy 4MB pinned HtoD 30-32 -> stream 20: {}"
@@ -78,7 +80,7 @@ def test_a_wait_that_is_not_recorded_leaves_everything_open(tmp_path: Path) -> N
 
 def found(tmp_path: Path, code: str, text: str, **calibration: Any) -> Finding | None:
     trace = trace_of(tmp_path, text, **make.calibrated(**calibration))
-    return next((finding for finding in diagnose(trace).findings if finding.code == code), None)
+    return next((finding for finding in diagnose(trace, config=WITHOUT_PLAN).findings if finding.code == code), None)
 
 
 def columns(**names: list[int]) -> dict[str, list[int]]:
@@ -107,29 +109,48 @@ def test_an_upload_of_what_has_not_come_down(times: str, confidence: Confidence,
     assert found(tmp_path, "OVL101", ordered.format(LATER), **SAME) is None
 
 
-def growing(order: str) -> str:
-    """A cache of three layers that grows: each goes down on the kernels' stream, and up again on another."""
-    sizes = ("4MB", "5MB", "6MB")
-    down = [
-        f"copy {size} pinned DtoH {10 * n}-{10 * n + 2} -> stream 7: {100 * n + 100}-{100 * n + 190}"
-        for n, size in enumerate(sizes, 1)
-    ]
-    begin = {"early": 100, "after": 400}[order]
-    up = [
-        f"copy {size} pinned HtoD {40 + 10 * n}-{42 + 10 * n} -> stream 20: {100 * n + begin}-{100 * n + begin + 50}"
-        for n, size in enumerate(sizes, 1)
-    ]
-    return "thread 1: launch 0-1 -> stream 7: 2-900 | " + " | ".join(down + up)
+def issued(what: str) -> str:
+    """Copies down and up, ``d1`` and ``u1`` of size 1, and kernels ``k``: down behind a long kernel, up at once."""
+    items = ["launch 0-1 -> stream 7: 2-990"]
+    for number, each in enumerate(what.split(), 1):
+        call = f"{10 * number}-{10 * number + 2}"
+        down, up = f"{900 + 100 * number}-{990 + 100 * number}", f"{10 * number + 3}-{10 * number + 9}"
+        items.append(
+            {
+                "d": f"copy {each[1:]}MB pinned DtoH {call} -> stream 7: {down}",
+                "u": f"copy {each[1:]}MB pinned HtoD {call} -> stream 20: {up}",
+                "k": f"launch {call} -> stream 21: {up}",
+            }[each[0]]
+        )
+    return "thread 1: " + " | ".join(items)
 
 
-def test_a_trace_without_tensors_suspects_sizes_that_go_up_before_they_came_down(tmp_path: Path) -> None:
-    finding = found(tmp_path, "OVL101", growing("early"))
-    assert finding is not None
-    assert finding.confidence is Confidence.LOW
-    assert finding.message.startswith("Suspected: 3 uploads")
-    assert found(tmp_path, "OVL101", growing("after")) is None
-    assert found(tmp_path, "OVL101", growing("early").replace("5MB", "4MB").replace("6MB", "4MB")) is None, "by chance"
-    assert found(tmp_path, "OVL101", growing("early"), **OTHER) is None, "what is known is not suspected"
+SUSPECTED = {
+    "four of a size are put away": ("d1 d1 d1 d1 k u1 k u1 k u1 k u1", 4),
+    "three of a size are not enough": ("d1 d1 d1 k u1 k u1 k u1", 0),
+    "each goes up right after one came down": ("d1 u1 d1 u1 d1 u1", 3),
+    "twice is not enough": ("d1 u1 d1 u1", 0),
+    "pairs go up right after pairs": ("d1 d1 u1 u1 k d1 d1 u1 u1", 4),
+    "results, and inputs some work later": ("d1 k u1 k d1 k u1 k d1 k u1 k", 0),
+    "an input goes first": ("u1 d1 u1 d1 u1 d1 u1 d1", 0),
+    "three sizes": ("d1 d2 d3 k u1 k u2 k u3", 3),
+    "sizes that go down again": ("d1 d2 d3 k u1 k d1 k u2 k d2 k u3 k d3 k u1 k u2 k u3", 0),
+}
+
+
+@pytest.mark.parametrize("case", SUSPECTED)
+def test_a_trace_without_tensors_suspects_what_is_put_away_and_comes_back_too_early(case: str, tmp_path: Path) -> None:
+    order, uploads = SUSPECTED[case]
+    finding = found(tmp_path, "OVL101", issued(order))
+    assert (0 if finding is None else len(finding.copies)) == uploads
+    if finding is not None:
+        assert finding.confidence is Confidence.LOW
+        assert finding.message.startswith(f"Suspected: {uploads} uploads")
+        assert found(tmp_path, "OVL101", issued(order), **OTHER) is None, "what is known is not suspected"
+        late = re.sub(
+            r"stream 20: (\d+)-(\d+)", lambda at: f"stream 20: {int(at[1]) + 3000}-{int(at[2]) + 3000}", issued(order)
+        )
+        assert found(tmp_path, "OVL101", late) is None, "all had arrived"
 
 
 BUSY = "thread 1: launch 0-1 -> stream 7: 2-490"

@@ -11,8 +11,11 @@ upload of a tensor starts before its download ends. Where no stream order, event
 two, but they came one after the other by chance, it has medium confidence. What a wait was for is unknown in Kineto
 traces of CUDA 12.9 and later: it may have been for all work that was complete by then, which is not reported.
 
-Other traces do not say what a copy reads. There the finding is a suspicion, with low confidence: copies of several
-sizes each go down first and up later, and more of one size have started up than have arrived before.
+Other traces do not say what a copy reads. There the finding is a suspicion, with low confidence: more uploads of one
+size have started than downloads of it have arrived, though the first went down and no more go up than down. The order
+of issue has to fit as well. Either four or more of the size go down before the first goes up, as where states are put
+away; or each goes up right after one went down, with no other work issued between, three times or more. With three or
+more sizes, it is enough if all of each go down before it goes up, or each right after.
 
 ## Fix
 ```python
@@ -36,6 +39,11 @@ A tensor is known by its memory and its object. Other views of the same memory a
 copies without torch's own operators. Orders that a trace does not show, such as those of host functions on a stream,
 would make a finding of medium confidence wrong.
 
+A suspicion is wrong where what goes up is not what came down: a loop that sends its next input right after its last
+result, of one size and without waiting for it, or that moves different data in pieces of one size, first down and then
+up. It is silent where the first goes up, as in a loop that is recorded from its begin, and where a state goes back
+later than that, three or fewer at a time. A recording decides.
+
 ## Sources
 CUDA C++ Programming Guide, Streams and Events. `overlapscope.workloads.host_round_trip`. The offloaded cache of
 transformers 5.17 uploads on its prefetch stream, which waits for nothing.
@@ -50,11 +58,10 @@ from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.races import of_device, race_report
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted
-from overlapscope.model.columns import Int64
+from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.ordering.accesses import accesses_known, early_uploads
-
-_LEAST_SIZES = 3  # fewer sizes may agree by chance
+from overlapscope.ordering.put_away import put_away
 
 
 def view(context: DeviceContext) -> Report | None:
@@ -67,12 +74,13 @@ def view(context: DeviceContext) -> Report | None:
 
 
 def _suspected(context: DeviceContext) -> Report | None:
-    """Uploads of sizes of which more have started than have come down before."""
+    """Uploads of sizes that seem to come back, of which more have started than have come down before."""
+    graph, config = context.graph, context.order.config
     down, up = (_pinned(context, direction) for direction in (Direction.DTOH, Direction.HTOD))
-    found = [_ahead(context, down, up, size) for size in _round_trip_sizes(context, down, up)]
-    if len(found) < _LEAST_SIZES or not sum(map(len, found)):
+    early = [each.early(graph, config.clear_ns) for each in put_away(graph, down, up, config)]
+    copies = np.sort(graph.work.row[np.concatenate([np.empty(0, np.int64), *early])])
+    if not len(copies):
         return None
-    copies = np.concatenate(found)
     message = (
         f"Suspected: {counted(len(copies), 'upload')} started before as many copies of the same size had arrived at "
         "the host, though each size goes down first: if they bring back what came down, values are wrong."
@@ -83,31 +91,11 @@ def _suspected(context: DeviceContext) -> Report | None:
 
 
 def _pinned(context: DeviceContext, direction: Direction) -> Int64:
-    """Copies of a direction between this device and pinned memory, by their start."""
-    copies = context.trace.copies
-    mine = context.activity.key.rows(copies) & (copies.direction == direction) & (copies.size_bytes > 0)
-    return np.flatnonzero(mine & (context.facts.host_kind == MemoryKind.PINNED))
-
-
-def _round_trip_sizes(context: DeviceContext, down: Int64, up: Int64) -> list[int]:
-    """Sizes of which the first goes down before the first goes up, and no more go up than down."""
-    copies = context.trace.copies
-    sizes, first, count = np.unique(copies.size_bytes[down], return_index=True, return_counts=True)
-    others, first_up, count_up = np.unique(copies.size_bytes[up], return_index=True, return_counts=True)
-    both, one, other = np.intersect1d(sizes, others, return_indices=True)
-    issued = np.append(context.trace.api_calls.start_ns, 0)[copies.call]
-    earlier = issued[down[first[one]]] < issued[up[first_up[other]]]
-    return [int(size) for size in both[earlier & (count_up[other] <= count[one])]]
-
-
-def _ahead(context: DeviceContext, down: Int64, up: Int64, size: int) -> Int64:
-    """Uploads of a size that start before as many of that size have arrived at the host."""
-    copies = context.trace.copies
-    ends = np.sort(copies.end_ns[down[copies.size_bytes[down] == size]])
-    mine = up[copies.size_bytes[up] == size]
-    arrived = np.searchsorted(ends, copies.start_ns[mine] + context.order.config.clear_ns, "right")
-    early: Int64 = mine[arrived < np.arange(1, len(mine) + 1)]
-    return early
+    """Copies of a direction between this device and pinned memory, as work."""
+    work, copies, key = context.graph.work, context.trace.copies, context.activity.key
+    pinned = np.append((context.facts.host_kind == MemoryKind.PINNED) & (copies.size_bytes > 0), False)
+    mine = (work.process == key.process) & (work.device == key.device) & (work.call != NO_ID)
+    return np.flatnonzero(mine & (work.engine == direction) & pinned[work.copy])
 
 
 RULE = Rule(
