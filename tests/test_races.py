@@ -48,6 +48,16 @@ BETWEEN = {
     "a query that came too early": ("cudaEventQuery 16-17", Race.UNORDERED),
     "a query that may have told": ("cudaEventQuery 16-650", Race.NOT_KNOWN),
     "an allocation that may have waited": ("cudaFree 16-650", Race.NOT_KNOWN),
+    "a blocking copy on its stream": ("memcpy 4KB pinned DtoH 16-640 -> stream 7: 605-630", Race.NOT_KNOWN),
+    "a blocking copy on another stream": ("memcpy 4KB pinned DtoH 16-26 -> stream 21: 18-24", Race.UNORDERED),
+    "a pageable copy on its stream": ("copy 4KB pageable DtoH 16-640 -> stream 7: 605-630", Race.NOT_KNOWN),
+    "a host function that may tell": ("cudaLaunchHostFunc_v10000 16-17", Race.NOT_KNOWN),
+    "a wait for a value in memory": ("cuStreamWaitValue32_v2 16-17", Race.NOT_KNOWN),
+    "another thread": ("launch 13-14 -> stream 21: 20-24\nthread 2: launch 16-17 -> stream 21: 25-27", Race.UNORDERED),
+    "another thread, told by one that waited": (
+        "stream-sync 16-650 -> stream 7\nthread 2: launch 655-656 -> stream 21: 657-658",
+        Race.NOT_KNOWN,
+    ),
 }
 
 
@@ -56,7 +66,7 @@ def test_what_orders_an_upload_behind_a_download(between: str, tmp_path: Path) -
     what, expected = BETWEEN[between]
     before = "record A 8-9 -> stream 7 | wait A 9-10 -> stream 20 |" if between == "an event of before" else ""
     text = f"thread 1: {OTHERS} | {before} {DOWN} | {what} | copy 4MB pinned HtoD 660-662 -> stream 20: {LATER}"
-    assert races(tmp_path, text.replace("|  |", "|")) is expected
+    assert races(tmp_path, text.replace("|  |", "|"), first=2) is expected
 
 
 def test_work_that_began_early_was_not_ordered_whatever_stood_between(tmp_path: Path) -> None:
@@ -68,6 +78,27 @@ def test_work_that_began_early_was_not_ordered_whatever_stood_between(tmp_path: 
 def test_a_side_stream_that_may_wait_for_the_default_one_is_not_known(tmp_path: Path) -> None:
     text = f"thread 1: {DOWN} | {UP.format(LATER)}"
     assert races(tmp_path, text) is Race.NOT_KNOWN
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_legacy_default_stream_orders_blocking_streams(beside: bool, tmp_path: Path) -> None:
+    """Streams that never ran beside it may wait for it, and it for them."""
+    alone = "launch 2-3 -> stream 20: 5-30 | launch 3-4 -> stream 7: 4-40 |" if beside else ""
+    down = "copy 4MB pinned DtoH 50-52 -> stream 21: 53-150 | launch 60-61 -> stream 7: 160-170"
+    text = f"thread 1: {alone} {down} | copy 4MB pinned HtoD 70-72 -> stream 20: 180-280"
+    assert races(tmp_path, text, first=-3) is (Race.UNORDERED if beside else Race.NOT_KNOWN)
+
+
+def test_the_order_in_a_cuda_graph_is_not_known(tmp_path: Path) -> None:
+    text = f"thread 1: {OTHERS} | cudaGraphLaunch 10-12 -> stream 7: 500-600 | {UP.format(LATER)}"
+    assert races(tmp_path, text) is Race.NOT_KNOWN
+    assert races(tmp_path, text.replace("cudaGraphLaunch", "launch")) is Race.UNORDERED
+
+
+@pytest.mark.parametrize("wait", ["", "record A 14-15 -> stream 7 | wait A 16-17 -> gpu 1 stream 20 |"])
+def test_two_gpus_are_ordered_by_an_event_only(wait: str, tmp_path: Path) -> None:
+    text = f"thread 1: {DOWN} | {wait} copy 4MB pinned HtoD 30-32 -> gpu 1 stream 20: {LATER}"
+    assert races(tmp_path, text) is (Race.NOT_KNOWN if wait else Race.UNORDERED)
 
 
 def test_a_wait_that_is_not_recorded_leaves_everything_open(tmp_path: Path) -> None:

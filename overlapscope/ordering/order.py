@@ -9,14 +9,21 @@ from functools import cached_property
 import numpy as np
 
 from overlapscope.dependencies.graph import Graph
-from overlapscope.measure.spans import intersect, union
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
-from overlapscope.model.enums import ApiKind, StreamKind
+from overlapscope.model.enums import ApiKind
 from overlapscope.ordering.clocks import Clocks, clocks_of
 from overlapscope.ordering.config import DEFAULT, OrderingConfig
+from overlapscope.ordering.default_stream import DefaultStreams
 
-LEGACY_DEFAULT = (0, 7)
-"""Ids that CUPTI and ROCm give to the legacy default stream."""
+_UNSEEN = (
+    "LaunchHostFunc",
+    "StreamAddCallback",
+    "StreamWaitValue",
+    "StreamBatchMemOp",
+    "WaitExternalSemaphores",
+    "waitExternalSemaphores",
+)
+"""Parts of the names of calls that order work, or tell the host, in ways that are not in a trace."""
 
 
 class Race(IntEnum):
@@ -55,7 +62,9 @@ class Order:
             one, other = clocks.streams.number[first[mine]], np.append(clocks.streams.number, NO_ID)[then[mine]]
             complete = clocks.known(other, known_ns[mine])[np.arange(len(mine)), one]
             unordered[mine] = (one != other) & (issued[first[mine]] >= complete)
-        unordered[unordered] = ~self._may_block(first[unordered], then[unordered])
+            unordered[mine] &= ~self._may_be_told(process, issued[first[mine]], known_ns[mine])
+        default = DefaultStreams(self.graph, self.config.clear_ns)
+        unordered[unordered] = ~default.may_order(first[unordered], then[unordered])
         return np.select([seen, unordered], [Race.SEEN, Race.UNORDERED], Race.NOT_KNOWN).astype(np.int8)
 
     @cached_property
@@ -76,38 +85,10 @@ class Order:
         launched: Bool = np.append(self.graph.calls.kind, ApiKind.OTHER)[call] == ApiKind.GRAPH_LAUNCH
         return launched
 
-    def _may_block(self, first: Int64, then: Int64) -> Bool:
-        """Whether the streams of work may be the legacy default stream and one that waits for it."""
-        result = np.zeros(len(first), np.bool_)
-        pairs = {pair: self._pair_may_block(*pair) for pair in set(self._streams(first, then))}
-        for row, pair in enumerate(self._streams(first, then)):
-            result[row] = pairs[pair]
-        return result
-
-    def _streams(self, first: Int64, then: Int64) -> list[tuple[int, int, int, int]]:
-        work = self.graph.work
-        stream = np.append(work.stream, NO_ID)
-        columns = (work.process[first], work.device[first], stream[first], stream[then])
-        return list(zip(*(column.tolist() for column in columns), strict=True))
-
-    def _pair_may_block(self, process: int, device: int, one: int, other: int) -> bool:
-        kinds = {self._kind(process, device, stream) for stream in (one, other)}
-        if other == NO_ID or StreamKind.NON_BLOCKING in kinds:
-            return False
-        legacy = StreamKind.LEGACY_DEFAULT in kinds or bool({one, other} & set(LEGACY_DEFAULT))
-        return legacy and not self._ran_together(process, device, one, other)
-
-    def _kind(self, process: int, device: int, stream: int) -> int:
-        table = self.graph.trace.streams
-        rows = (table.process == process) & (table.device == device) & (table.stream == stream)
-        return int(np.append(table.kind[rows], StreamKind.UNKNOWN)[0])
-
-    def _ran_together(self, process: int, device: int, one: int, other: int) -> bool:
-        """Whether two streams ever worked at the same time: then neither waits for the other by itself."""
-        work = self.graph.work
-        here = (work.process == process) & (work.device == device)
-        spans = [
-            union(work.start_ns[rows], work.end_ns[rows])
-            for rows in (here & (work.stream == one), here & (work.stream == other))
-        ]
-        return intersect(*spans).total_ns > self.config.clear_ns
+    def _may_be_told(self, process: int, since_ns: Int64, until_ns: Int64) -> Bool:
+        """Between which moments a call was made that may order in ways which are not in a trace."""
+        calls, names = self.graph.trace.api_calls, self.graph.trace.names
+        named = [number for number, name in enumerate(names.values) if any(part in name for part in _UNSEEN)]
+        moments = np.sort(calls.start_ns[np.isin(calls.name_id, named) & (calls.process == process)])
+        told: Bool = np.searchsorted(moments, until_ns) > np.searchsorted(moments, since_ns)
+        return told

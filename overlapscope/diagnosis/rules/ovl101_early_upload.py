@@ -36,8 +36,8 @@ This is about correctness; there is no saving. The right program may take longer
 
 ## When this misleads
 A tensor is known by its memory and its object. Other views of the same memory are not compared, nor what a program
-copies without torch's own operators. Orders that a trace does not show, such as those of host functions on a stream,
-would make a finding of medium confidence wrong.
+copies without torch's own operators. Orders that a trace does not show, such as a flag that host threads share, would
+make a finding of medium confidence wrong.
 
 A suspicion is wrong where what goes up is not what came down: a loop that sends its next input right after its last
 result, of one size and without waiting for it, or that moves different data in pieces of one size, first down and then
