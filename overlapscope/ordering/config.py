@@ -11,15 +11,15 @@ class OrderingConfig:
 
     ``clear_ns``: work that ends so long after other work has begun ran beside it; profilers place the ends and starts
     of work that was waited for within a few microseconds of each other.
-    ``least_put_away``: so many copies of one size go down before the first goes up where states are put away; a loop
-    that sends inputs and fetches results has one or two on their way.
-    ``least_at_once``: so many copies of one size that each go up right after one went down are no coincidence.
+    ``least_put_away``: so many copies of one size go down before the first goes up where states are put away one after
+    the other; a loop that sends inputs and fetches results has one or two on their way.
+    ``least_turns``: what goes up so often right after what a kernel made has gone down is no coincidence.
     ``least_sizes``: nor are so many sizes that each go down first and up later.
     """
 
     clear_ns: int = 10_000
     least_put_away: int = 4
-    least_at_once: int = 3
+    least_turns: int = 3
     least_sizes: int = 3
 
 

@@ -13,9 +13,10 @@ traces of CUDA 12.9 and later: it may have been for all work that was complete b
 
 Other traces do not say what a copy reads. There the finding is a suspicion, with low confidence: more uploads of one
 size have started than downloads of it have arrived, though the first went down and no more go up than down. The order
-of issue has to fit as well. Either four or more of the size go down before the first goes up, as where states are put
-away; or each goes up right after one went down, with no other work issued between, three times or more. With three or
-more sizes, it is enough if all of each go down before it goes up, or each right after.
+of issue has to fit as well. Either four or more of the size go down before the first goes up, with kernels between, as
+where states are put away one after the other. Or each goes up right after one went down that follows a kernel, with no
+other work issued between, three times or more. With three or more sizes, it is enough if all of each go down before it
+goes up, or each right after.
 
 ## Fix
 ```python
