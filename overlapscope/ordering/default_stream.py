@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from overlapscope.dependencies.graph import Graph
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.spans import intersect, union
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import StreamKind
@@ -29,8 +30,9 @@ class DefaultStreams:
         result = np.zeros(len(first), np.bool_)
         here = (then != NO_ID) & (work.process[first] == work.process[then]) & (work.device[first] == work.device[then])
         keys = np.stack([work.process[first], work.device[first], work.stream[first], work.stream[then]])
-        for process, device, one, other in np.unique(keys[:, here], axis=1).T.tolist():
-            mine = here & ((process, device, one, other) == keys.T).all(axis=1)
+        pairs, pair = distinct_columns(keys)
+        for number in np.unique(pair[here]).tolist():
+            (process, device, one, other), mine = pairs[:, number].tolist(), here & (pair == number)
             for legacy in self._legacy(process, device):
                 if not all(self._may_block(process, device, legacy, each) for each in {one, other} - {legacy}):
                     continue
