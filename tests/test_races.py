@@ -216,6 +216,57 @@ def test_a_read_is_certain_where_the_recording_knows_the_tensor(tmp_path: Path) 
     late = f"{text} | sync 55-650 | op aten::sum 660-670 | launch 680-681 -> stream 7: 690-700"
     read["host_accesses"]["op_start_ns"] = [9_000, 660_000]
     assert found(tmp_path, "OVL103", late, **read) is None
+    meanwhile = early + " | op aten::sum 660-670"
+    assert found(tmp_path, "OVL103", meanwhile) is not None
+    assert found(tmp_path, "OVL103", meanwhile, **read) is None, "it reads other data first"
+
+
+def test_a_pause_after_the_last_copy_alone_is_no_sign_of_a_read(tmp_path: Path) -> None:
+    def loop(pauses: int) -> str:
+        """Four copies to the host; after so many of them the host does something before it synchronises."""
+        steps = [f"copy 4MB pinned DtoH {t}001-{t}002 -> stream 7: {t}100-{t}600" for t in range(1, 5)]
+        waits = [f" | sync {t}500-{t}610" if t > 4 - pauses else "" for t in range(1, 5)]
+        return "thread 1: launch 0-1 -> stream 7: 2-3 | " + " | ".join(map("".join, zip(steps, waits, strict=True)))
+
+    assert found(tmp_path, "OVL103", loop(4)) is not None
+    assert found(tmp_path, "OVL103", loop(1)) is None
+
+
+CACHE = ("down 0", "down 1", "down 2", "down 3", "up 0", "up 1", "up 2", "up 3")
+
+
+def cache(between: str, up_from_us: int) -> tuple[str, dict[str, Any]]:
+    """Four layers whose equal states go to the host behind kernels and come back on another stream, and its notes."""
+    items, starts = [OTHERS], []
+    for number, each in enumerate(CACHE):
+        what, layer = each.split()
+        issue = 10 + 10 * number + (900 * (what == "up") if up_from_us > 900 else 0)
+        starts.append(issue)
+        at = 500 + 100 * int(layer) if what == "down" else up_from_us + 20 * int(layer)
+        where = f"DtoH {issue + 1}-{issue + 3} -> stream 7: {at}-{at + 90}" if what == "down" else ""
+        where = where or f"HtoD {issue + 1}-{issue + 3} -> stream 20: {at}-{at + 15}"
+        items += [between] * (each == "up 0" and bool(between))
+        items += [f"op aten::copy_ {issue}-{issue + 4}", f"copy 4MB pinned {where}"]
+    notes = columns(op_start_ns=starts, tensor=[0, 1, 2, 3] * 2, access=[0] * 4 + [1] * 4)
+    return "thread 1: " + " | ".join(items) + " | sync 1900-1901", {"host_accesses": notes}
+
+
+@pytest.mark.parametrize(
+    ("between", "up_from_us", "confidence"),
+    [
+        ("", 60, Confidence.HIGH),
+        ("", 1000, Confidence.MEDIUM),
+        ("record A 45-46 -> stream 7 | wait A 47-48 -> stream 20", 1000, None),
+        ("wait 47-48 -> stream 20", 1000, None),
+        ("stream-sync 45-895 -> stream 7", 1000, None),
+    ],
+)
+def test_a_cache_of_equal_sizes_is_certain_either_way(
+    between: str, up_from_us: int, confidence: Confidence | None, tmp_path: Path
+) -> None:
+    text, notes = cache(between, up_from_us)
+    finding = found(tmp_path, "OVL101", text, **notes)
+    assert (None if finding is None else finding.confidence) is confidence
 
 
 REUSE = (

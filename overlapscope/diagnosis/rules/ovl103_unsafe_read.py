@@ -8,12 +8,14 @@ error, and only sometimes.
 ## How it shows in a trace
 A recording of `overlapscope record` says which host tensors the copies write, and which operators read them. The
 finding is certain where an operator reads a tensor before the copy into it ends. Where nothing waits for the copy, and
-it came out right by chance, it has medium confidence.
+it came out right by chance, it has medium confidence. A copy that is waited for before its recorded reader is silent,
+whatever else the host reads meanwhile; where no reader is recorded, what follows counts with low confidence.
 
 Other traces do not say which memory the host reads. There it is a warning to check: an asynchronous D2H copy to pinned
 memory runs. Before it ends, before its thread issues other work and before any thread synchronises, the host runs an
 operator that reads data and makes no CUDA call. Where operators are not recorded, a weaker sign counts, with low
-confidence: the thread makes no call for some time, records no event, and then synchronises.
+confidence: the thread makes no call for some time, records no event, and then synchronises, after most of the copies
+to the host on that stream. The last copy of a loop alone, after which the host waits for everything, is none.
 
 ## Fix
 ```python
@@ -47,6 +49,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from overlapscope.calibration.schema import Access
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence, Number
 from overlapscope.diagnosis.races import of_device, race_report
@@ -54,7 +57,7 @@ from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
-from overlapscope.ordering.accesses import early_reads
+from overlapscope.ordering.accesses import accesses_known, copies_before_host, early_reads
 
 _NEVER = np.iinfo(np.int64).max
 _READS = (
@@ -88,8 +91,12 @@ def view(context: DeviceContext) -> Report | None:
 
 
 def _suspected(context: DeviceContext) -> Report | None:
-    """Report D2H copies to pinned memory during which an operator read host data, or the host was active."""
-    rows = _in_flight(context)
+    """Report D2H copies to pinned memory during which an operator read host data, or the host was active.
+
+    Not those of which a recording knows the reader.
+    """
+    read_later = context.graph.work.row[copies_before_host(context.graph, Access.DOWNLOAD, Access.READ)[0]]
+    rows = np.setdiff1d(_in_flight(context), read_later)
     if not len(rows):
         return None
     calls, copies = context.trace.api_calls, context.trace.copies
@@ -99,7 +106,8 @@ def _suspected(context: DeviceContext) -> Report | None:
     until = np.minimum(np.minimum(np.append(calls.start_ns, _NEVER)[following], waited), copies.end_ns[rows])
     read = _operator_between(context, call, until)
     active = np.zeros(len(call), np.int64) if len(context.trace.cpu_ops) else _active_ns(context, call, waited)
-    found = rows[read | (active > context.config.host_active_ns)]
+    paused = (active > context.config.host_active_ns) & _most_of_stream(context, rows, active)
+    found = rows[read | paused]
     if not len(found):
         return None
     return _report(context, found, int(read.sum()), int(active.max()))
@@ -114,7 +122,7 @@ def _report(context: DeviceContext, found: Int64, reads: int, active_ns: int) ->
     evidence = _evidence(len(found), reads)
     calls = np.unique(context.trace.copies.call[found]).astype(np.int64)
     confirm_with = "the program itself: does the host read the copied tensor there?"
-    confidence = Confidence.MEDIUM if reads else Confidence.LOW
+    confidence = Confidence.MEDIUM if reads and not accesses_known(context.graph) else Confidence.LOW
     return Report(message, evidence, confidence, confirm_with, hazard=True, copies=found, calls=calls, idle_ns=0)
 
 
@@ -182,6 +190,14 @@ def _active_ns(context: DeviceContext, call: Int64, waited: Int64) -> Int64:
     begin = np.append(calls.start_ns, _NEVER)[following]
     waits = np.isin(np.append(calls.kind, ApiKind.OTHER)[following], SYNC_CALLS) & (waited == begin)
     return np.where(waits, begin - calls.end_ns[call], 0)
+
+
+def _most_of_stream(context: DeviceContext, rows: Int64, active: Int64) -> Bool:
+    """Whether most of the copies of each one's stream are like that: one that is not read, none is, most likely."""
+    stream = context.trace.copies.stream[rows]
+    _, member, count = np.unique(stream, return_inverse=True, return_counts=True)
+    paused = np.bincount(member, active > context.config.host_active_ns, len(count))
+    return (2 * paused > count)[member]
 
 
 RULE = Rule(
