@@ -23,8 +23,8 @@ from overlapscope.fleet.processes import Processes
 from overlapscope.fleet.reduce import reduce_folder
 from overlapscope.fleet.run import map_traces
 from overlapscope.fleet.sources import find_sources, local_file
-from overlapscope.fleet.store import outcomes
-from tests.test_fleet import contents, fleet
+from overlapscope.fleet.store import Shard, outcomes
+from tests.test_fleet import backwards, contents, fleet
 
 pytestmark = [
     pytest.mark.cluster,
@@ -77,10 +77,20 @@ def bucket(job: Path) -> Iterator[str]:
     server.stop()
 
 
-def test_a_cluster_gives_the_same_bytes(job: Path, scheduler: str, tmp_path: Path) -> None:
-    map_traces(find_sources([str(job)]), tmp_path / "cluster", DaskCluster(scheduler))
-    reduce_folder(tmp_path / "cluster")
-    assert contents(tmp_path / "cluster") == contents(fleet(job, tmp_path / "here"))
+@pytest.mark.parametrize("ranks", [24, pytest.param(1000, marks=pytest.mark.sweep)])
+def test_processes_a_cluster_and_shards_give_the_same_bytes(ranks: int, scheduler: str, tmp_path: Path) -> None:
+    make(tmp_path / "job", Made(ranks, stragglers={7: "pageable"}, cut=(3,), missing=(5,), twice=(9,)))
+    sources = find_sources([str(tmp_path / "job")])
+    map_traces(sources, tmp_path / "processes", Processes(2))
+    map_traces(sources, tmp_path / "cluster", DaskCluster(scheduler))
+    for number in (2, 3, 1):
+        map_traces(sources, tmp_path / "shards", backwards, Shard(number, 3))
+    for name in ("processes", "cluster", "shards"):
+        reduce_folder(tmp_path / name)
+    assert "Of the recorded ranks, rank 7 arrives last" in open_fleet(tmp_path / "processes").summary
+    expected = contents(tmp_path / "processes")
+    for name in ("cluster", "shards"):
+        assert contents(tmp_path / name) == expected, name
 
 
 def test_a_worker_of_a_cluster_that_is_killed_loses_no_trace(job: Path, scheduler: str, tmp_path: Path) -> None:
