@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 
 from overlapscope.comparison.config import DEFAULT, CompareConfig
 from overlapscope.comparison.figures import figures
@@ -18,6 +19,8 @@ from overlapscope.comparison.side import Run, Side, sides_of
 from overlapscope.comparison.why import Why, why
 from overlapscope.comparison.work import common_work
 from overlapscope.diagnosis.causes import Cause
+from overlapscope.errors import RangeNotFound
+from overlapscope.formatting import safe
 from overlapscope.measure.places import steps
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
@@ -58,14 +61,14 @@ def compare(
     sides = [_usable(side) for side in given]
     name = _steps_where_they_differ((*sides[0], *sides[1])) if within is None else within
     on_phase("measuring")
-    runs = [[Run.of(trace, name, config.audit) for trace in side] for side in sides]
+    runs = [[_run(trace, name, config) for trace in side] for side in sides]
     one, two = sides_of(*runs)
     on_phase("comparing")
     ends = one.typical, two.typical
     count = min(run.occurrences for run in ends)
     windows = first(ends[0].window, count), first(ends[1].window, count)
     matching = match(ends[0].graph, ends[1].graph, windows)
-    work = common_work(ends[0].graph, ends[1].graph, matching, windows, config.listed)
+    work = common_work(ends[0].graph, ends[1].graph, matching, windows, config)
     aligned = range_changes(*ends, config.listed)
     said = (*left_out(*given), *about_runs(one, two, config), *remarks(one, two, work, aligned, config))
     comparable = is_comparable(said)
@@ -78,7 +81,7 @@ def compare(
         ranges=aligned,
         work=work,
         why=_why(one, two, matching, windows, config) if comparable else None,
-        reached=None if predicted is None or not comparable else _reached(one, two, predicted),
+        reached=None if predicted is None or not comparable else _reached(one, two, predicted, config),
         remarks=said,
         config=config,
     )
@@ -93,6 +96,13 @@ def _opened(side: object) -> tuple[Trace, ...]:
     if not traces:
         raise ValueError("compare takes at least one trace a side")
     return tuple(each for each in traces if isinstance(each, Trace))
+
+
+def _run(trace: Trace, within: str | None, config: CompareConfig) -> Run:
+    try:
+        return Run.of(trace, within, config.audit)
+    except RangeNotFound as error:
+        raise RangeNotFound(f"{safe(PurePath(trace.metadata.path).name)}: {error}") from error
 
 
 def _usable(side: tuple[Trace, ...]) -> tuple[Trace, ...]:
@@ -123,6 +133,8 @@ def _program(side: Side, window: Window) -> Program | None:
     return None if run.base is None else Program.of(run.base, window, idle)
 
 
-def _reached(before: Side, after: Side, predicted: Sequence[Change | str] | Change | str) -> Reached:
+def _reached(
+    before: Side, after: Side, predicted: Sequence[Change | str] | Change | str, config: CompareConfig
+) -> Reached:
     changes = [predicted] if isinstance(predicted, Change | str) else predicted
-    return reached(before, changes, after.wall_ns(after.typical))
+    return reached(before, changes, after.wall_ns(after.typical), config.audit.diagnosis)

@@ -65,7 +65,7 @@ def match(before: Graph, after: Graph, windows: tuple[Window, Window]) -> Matchi
     The n-th kernel of a name in an occurrence is the n-th of that name in the same one of the other trace, in the order
     of issue; copies likewise by direction and size, whatever memory they are from.
     """
-    sides, codes = (before, after), _codes(before.trace, after.trace)
+    sides, codes = (before, after), codes_of(before.trace, after.trace)
     keys = [_work_keys(graph, window, code) for graph, window, code in zip(sides, windows, codes, strict=True)]
     work = _paired(*keys)
     issuing = _issuing(before, after, work)
@@ -73,7 +73,7 @@ def match(before: Graph, after: Graph, windows: tuple[Window, Window]) -> Matchi
     return Matching(work, _with_others(known, *_call_keys(sides, known, codes, alike=False)))
 
 
-def _codes(*traces: Trace) -> list[Int64]:
+def codes_of(*traces: Trace) -> list[Int64]:
     """For each trace a number of each of its names, the same for the same name; `NO_ID` appended.
 
     Profilers write templates and parameters in different ways: between two of them the function's name alone counts.

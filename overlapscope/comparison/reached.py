@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from overlapscope.comparison.side import Side
+from overlapscope.comparison.side import Run, Side
+from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.diagnosis.run import diagnose
 from overlapscope.errors import ChangeNotUnderstood
 from overlapscope.formatting import interval, share, time
 from overlapscope.model.frames import Row
@@ -43,14 +45,14 @@ class Reached(Row):
         return {"changes": list(self.changes)} | {name: round(getattr(self, name)) for name in times}
 
 
-def reached(before: Side, predicted: Sequence[Change | str], reached_ns: float) -> Reached:
+def reached(before: Side, predicted: Sequence[Change | str], reached_ns: float, config: DiagnosisConfig) -> Reached:
     """Predict the time of the side before with some changes.
 
     Raises:
         ChangeNotUnderstood: a change is none that we know, contradicts another, or there is no plan.
     """
     run = before.typical
-    changes = understood(_planned(before) if list(predicted) == [PLAN] else predicted)
+    changes = understood(_planned(run, config) if list(predicted) == [PLAN] else predicted)
     if run.base is None:
         raise ChangeNotUnderstood(
             "the trace before was compared without a simulation: overlapscope what-if predicts for it"
@@ -61,8 +63,8 @@ def reached(before: Side, predicted: Sequence[Change | str], reached_ns: float) 
     return Reached(tuple(map(str, changes)), predicted_ns, low, high, reached_ns)
 
 
-def _planned(before: Side) -> tuple[str, ...]:
-    plan = before.typical.audit.diagnosis.plan
+def _planned(run: Run, config: DiagnosisConfig) -> tuple[str, ...]:
+    plan = diagnose(run.trace, run.window, config).plan
     if plan is None or not plan.steps:
         raise ChangeNotUnderstood("the trace before has no plan: name the changes, such as pin,non-blocking")
     return plan.steps[-1].changes

@@ -16,6 +16,7 @@ from overlapscope.measure.devices import device_keys
 from overlapscope.model.frames import Row
 
 _NO_EFFECT = " The change of the time is no effect of a fix."
+_UNKNOWN = "unknown GPU"
 _TOOLS = {"kineto": "torch.profiler", "nsys": "Nsight Systems"}
 
 
@@ -60,6 +61,7 @@ def remarks(
         *_places(before, after),
         *_amounts(before, after),
         *_lost(before, after),
+        *_on_both(before, after),
     )
 
 
@@ -69,6 +71,14 @@ def _work(work: Work, ranges: Sequence[RangeChange], within: str | None, config:
             OTHER_WORK,
             f"Not the same work: {size(work.before_bytes)} are copied before, {size(work.after_bytes)} after, in "
             f"copies of other sizes, and kernels take other times.{_NO_EFFECT}{_hint(ranges, within)}",
+        )
+        return
+    if work.repeated is not None:
+        one, two = work.repeated
+        yield Remark(
+            OTHER_WORK,
+            f"Not the same number of steps or layers: where kernels run {one:,} times before, they run {two:,} times "
+            f"after.{_NO_EFFECT}{_hint(ranges, within)}",
         )
         return
     least = min(work.before_share, work.after_share)
@@ -102,10 +112,11 @@ def _places(before: Side, after: Side) -> Iterator[Remark]:
     """Other GPUs, profilers or ranks."""
     gpus = _each(before, gpus_of), _each(after, gpus_of)
     if gpus[0] != gpus[1]:
+        what = "It is not known whether the GPUs are the same" if _UNKNOWN in "".join(gpus) else "Other GPUs"
         yield Remark(
             OTHER_GPU,
-            f"Other GPUs: {gpus[0]} before, {gpus[1]} after. Kernel and copy times differ with the GPU, so that the "
-            "effect of a change of the program cannot be told from theirs.",
+            f"{what}: {gpus[0]} before, {gpus[1]} after. Kernel and copy times differ with the GPU, so that the effect "
+            "of a change of the program cannot be told from theirs.",
         )
     tools = _each(before, _tool), _each(after, _tool)
     if tools[0] != tools[1]:
@@ -147,6 +158,13 @@ def _lost(before: Side, after: Side) -> Iterator[Remark]:
             yield Remark(DAMAGED, f"{name} has lost data; overlapscope audit says what.")
 
 
+def _on_both(before: Side, after: Side) -> Iterator[Remark]:
+    """Traces that are compared with themselves."""
+    one, two = ({run.trace.metadata.path for run in side.runs} for side in (before, after))
+    for path in sorted(one & two):
+        yield Remark("same-trace", f"{safe(PurePath(path).name)} is on both sides.")
+
+
 def _each(side: Side, what: Callable[[Run], str]) -> str:
     """What the traces of a side have, each once."""
     return ", ".join(sorted({what(run) for run in side.runs}))
@@ -154,7 +172,7 @@ def _each(side: Side, what: Callable[[Run], str]) -> str:
 
 def gpus_of(run: Run) -> str:
     """The GPUs of a trace, by their names."""
-    names = [run.trace.metadata.device_name(key.device) or "unknown GPU" for key in device_keys(run.trace)]
+    names = [run.trace.metadata.device_name(key.device) or _UNKNOWN for key in device_keys(run.trace)]
     return " + ".join(f"{names.count(name)} x {safe(name)}" for name in dict.fromkeys(names)) or "none"
 
 

@@ -52,8 +52,9 @@ def _other_work(typical: Run, run: Run, config: CompareConfig) -> bool:
     count = min(typical.occurrences, run.occurrences)
     windows = first(typical.window, count), first(run.window, count)
     matching = match(typical.graph, run.graph, windows)
-    work = common_work(typical.graph, run.graph, matching, windows, listed=0)
-    return min(work.before_share, work.after_share, work.data_share) < config.comparable_share
+    work = common_work(typical.graph, run.graph, matching, windows, config)
+    shares = work.before_share, work.after_share, work.data_share
+    return min(shares) < config.comparable_share or work.repeated is not None
 
 
 def _name(trace: Trace) -> str:

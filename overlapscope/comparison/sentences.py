@@ -27,7 +27,7 @@ def change_sentence(wall: Figure, verdict: str, before: Side, after: Side, confi
         return f"No change: {times}{each}{basis}; {_no_more_than(wall.before, wall.after, before, after, config)}."
     amount = time(abs(wall.after.median - wall.before.median))
     single = min(len(before.runs), len(after.runs)) == 1 and abs(wall.share or 1) < config.tenth_share
-    chance = f"; {_chance(config.tenth_share)} in one case of ten" if single else ""
+    chance = f"; {_chance(config.tenth_share, before, after)} in one case of ten" if single else ""
     return f"{amount} {verdict}{each}: {times}{basis}{chance}."
 
 
@@ -35,11 +35,13 @@ def _no_more_than(one: Spread, two: Spread, before: Side, after: Side, config: C
     if min(len(before.runs), len(after.runs)) > 1:
         low, high = min(one.low, two.low), max(one.high, two.high)
         return f"the runs take {time(low)} to {time(high)}"
-    return _chance(config.single_share)
+    return _chance(config.single_share, before, after)
 
 
-def _chance(part: float) -> str:
-    return f"one trace a side: a change below {share(part, 1)} may be chance"
+def _chance(part: float, before: Side, after: Side) -> str:
+    single = [label for label, side in (("before", before), ("after", after)) if len(side.runs) == 1]
+    where = "a side" if len(single) > 1 else single[0]
+    return f"one trace {where}: a change below {share(part, 1)} may be chance"
 
 
 def percent(part: float | None) -> str:
@@ -103,4 +105,5 @@ def amounts_of(parts_ns: Sequence[int]) -> list[str]:
 
 def _noted(reasons: Sequence[Reason]) -> Iterator[str]:
     for reason in reasons:
-        yield f"{safe(reason.words)} ({time(abs(reason.saved_ns))} {'won' if reason.saved_ns >= 0 else 'lost'})"
+        sign = "won" if reason.saved_ns > 0 else "lost"
+        yield safe(reason.words) + (f" ({time(abs(reason.saved_ns))} {sign})" if reason.saved_ns else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from overlapscope.dependencies.build import build_graph
@@ -28,12 +28,12 @@ class Run:
 
     @classmethod
     def of(cls, trace: Trace, within: str | None, config: AuditConfig) -> Run:
-        """Audit a trace.
+        """Audit a trace; without a plan, whose simulations take most of the time and which few comparisons ask for.
 
         Raises:
             RangeNotFound: the trace has no such range.
         """
-        found = audit(trace, within, config)
+        found = audit(trace, within, replace(config, diagnosis=replace(config.diagnosis, simulate=False)))
         return cls(found, _baseline(trace, found.window, config.diagnosis))
 
     @property

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from overlapscope.comparison.config import CompareConfig
 from overlapscope.comparison.inside import COPY, KERNEL, Inside, inside
 from overlapscope.comparison.matching import Matching, Pairs
+from overlapscope.comparison.repetitions import repetitions
 from overlapscope.dependencies.graph import Graph
 from overlapscope.formatting import size
 from overlapscope.measure.windows import Window
@@ -40,7 +42,8 @@ class Work:
     ``before_share`` and ``after_share`` are shares of the kernel time in kernels that both have; of the copied bytes
     that both copy where a side has no kernels. A kernel of a larger grid than its counterpart counts in proportion.
     ``data_share`` says how nearly both handle the same amount of data; ``before_bytes`` and ``after_bytes`` is what
-    each copies over links.
+    each copies over links. ``repeated`` says how often kernels run on each side, as the smallest numbers, where one
+    of them runs nearly all more often.
     """
 
     matched: int
@@ -50,6 +53,7 @@ class Work:
     data_share: float
     before_bytes: int
     after_bytes: int
+    repeated: tuple[int, int] | None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data: ``work`` of a comparison."""
@@ -64,23 +68,27 @@ class Work:
         }
 
 
-def common_work(before: Graph, after: Graph, matching: Matching, windows: tuple[Window, Window], listed: int) -> Work:
-    """Compare the work of two traces within their windows; at most so many names are listed, the longest first."""
+def common_work(
+    before: Graph, after: Graph, matching: Matching, windows: tuple[Window, Window], config: CompareConfig
+) -> Work:
+    """Compare the work of two traces within their windows."""
     sides = inside((before, after), matching, windows)
     one, two = (_alone(side) for side in sides)
     only = [_only(kind, name, one, two) for kind, name in dict.fromkeys((*one, *two))]
+    only.sort(key=lambda entry: (-max(entry.before_ns, entry.after_ns), entry.name))
     shares = [
         _share(side, other, pairs)
         for side, other, pairs in ((*sides, matching.work), (*sides[::-1], matching.work.flipped))
     ]
     return Work(
         matched=int(sides[0].common.sum()),
-        only=tuple(sorted(only, key=lambda entry: (-max(entry.before_ns, entry.after_ns), entry.name))[:listed]),
+        only=tuple(only[: config.listed]),
         before_share=shares[0],
         after_share=shares[1],
         data_share=_data_share(*sides),
         before_bytes=sides[0].copied_bytes,
         after_bytes=sides[1].copied_bytes,
+        repeated=repetitions(*sides, config.same_share),
     )
 
 
