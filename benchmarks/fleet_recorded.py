@@ -150,9 +150,8 @@ def main() -> None:
     for name in ("on_time", "behind"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=Path, default=getattr(Copies, name), metavar="TRACE")
     parser.add_argument("--code", default=Copies.code, help="the rule that explains why the late trace is late")
-    found = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in vars(parser.parse_args()).items()
-    }
+    asked = vars(parser.parse_args()).items()
+    found: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in asked}
     make(found.pop("out"), Copies(**found))
 
 

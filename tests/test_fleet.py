@@ -86,7 +86,7 @@ def test_the_summary_names_the_straggler_and_its_cause_within_a_screen(done: Pat
     assert "Of the recorded ranks, rank 17 is 4.9" in whole
     assert "ms late at AllReduce 1 of every step: its HtoD copies are pageable, those of the other 18 are" in whole
     assert "Cause: OVL001 pageable-copy" in whole
-    assert "Exposed in the whole trace, median rank (ms): collectives 15.2, copies 0.27; by HTA's definition" in whole
+    assert "Exposed in the whole trace, median rank: collectives 15.2 ms, copies 270 us; by HTA's definition" in whole
 
 
 def test_findings_without_idle_time_are_in_the_table_and_not_in_the_summary(done: Path) -> None:
@@ -130,7 +130,7 @@ def test_savings_are_what_the_job_takes_longer_than_without_late_ranks(tmp_path:
     text = " ".join(open_fleet(tmp_path / "two-out").summary.split())
     assert "Once these are fixed, rank 2 is" in text
     assert "Fixing all 2 late ranks would save the job 4.7" in text
-    assert "rank 1 alone nothing" in text
+    assert "rank 1 alone next to nothing" in text
 
 
 def predicted_share(straggler: dict[str, int], found: Fleet) -> float:

@@ -65,14 +65,14 @@ def test_a_job_with_all_traces_knows_who_is_last(tmp_path: Path) -> None:
 def test_ranks_with_findings_are_counted_of_all_ranks_that_can_have_some(tmp_path: Path) -> None:
     """A damaged trace can have findings and no whole step."""
     make(tmp_path / "job", Job(3))
-    job = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
+    (job,) = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
     without_steps = replace(job.figures, steps=np.array([3, 3, 0]))
     assert "all 3 ranks" in summary(replace(job, figures=without_steps))
 
 
 def test_files_that_are_no_ranks_keep_their_names_and_the_error_of_clocks(tmp_path: Path) -> None:
     make(tmp_path / "job", Job(3, stragglers={2: "pageable"}))
-    job = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
+    (job,) = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
     files = tuple(replace(each, rank=None, source=f"job/abc{each.rank}.json.gz") for each in job.members)
     text = words(summary(replace(job, ranks=replace(job.ranks, members=files))))
     assert "abc2.json.gz is 4.9" in text
@@ -81,10 +81,10 @@ def test_files_that_are_no_ranks_keep_their_names_and_the_error_of_clocks(tmp_pa
 
 def test_a_long_problem_is_cut_with_a_sign_and_several_ranks_are_in_the_plural(tmp_path: Path) -> None:
     make(tmp_path / "job", Job(6, missing=(2, 3)))
-    job = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
+    (job,) = reduce_folder(fleet(tmp_path / "job", tmp_path / "out"))
     assert "no trace of ranks 2-3" in list(problems(job))
-    worlds = replace(job, traces=job.traces.assign(world_size=[4, 8, 8, 8]))
-    assert "traces of jobs with world sizes 4 and 8" in list(problems(worlds))
+    without_steps = replace(job.figures, steps=np.array([3, 3, 0, 3]))
+    assert "no whole step of rank 4: in no average" in list(problems(replace(job, figures=without_steps)))
     damaged = job.traces.assign(status="damaged", lost="lost " * 90)
     first = next(problems(replace(job, traces=damaged)))
     assert len(first) <= 200

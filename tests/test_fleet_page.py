@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from typer.testing import CliRunner
 from benchmarks.fleet_ranks import Job as Made
 from benchmarks.fleet_ranks import make
 from overlapscope.cli.main import app
+from overlapscope.fleet.average import average_step
 from overlapscope.fleet.figures import COPIES, KERNELS, WAITING
+from overlapscope.fleet.folding import fold_name, folded
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.rank_map import RankRow, Run, of_step, rank_rows, with_runs
 from overlapscope.fleet.reduce import reduce_folder
@@ -28,7 +31,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Reduced:
     """Six ranks, of which rank 2 has pageable input, and the folder of their results."""
     folder = tmp_path_factory.mktemp("page")
     make(folder / "job", Made(6, stragglers={2: "pageable"}))
-    return reduce_folder(fleet(folder / "job", folder / "out")), folder / "out"
+    (job,) = reduce_folder(fleet(folder / "job", folder / "out"))
+    return job, folder / "out"
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +90,37 @@ def test_the_map_of_a_step_shows_what_a_gpu_does_after_its_host_has_gone_on() ->
     assert of_step([behind], 2, one_clock=False)[0].runs == (Run(2, KERNELS, 0, 200),)
 
 
+def test_idle_time_of_an_average_step_is_told_by_cause_where_there_is_enough(made: Reduced) -> None:
+    job = made[0]
+    assert {each.code for each in average_step(job)} == {""}
+    slow = replace(job, idle=job.idle.assign(idle_ns=100 * job.idle["idle_ns"]))
+    step, *others = average_step(slow)
+    cause = next(each for each in others if each.code == "OVL004")
+    assert (step.median_ns, step.by_step_ns is not None) == (job.figures.step_ns, True)
+    assert cause.by_step_ns is None
+    assert cause.least_ns <= cause.median_ns <= cause.most_ns
+
+
+def test_ranks_that_differ_are_rows_of_their_own(made: Reduced) -> None:
+    job = made[0]
+    assert [len(fold.rows) for fold in folded(job, rank_rows(job))] == [1, 5]
+    kernels = job.figures.times[KERNELS].copy()
+    kernels[4] += job.figures.step_ns // 10
+    slower = replace(job, figures=replace(job.figures, times={**job.figures.times, KERNELS: kernels}))
+    assert [fold_name(job, fold) for fold in folded(slower, rank_rows(job))] == ["rank 2", "ranks 0-1, 3, 5", "rank 4"]
+    other = job.findings.assign(code=job.findings["code"].where(job.findings["member"] != 0, "OVL099"))
+    assert len(folded(replace(job, findings=other), rank_rows(job))) == 3
+
+
 def test_the_page_says_who_is_late_and_loads_nothing(made: Reduced) -> None:
-    page = fleet_html(*made, {})
+    page = fleet_html([made[0]], made[1], {})
     assert "Rank 2 is 4.9" in page
     assert "What the GPU of each rank did in the time of step " in page
-    assert page.count("<rect") > 6 * 4 * 3
-    assert re.findall(r"rank (\d)</td>", page)[0] == "2"
+    assert page.count("<rect") > 2 * 4 * 3
+    assert re.findall(r'title="(ranks? [^"]*)"', page)[:2] == ["rank 2", "ranks 0-1, 3-5"]
+    assert "Ranks with the same findings whose times in an average step are within 2 % of the step are one row" in page
+    assert re.search(r"<td>HTA</td><td[^>]*>10\.\d ms</td>", page)
+    assert re.search(r"<td>waiting in collectives</td><td[^>]*>5\.\d* *</td><td[^>]*>\d+ %</td>", page)
     assert "overlapscope report " in page
     assert not re.search(r"<script|https?:(?!//www\.w3\.org)|<link|<img", page)
     assert "default-src &#x27;none&#x27;" in page

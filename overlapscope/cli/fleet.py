@@ -122,29 +122,29 @@ def reduce_command(
 def _reduced(folder: Path, page: Path | None, asked: Sequence[str]) -> ExitCode:
     """Reduce, with the page and the reports beside it, or beside the tables where there is no page."""
     from overlapscope.fleet.reduce import reduce_folder
-    from overlapscope.fleet.summary import summary
+    from overlapscope.fleet.summary_jobs import summaries
 
-    job, reports, lacking = reduce_folder(folder), dict[int, Path](), list[str]()
-    for member in job.members:
+    jobs, reports, lacking = reduce_folder(folder), dict[tuple[int, int], Path](), list[str]()
+    for member in (each for job in jobs for each in job.members):
         refuse_to_replace(Path(member.source), page)
     if asked:
         from overlapscope.html.fleet_reports import write_reports
 
         target = folder / "reports" if page is None else page.with_name(f"{page.stem}-reports")
-        reports, lacking = write_reports(job, asked, target)
+        reports, lacking = write_reports(jobs, asked, target)
     if page is not None:
         from overlapscope.html.fleet_page import save_fleet_page
 
-        save_fleet_page(job, folder, page, reports)
-    deliver(summary(job), None)
+        save_fleet_page(jobs, folder, page, reports)
+    deliver(summaries(jobs), None)
     for line in lacking:
         say(line)
-    return max(_status(job), ExitCode.PARTIAL if lacking else ExitCode.CLEAN)
+    return max(_status(jobs), ExitCode.PARTIAL if lacking else ExitCode.CLEAN)
 
 
-def _status(job: Job) -> ExitCode:
+def _status(jobs: Sequence[Job]) -> ExitCode:
     """By the worst trace, and by whether there is one that could be used."""
-    status = set(job.traces["status"])
+    status = {each for job in jobs for each in job.traces["status"]}
     if status <= {"failed"}:
         return ExitCode.UNUSABLE
     return ExitCode.CLEAN if status == {"complete"} else ExitCode.PARTIAL

@@ -32,5 +32,5 @@ def job_of_audits(audits: Sequence[Audit]) -> Job:
         found = found_traces(folder, outcomes)
         ranks = ranks_of(found)
         ranks = unranked(found) if ranks.twice else ranks
-        gather(folder, outcomes, ranks.members)
+        gather(folder, outcomes, [ranks.members])
         return job_of(folder, ranks, DEFAULT)

@@ -33,14 +33,14 @@ def statuses(folder: Path, outcomes: Sequence[Outcome]) -> set[str]:
     return {row["status"] for outcome in outcomes for row in _part(folder, outcome, ("traces",))["traces"].to_pylist()}
 
 
-def gather(folder: Path, outcomes: Sequence[Outcome], members: Sequence[Member]) -> None:
-    """Write the tables of the map for all traces, by trace; each row with the trace's number and its rank.
+def gather(folder: Path, outcomes: Sequence[Outcome], jobs: Sequence[Sequence[Member]]) -> None:
+    """Write the tables of the map for all traces, by trace; each row with the trace's number, its job and its rank.
 
     Raises:
         OutputError: a table cannot be written.
     """
-    ranks = {(member.trace, member.process): member.rank for member in members}
-    alone = {member.trace: member.rank for member in members}
+    ranks = {(member.trace, member.process): member.rank for members in jobs for member in members}
+    alone = {member.trace: (number, member.rank) for number, members in enumerate(jobs, 1) for member in members}
     with ExitStack() as stack:
         tables = {
             name: stack.enter_context(_Writer(stack.enter_context(writing(folder / f"{name}.parquet")), name))
@@ -49,16 +49,20 @@ def gather(folder: Path, outcomes: Sequence[Outcome], members: Sequence[Member])
         for number, outcome in enumerate(outcomes):
             for name, table in _part(folder, outcome).items():
                 process = table.column("process").to_pylist() if "process" in table.column_names else None
-                of = [alone.get(number)] * len(table) if process is None else [ranks.get((number, p)) for p in process]
+                job, rank = alone[number]
+                of = [rank] * len(table) if process is None else [ranks.get((number, p)) for p in process]
                 source = [outcome.source] * len(table) if name == "traces" else None
-                tables[name].add(_numbered(table, number, of, source))
+                tables[name].add(_numbered(table, (number, job), of, source))
 
 
 def gathered_schema(name: str) -> pyarrow.Schema:
     """The schema of a table of all traces."""
     import pyarrow as pa
 
-    own = [("trace", pa.int64()), ("rank", pa.int64()), *([("source", pa.string())] if name == "traces" else [])]
+    own = [
+        *((name, pa.int64()) for name in ("trace", "job", "rank")),
+        *([("source", pa.string())] if name == "traces" else []),
+    ]
     return pa.schema([*own, *schema(name)])
 
 
@@ -96,10 +100,14 @@ class _Writer:
         self._waiting = []
 
 
-def _numbered(table: pyarrow.Table, number: int, ranks: list[int | None], source: list[str] | None) -> pyarrow.Table:
+def _numbered(
+    table: pyarrow.Table, numbers: tuple[int, int], ranks: list[int | None], source: list[str] | None
+) -> pyarrow.Table:
+    """A table with the numbers of its trace and job, its ranks, and where it comes from."""
     import pyarrow as pa
 
-    own: dict[str, Any] = {"trace": pa.array([number] * len(table), pa.int64()), "rank": pa.array(ranks, pa.int64())}
+    columns = {"trace": [numbers[0]] * len(table), "job": [numbers[1]] * len(table), "rank": ranks}
+    own: dict[str, Any] = {name: pa.array(values, pa.int64()) for name, values in columns.items()}
     own |= {} if source is None else {"source": pa.array(source, pa.string())}
     return pa.table(own | {name: table.column(name) for name in table.column_names})
 
@@ -121,6 +129,7 @@ def _found(source: str, part: Part) -> Found:
     processes: dict[int | None, int | None] = {}
     for device in part["devices"].select(["process", "device"]).to_pylist():
         processes.setdefault(device["process"], device["device"])
+    start = None if row["start_ns"] is None else row["start_ns"] + (row["base_time_ns"] or 0)
     return Found(
         source,
         row["status"] not in ("failed", NO_GPU_WORK),
@@ -128,4 +137,8 @@ def _found(source: str, part: Part) -> Found:
         row["world_size"],
         row["gpus"],
         tuple(processes.items()),
+        row["content"],
+        start,
+        None if start is None else start + row["wall_ns"],
+        frozenset(map(int, row["collectives"].split())),
     )

@@ -53,12 +53,13 @@ def problems(job: Job) -> Iterator[str]:
             yield safe(f"{_called(row)} {words}: {why}", _LONGEST)
         if len(found) > _MOST:
             yield f"and {len(found) - _MOST} more {words}: traces.parquet has all"
-    worlds = sorted(set(traces["world_size"].dropna().tolist()))
-    if len(worlds) > 1:
-        shown = ", ".join(map(str, worlds[:-1]))
-        yield f"traces of jobs with world sizes {shown} and {worlds[-1]}"
     if job.ranks.missing:
         yield f"no trace of {rank_list(job.ranks.missing)}"
+    used = [number for number, member in enumerate(job.members) if member.used]
+    without = [job.members[number] for number in used if not job.figures.steps[number]]
+    if 0 < len(without) < len(used):
+        ranks = [member.rank for member in without if member.rank is not None]
+        yield f"no whole step of {rank_list(ranks) if ranks else counted(len(without), 'trace')}: in no average"
     twice = job.ranks.twice
     for rank, sources in list(twice.items())[:_MOST]:
         names = ", ".join(PurePath(source).name for source in sources[:_MOST])

@@ -15,6 +15,7 @@ from overlapscope.fleet.columns import integers, some_rows
 from overlapscope.fleet.config import FleetConfig
 from overlapscope.fleet.exposed import Exposed, exposed
 from overlapscope.fleet.figures import COLLECTIVES, STEP, Figures, Times, collective_times, figures, read
+from overlapscope.fleet.jobs import JobTraces
 from overlapscope.fleet.late_ranks import Compared
 from overlapscope.fleet.lateness import Arrivals, arrivals
 from overlapscope.fleet.matching import Matched, shared
@@ -34,9 +35,13 @@ class Job:
     knows which part of a collective is waiting. ``labels`` has for each matched collective its operation, group, step
     and place. ``steps``, ``idle`` and ``findings`` have the rows of all ranks, with the number of the member.
     ``waited_for`` is the rank that the others most likely wait for where clocks are not aligned; None where they are,
-    or where ranks are even. ``exposed`` has exposed times by each definition.
+    or where ranks are even. ``exposed`` has exposed times by each definition. ``number`` is 1 for the only job of its
+    traces; where there are several, ``by`` says what tells them apart and ``name`` which one this is.
     """
 
+    number: int
+    by: tuple[str, ...]
+    name: str
     traces: pandas.DataFrame
     ranks: Ranks
     clocks: Clocks
@@ -74,32 +79,49 @@ class Job:
         return bool(self.arrived.counts.any())
 
 
-def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
-    """Compare the ranks of the tables in a folder."""
-    matched = _matched(folder, ranks.members)
+@dataclass(frozen=True)
+class _Tables:
+    """The rows of one job in the tables of a folder."""
+
+    folder: Path
+    number: int
+    members: Sequence[Member]
+
+    def read(self, table: str, columns: list[str] | None = None) -> pandas.DataFrame:
+        return read(self.folder, table, columns, [("job", "=", self.number)])
+
+    def of_members(self, table: str, columns: list[str] | None = None) -> pandas.DataFrame:
+        """A table with a column ``member``: -1 for rows of traces that are not used."""
+        frame = self.read(table, columns)
+        return frame.assign(member=member_column(frame, self.members))
+
+
+def job_of(folder: Path, ranks: Ranks, config: FleetConfig, number: int = 1, found: JobTraces | None = None) -> Job:
+    """Compare the ranks of the job with this number in the tables of a folder."""
+    tables = _Tables(folder, number, ranks.members)
+    matched = _matched(tables)
     clocks = align(matched, config)
     arrived = arrivals(matched, clocks, config)
-    labels = _labels(folder, matched)
+    labels = _labels(tables.folder, matched)
     del matched
-    traces = read(
-        folder, "traces", ["trace", "rank", "source", "status", "code", "error", "lost", "content", "world_size"]
+    traces = tables.read(
+        "traces", ["trace", "rank", "source", "status", "code", "error", "lost", "content", "world_size"]
     )
     damaged = set(traces.loc[traces["status"] == "damaged", "trace"].tolist())
     unknown = absent(ranks, damaged, arrived.rows, labels["group"].fillna("").tolist())
-    steps, idle = (
-        with_base(folder, _of_members(folder, "steps", ranks.members)),
-        _of_members(folder, "idle", ranks.members),
-    )
+    steps, idle = with_base(folder, tables.of_members("steps")), tables.of_members("idle")
     of_steps = figures(steps, idle, len(ranks.members))
     times = dict(of_steps.times)
     if not (arrived.counts & ~unknown.complete).any():
         times |= collective_times(arrived, of_steps.steps)
     of_steps = Figures(of_steps.steps, times, of_steps.idle)
-    copies, findings = (_of_members(folder, name, ranks.members) for name in ("copies", "findings"))
-    begin = _begins(steps, arrived, clocks)
-    beside = read(folder, "collectives", ["kernels_ns"])["kernels_ns"].to_numpy(np.int64)[arrived.rows.row]
-    compared = Compared(arrived, of_steps, copies, labels, begin, beside, clocks.part)
+    copies, findings, devices, definitions = map(tables.of_members, ("copies", "findings", "devices", "definitions"))
+    beside = tables.read("collectives", ["kernels_ns"])["kernels_ns"].to_numpy(np.int64)[arrived.rows.row]
+    compared = Compared(arrived, of_steps, copies, labels, _begins(steps, arrived, clocks), beside, clocks.part)
     return Job(
+        number=number,
+        by=found.by if found else (),
+        name=found.name if found else "",
         traces=traces,
         ranks=ranks,
         clocks=clocks,
@@ -112,16 +134,8 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig) -> Job:
         findings=findings,
         late=stragglers(compared, config) if arrived.counts.any() else Late(),
         waited_for=None if arrived.counts.any() else _waited_for(of_steps, config),
-        exposed=exposed(
-            _of_members(folder, "devices", ranks.members), _of_members(folder, "definitions", ranks.members)
-        ),
+        exposed=exposed(devices, definitions),
     )
-
-
-def _of_members(folder: Path, table: str, members: Sequence[Member]) -> pandas.DataFrame:
-    """A table with a column ``member``: -1 for rows of traces that are not used."""
-    frame = read(folder, table)
-    return frame.assign(member=member_column(frame, members))
 
 
 def member_column(frame: pandas.DataFrame, members: Sequence[Member]) -> Int64:
@@ -142,8 +156,9 @@ def members_of(trace: Int64, process: Int64, known: Bool, members: Sequence[Memb
     return np.repeat(np.array(found, np.int64), np.diff(first))
 
 
-def _matched(folder: Path, members: Sequence[Member]) -> Matched:
+def _matched(tables: _Tables) -> Matched:
     """The matched collectives; each column is read when it is needed, since there may be millions of rows."""
+    folder, members = tables.folder, tables.members
     trace, _ = integers(folder, "collectives", "trace")
     member = members_of(trace, *integers(folder, "collectives", "process"), members)
     collective, rows = shared(*integers(folder, "collectives", "match"), member)

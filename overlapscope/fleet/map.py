@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Part = dict[str, "pyarrow.Table"]
 """The rows of one trace by table; ``traces`` has a single one."""
+_MOST_NUMBERS = 32  # of collectives: two traces with a tenth in common share some of these
 
 
 def map_trace(path: str | Path, content: str) -> Part:
@@ -32,7 +33,10 @@ def map_trace(path: str | Path, content: str) -> Part:
 
 def part_of(audited: Audit, content: str) -> Part:
     """The rows of an audited trace."""
-    return _part(trace_row(audited) | {"content": content}, tables_of(audited))
+    tables = tables_of(audited)
+    numbers = sorted(set(tables["collectives"]["match"].drop_null().to_pylist()))[:_MOST_NUMBERS]
+    about = {"content": content, "collectives": " ".join(map(str, numbers))}
+    return _part(trace_row(audited) | about, tables)
 
 
 def failed(content: str, code: str, error: str) -> Part:
@@ -48,6 +52,6 @@ def without(message: str, path: str | Path) -> str:
 def _part(row: dict[str, Any], tables: Part) -> Part:
     import pyarrow as pa
 
-    complete = dict.fromkeys(COLUMNS["traces"]) | {"lost": ""} | row
+    complete = dict.fromkeys(COLUMNS["traces"]) | {"lost": "", "collectives": ""} | row
     part = {"traces": pa.Table.from_pylist([complete], schema=schema("traces"))}
     return part | {name: tables.get(name, schema(name).empty_table()) for name in ROWS}

@@ -38,11 +38,13 @@ class RankRow:
 
 
 def rank_rows(job: Job) -> tuple[RankRow, ...]:
-    """All ranks that are compared, without their runs: the latest first, then those that wait least in collectives."""
+    """All ranks that are compared, without their runs: late ones first, then those that wait least in collectives."""
     late = job.late_ns
+    place = {each.member: number for number, each in enumerate(job.late.ranks)}
+    order_of = np.array([place.get(member, len(place)) for member in range(len(job.members))])
     used = np.flatnonzero(job.figures.steps > 0)
     share = job.figures.times[COLLECTIVES] / np.maximum(job.figures.times[STEP], 1)
-    order = used[np.lexsort((used, share[used], -late[used]))]
+    order = used[np.lexsort((used, share[used], order_of[used]))]
     return tuple(RankRow(member, int(late[member])) for member in order.tolist())
 
 

@@ -34,7 +34,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Found:
-    """What one trace says about its ranks: what it recorded, and the processes with GPU work and their first GPUs."""
+    """What one trace says about its ranks: what it recorded, and the processes with GPU work and their first GPUs.
+
+    ``start_ns`` and ``end_ns`` are Unix times, ``collectives`` the smallest numbers of its collectives.
+    """
 
     source: str
     usable: bool
@@ -42,6 +45,15 @@ class Found:
     world_size: int | None
     gpus: int | None
     processes: tuple[tuple[int | None, int | None], ...]
+    content: str = ""
+    start_ns: int | None = None
+    end_ns: int | None = None
+    collectives: frozenset[int] = frozenset()
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is known when it was recorded."""
+        return self.start_ns is not None and self.end_ns is not None
 
 
 @dataclass(frozen=True)
@@ -62,16 +74,22 @@ class Ranks:
         return {rank: tuple(names) for rank, names in sources.items() if len(names) > 1}
 
 
-def ranks_of(traces: Sequence[Found]) -> Ranks:
-    """The ranks of all traces."""
-    members = _without_local_ranks(list(_members(traces)))
-    ranked = list(_without_twins(_in_order(_in_place(members), traces)))
+def ranks_of(traces: Sequence[Found], numbers: Sequence[int] | None = None) -> Ranks:
+    """The ranks of the traces of a job; these have the numbers from 0 on, or those that are given."""
+    members = list(_without_twins(ranked(traces)))
+    if numbers is not None:
+        members = [replace(member, trace=numbers[member.trace]) for member in members]
     world = max((found.world_size for found in traces if found.world_size), default=None)
     gpus = max((found.gpus for found in traces if found.gpus), default=None)
-    ranked = [_on_node(member, world, gpus) for member in ranked]
-    there = {member.rank for member in ranked if member.rank is not None}
+    members = [_on_node(member, world, gpus) for member in members]
+    there = {member.rank for member in members if member.rank is not None}
     missing = tuple(rank for rank in range(world or max(there, default=-1) + 1) if rank not in there)
-    return Ranks(tuple(ranked), world, missing if there else ())
+    return Ranks(tuple(members), world, missing if there else ())
+
+
+def ranked(traces: Sequence[Found]) -> list[Member]:
+    """The members of all traces with their ranks, in the order of traces."""
+    return _in_order(_in_place(_without_local_ranks(list(_members(traces)))), traces)
 
 
 def unranked(traces: Sequence[Found]) -> Ranks:

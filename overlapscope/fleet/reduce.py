@@ -13,15 +13,17 @@ from overlapscope.fleet.config import DEFAULT, FleetConfig
 from overlapscope.fleet.figures import STEP, step_times
 from overlapscope.fleet.gather import found_traces, gather
 from overlapscope.fleet.job import Job, job_of
+from overlapscope.fleet.jobs import jobs_of
 from overlapscope.fleet.ranks import ranks_of
 from overlapscope.fleet.schema import fields
 from overlapscope.fleet.store import outcomes
-from overlapscope.fleet.summary import summary
+from overlapscope.fleet.summary_jobs import summaries
 from overlapscope.model.columns import Int64
 
 SUMMARY = "summary.txt"
 COLUMNS: dict[str, dict[str, str]] = {
     "ranks": {
+        "job": "i number of the job, 1 where there is only one",
         "trace": "i number of the trace",
         "process": "i operating-system process id",
         "rank": "i rank, unknown where nothing says it",
@@ -38,6 +40,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "step_ns": "i its average step",
     },
     "matched": {
+        "job": "i number of the job, 1 where there is only one",
         "op": "s operation",
         "group": "s process group",
         "sequence": "i number in its process group",
@@ -53,6 +56,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "error_ns": "i lateness up to this is within the error of the clocks",
     },
     "spread": {
+        "job": "i number of the job, 1 where there is only one",
         "figure": "s what is compared",
         "step": "i profiler step; unknown for the average step",
         "median_ns": "i of the median rank",
@@ -62,6 +66,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "most_rank": "i that rank",
     },
     "stragglers": {
+        "job": "i number of the job, 1 where there is only one",
         "rank": "i rank",
         "source": "s its trace",
         "round": "i 1 where it is late as recorded, 2 where it is once those of round 1 are fixed, and so on",
@@ -82,23 +87,26 @@ COLUMNS: dict[str, dict[str, str]] = {
 """The tables of the job, as in `schema`."""
 
 
-def reduce_folder(folder: Path, config: FleetConfig = DEFAULT) -> Job:
-    """Write the tables and the summary of the job whose results the folder has.
+def reduce_folder(folder: Path, config: FleetConfig = DEFAULT) -> tuple[Job, ...]:
+    """Write the tables and the summary of the jobs whose results the folder has; mostly one.
 
     Raises:
         OutputError: there are no results, or the tables cannot be written.
     """
-    found = outcomes(folder)
+    outcome = outcomes(folder)
     (folder / SUMMARY).unlink(missing_ok=True)  # it comes last, and says that all tables are of one run
-    ranks = ranks_of(found_traces(folder, found))
-    gather(folder, found, ranks.members)
-    job = job_of(folder, ranks, config)
-    rows = {"ranks": _ranks(job), "matched": _matched(job), "spread": _spread(job), "stragglers": _stragglers(job)}
-    for name, entries in rows.items():
-        _write(folder / f"{name}.parquet", name, list(entries))
+    traces = found_traces(folder, outcome)
+    parts = jobs_of(traces, config)
+    ranks = [ranks_of([traces[number] for number in part.traces], part.traces) for part in parts]
+    gather(folder, outcome, [each.members for each in ranks])
+    jobs = tuple(
+        job_of(folder, of, config, number, part) for number, (of, part) in enumerate(zip(ranks, parts, strict=True), 1)
+    )
+    for name, rows in {"ranks": _ranks, "matched": _matched, "spread": _spread, "stragglers": _stragglers}.items():
+        _write(folder / f"{name}.parquet", name, [{"job": job.number, **row} for job in jobs for row in rows(job)])
     with writing(folder / SUMMARY) as file:
-        file.write(summary(job).encode())
-    return job
+        file.write(summaries(jobs).encode())
+    return jobs
 
 
 def _write(path: Path, name: str, rows: list[dict[str, Any]]) -> None:

@@ -63,6 +63,7 @@ def trace_row(audit: Audit) -> dict[str, Any]:
         "world_size": metadata.world_size,
         "gpus": len(metadata.devices) or None,
         "base_time_ns": metadata.base_time_ns,
+        "start_ns": audit.window.first_ns,
         "wall_ns": audit.window.wall_ns,
         "events": trace.health.events_kept,
         "lost": "; ".join(map(_loss, lost))[:_MOST_MESSAGE],

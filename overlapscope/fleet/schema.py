@@ -24,9 +24,11 @@ COLUMNS: dict[str, dict[str, str]] = {
         "world_size": "i number of ranks of the job, as the file says",
         "gpus": "i number of GPUs that the trace lists",
         "base_time_ns": "i Unix time at zero of the trace's clock",
+        "start_ns": "i first begin, on the trace's clock",
         "wall_ns": "i from the first begin to the last end",
         "events": "i events kept",
         "lost": "s what was lost, empty where nothing was",
+        "collectives": "s the smallest of its numbers for matching collectives, by which jobs are told apart",
     },
     "devices": {
         "process": "i operating-system process id",

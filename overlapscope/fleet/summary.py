@@ -31,8 +31,8 @@ _RANK_COLUMNS = {"kernels": KERNELS, "collectives": COLLECTIVES, "copies": COPIE
 def summary(job: Job) -> str:
     """The summary of a job: at most some forty lines of at most 80 characters."""
     parts = [
-        list(_heading(job)),
-        list(_late(job)),
+        list(size_part(job)),
+        list(late_part(job)),
         list(_savings(job)),
         list(_steps(job)),
         list(_rank_rows(job)),
@@ -49,13 +49,15 @@ def wrapped(text: str, indent: str = "") -> str:
     )
 
 
-def _heading(job: Job) -> Iterator[str]:
+def size_part(job: Job) -> Iterator[str]:
+    """How large a job is, what is wrong with its traces, and how well clocks are aligned."""
     yield wrapped(size_line(job))
     yield from (wrapped(problem, "! ") for problem in problems(job))
     yield from (wrapped(line) for line in clock_lines(job))
 
 
-def _late(job: Job) -> Iterator[str]:
+def late_part(job: Job) -> Iterator[str]:
+    """Which ranks are late, why, and what the job would save."""
     groups = alike(job.late.ranks)
     for late in groups[:_MOST_CAUSES]:
         for number, line in enumerate(late_lines(job, late)):
@@ -143,11 +145,10 @@ def _exposed(job: Job) -> Iterator[str]:
     ours, *theirs = job.exposed
     if not any(each.collectives_ns or each.copies_ns for each in job.exposed):
         return
-    unit, word = time_unit([ours.collectives_ns, ours.copies_ns])
-    text = f"Exposed in the whole trace, median rank ({word}): collectives {ours.collectives_ns / unit:.3g}, copies "
-    text += f"{ours.copies_ns / unit:.3g}"
-    others = (f"{each.definition} {each.collectives_ns / unit:.3g} and {each.copies_ns / unit:.3g}" for each in theirs)
-    yield wrapped(f"{text}; by {', by '.join(others)}.")
+    called = {"HTA": "HTA's definition, which drops the last step,", "TraceLens": "TraceLens'"}
+    text = f"collectives {time(ours.collectives_ns)}, copies {time(ours.copies_ns)}"
+    others = (f"{called[each.definition]} {time(each.collectives_ns)} and {time(each.copies_ns)}" for each in theirs)
+    yield wrapped(f"Exposed in the whole trace, median rank: {text}; by {', by '.join(others)}.")
 
 
 def _findings(job: Job) -> Iterator[str]:

@@ -20,6 +20,7 @@ _NO_CAUSE = (
     "recorded."
 )
 _MOST_CAUSES = 2
+_NEXT_TO_NOTHING = 0.01  # of what fixing all late ranks saves
 _UNKNOWN = "not recorded"
 
 
@@ -71,7 +72,8 @@ def saving_line(job: Job) -> str:
     text = f"{most}{time(late.saving_ns / steps)} a step ({share(late.saving_ns / steps, job.figures.step_ns)})"
     saving, several = late.ranks[0].saving, len(late.ranks) > 1
     if several and saving is not None:
-        alone = time(saving.alone_ns / steps) if saving.alone_ns > 0 else "nothing"
+        little = saving.alone_ns <= _NEXT_TO_NOTHING * late.saving_ns
+        alone = "next to nothing" if little else time(saving.alone_ns / steps)
         text += f", {label(job.members[late.ranks[0].member])} alone {alone}"
     which = f"all {len(late.ranks)} late ranks" if several else "that"
     return f"Fixing {which} would save the job {text}, simulated across the matched collectives."

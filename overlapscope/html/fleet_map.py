@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from overlapscope.fleet.figures import COLLECTIVES, COPIES, KERNELS, TRANSFER, WAITING
+from overlapscope.fleet.folding import Fold, alike_rule, counted_ranks, fold_name
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.rank_map import RankRow, Run, of_step
-from overlapscope.fleet.ranks import label
 from overlapscope.fleet.slots import OTHER
 from overlapscope.formatting import counted, time
 from overlapscope.html.colours import colour_of, swatch
@@ -25,6 +25,7 @@ _STYLES = {
     OTHER: Style.KERNELS_ONLY,
 }
 RULES = """.map { width: 100%; } .map td { border: 0; padding: .05rem .6rem .05rem 0; white-space: nowrap; }
+.map .ranks { max-width: 16rem; overflow: hidden; text-overflow: ellipsis; } .job { margin-top: 3rem; }
 .map td:last-child { padding: 0; width: 100%; }
 .map svg { background: var(--soft); display: block; height: 14px; width: 100%; }
 """
@@ -32,24 +33,28 @@ Links = Mapping[int, str]
 """Where the report of a member lies, beside the page."""
 
 
-def maps(job: Job, rows: Sequence[RankRow], step: int | None, links: Links) -> Iterator[Html]:
+def maps(job: Job, folds: Sequence[Fold], step: int | None, links: Links) -> Iterator[Html]:
     """The map of one step, and that of all steps folded."""
+    rows = [fold.first for fold in folds]
     one = of_step(rows, step, one_clock=job.on_one_clock)
     if not any(row.runs for row in one):
         return
     named = "the recorded time" if step is None else f"the time of step {step}"
-    yield tag("h2", f"What the GPU of each rank did in {named}", id="map")
+    yield tag("h2", f"What the GPU of each rank did in {named}", id=f"map-{job.number}")
     begin, end = _extent(one)
     clocks = "on aligned clocks" if job.on_one_clock else "each rank from its own begin, since clocks are not aligned"
-    yield tag("p", f"{time(end - begin)} from left to right, {clocks}, to a two-hundredth of a step.", class_="about")
+    about = f"{time(end - begin)} from left to right, {clocks}, to a two-hundredth of a step."
+    if any(len(fold.rows) > 1 for fold in folds):
+        about += f" {alike_rule()}"
+    yield tag("p", about, class_="about")
     yield _legend(rows)
-    lines = [_line(job, row, (begin, end), links) for row in one]
+    lines = [_line(job, fold, row.runs, (begin, end), links) for fold, row in zip(folds, one, strict=True)]
     yield tag("table", *lines[:_SHOWN], class_="map")
     if lines[_SHOWN:]:
-        more = tag("summary", counted(len(lines) - _SHOWN, "more rank"))
+        more = tag("summary", counted(len(lines) - _SHOWN, "more row"))
         yield tag("details", more, tag("table", *lines[_SHOWN:], class_="map"))
     if len({run.step for row in rows for run in row.runs}) > 1 and job.on_one_clock:
-        lines = [_line(job, row, _extent(rows), links) for row in rows[:_SHOWN]]
+        lines = [_line(job, fold, fold.first.runs, _extent(rows), links) for fold in folds[:_SHOWN]]
         yield tag("details", tag("summary", "All steps"), tag("table", *lines, class_="map"))
 
 
@@ -58,14 +63,15 @@ def _extent(rows: Sequence[RankRow]) -> tuple[int, int]:
     return min(run.begin_ns for run in runs), max(run.end_ns for run in runs)
 
 
-def _line(job: Job, row: RankRow, extent: tuple[int, int], links: Links) -> Html:
-    name = label(job.members[row.member])
-    bars = (_rect(run, extent) for run in row.runs)
+def _line(job: Job, fold: Fold, runs: Sequence[Run], extent: tuple[int, int], links: Links) -> Html:
+    name, member = fold_name(job, fold), fold.first.member
+    bars = (_rect(run, extent) for run in runs)
     box = f"0 0 {_WIDTH} {_HEIGHT}"
     bar = tag("svg", *bars, viewBox=box, preserveAspectRatio="none", role="img", aria_label=name)
-    late = f"{time(row.late_ns)} late" if row.late_ns else ""
-    shown = tag("a", name, href=links[row.member]) if row.member in links else name
-    return tag("tr", tag("td", shown), tag("td", late, class_="number"), tag("td", bar))
+    late = f"{time(fold.first.late_ns)} late" if fold.first.late_ns else ""
+    shown = tag("a", name, href=links[member]) if member in links else name
+    cells = (tag("td", text, class_="number") for text in (counted_ranks(fold), late))
+    return tag("tr", tag("td", shown, class_="ranks", title=name), *cells, tag("td", bar))
 
 
 def _rect(run: Run, extent: tuple[int, int]) -> Html:

@@ -1,4 +1,4 @@
-"""One page about a job: the answer, a map of ranks and steps, and each rank folded, the worst first."""
+"""One page about a job: the answer, a map of ranks and time, its average step, and the findings of its ranks."""
 
 from __future__ import annotations
 
@@ -10,48 +10,62 @@ from urllib.parse import quote
 
 from overlapscope import __version__
 from overlapscope.atomic_files import writing
+from overlapscope.fleet.folding import Fold, fold_name, folded
 from overlapscope.fleet.heading import about
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.rank_map import RankRow, rank_rows, shown_step, with_runs
 from overlapscope.fleet.ranks import Member, label
+from overlapscope.fleet.summary_jobs import separation, title
 from overlapscope.fleet.summary_stragglers import DEFINITION, alike, late_lines, saving_line
 from overlapscope.formatting import counted, time
 from overlapscope.html.colours import colour_rules
 from overlapscope.html.document import asset, document
 from overlapscope.html.fleet_map import RULES, Links, maps
+from overlapscope.html.fleet_tables import average_table, definitions_table, late_table
 from overlapscope.markup import Html, tag, together
 
-_DRAWN = 256  # ranks of the map; the tables have all
+_DRAWN = 256  # rows of the map; the tables have all ranks
 _ANSWERED = 8  # causes of late ranks
-_OPENED = 24  # ranks with their findings
+_OPENED = 24  # rows with their findings
 
 
-def save_fleet_page(job: Job, folder: Path, path: Path, reports: Mapping[int, Path] | None = None) -> None:
-    """Write the page about the job in a folder, with links to the reports of some of its members.
+def save_fleet_page(
+    jobs: Sequence[Job], folder: Path, path: Path, reports: Mapping[tuple[int, int], Path] | None = None
+) -> None:
+    """Write the page about the jobs in a folder, with links to the reports of members: by the job's place and theirs.
 
     Raises:
         OutputError: it cannot be written.
     """
     links = {member: _relative(report, path.parent) for member, report in (reports or {}).items()}
-    page = fleet_html(job, folder, links).encode()
+    page = fleet_html(jobs, folder, links).encode()
     with writing(path) as file:
         file.write(page)
 
 
-def fleet_html(job: Job, folder: Path, links: Links) -> str:
-    """The page about a job."""
-    rows = rank_rows(job)
-    drawn = with_runs(job, folder, rows[:_DRAWN])
-    body = (
-        tag("h1", "Ranks of a job"),
-        *(tag("p", line, class_="about") for line in about(job)),
-        *_answer(job),
-        *maps(job, drawn, shown_step(job), links),
-        *_more(rows),
-        *_ranks(job, rows, links),
-        tag("footer", f"Made by overlapscope {__version__}."),
-    )
-    return document("Ranks of a job: overlapscope", body, [asset("page.css"), colour_rules(), RULES])
+def fleet_html(jobs: Sequence[Job], folder: Path, links: Mapping[tuple[int, int], str]) -> str:
+    """The page about the jobs, mostly one."""
+    heading = "Ranks of a job" if len(jobs) == 1 else "Ranks of several jobs"
+    body = [tag("h1", heading), *(tag("p", line, class_="about") for line in separation(jobs))]
+    for place, job in enumerate(jobs):
+        mine = {member: link for (of, member), link in links.items() if of == place}
+        body += [tag("h1", title(job, jobs), id=f"job-{job.number}", class_="job")] if len(jobs) > 1 else []
+        body += _job(job, folder, mine)
+    body.append(tag("footer", f"Made by overlapscope {__version__}."))
+    return document(f"{heading}: overlapscope", body, [asset("page.css"), colour_rules(), RULES])
+
+
+def _job(job: Job, folder: Path, links: Links) -> Iterator[Html]:
+    folds = folded(job, rank_rows(job))
+    drawn = with_runs(job, folder, [fold.first for fold in folds[:_DRAWN]])
+    yield from (tag("p", line, class_="about") for line in about(job))
+    yield from _answer(job)
+    shown = [Fold((row, *fold.rows[1:])) for row, fold in zip(drawn, folds, strict=False)]
+    yield from maps(job, shown, shown_step(job), links)
+    yield from _more(folds)
+    yield from average_table(job)
+    yield from definitions_table(job)
+    yield from _ranks(job, folds, links)
 
 
 def _answer(job: Job) -> Iterator[Html]:
@@ -61,28 +75,37 @@ def _answer(job: Job) -> Iterator[Html]:
         yield from (tag("p", line) for line in others)
     if job.late.ranks:
         yield from (tag("p", line) for line in (saving_line(job), DEFINITION) if line)
+    yield from late_table(job)
 
 
-def _more(rows: Sequence[RankRow]) -> Iterator[Html]:
-    if len(rows) > _DRAWN:
-        yield tag("p", f"{len(rows) - _DRAWN:,} more ranks are in timeline.parquet.", class_="about")
+def _more(folds: Sequence[Fold]) -> Iterator[Html]:
+    left = sum(len(fold.rows) for fold in folds[_DRAWN:])
+    if left:
+        yield tag("p", f"{counted(left, 'more rank')}: timeline.parquet has all.", class_="about")
 
 
-def _ranks(job: Job, rows: Sequence[RankRow], links: Links) -> Iterator[Html]:
-    yield tag("h2", "Ranks, the latest first", id="ranks")
-    for row in rows[:_OPENED]:
-        member = job.members[row.member]
+def _ranks(job: Job, folds: Sequence[Fold], links: Links) -> Iterator[Html]:
+    yield tag("h2", "Findings of the ranks, the latest first", id=f"ranks-{job.number}")
+    for fold in folds[:_OPENED]:
+        row = fold.first
         late = f", {time(row.late_ns)} late a step" if row.late_ns else ""
         found = job.findings[job.findings["member"] == row.member].sort_values("order", kind="stable")
         lines = (
             tag("li", tag("b", f"{one['code']} {one['name']}"), f" {one['kind']}: {one['message']}".replace(" :", ":"))
             for one in found.to_dict("records")
         )
-        summary = tag("summary", f"{label(member)}{late}: {counted(len(found), 'finding')}")
-        report = _report(member, links.get(row.member))
-        yield tag("details", summary, together(tag("ul", *lines), report), class_="explain")
-    if len(rows) > _OPENED:
-        yield tag("p", f"{counted(len(rows) - _OPENED, 'more rank')}: findings.parquet has all.", class_="about")
+        summary = tag("summary", f"{fold_name(job, fold)}{late}: {counted(len(found), 'finding')}")
+        of = tag("p", f"Of {label(job.members[row.member])}:") if len(fold.rows) > 1 else Html("")
+        reports = (_report(job.members[each.member], links.get(each.member)) for each in _linked(fold, links))
+        yield tag("details", summary, together(of, tag("ul", *lines), *reports), class_="explain")
+    left = sum(len(fold.rows) for fold in folds[_OPENED:])
+    if left:
+        yield tag("p", f"{counted(left, 'more rank')}: findings.parquet has all.", class_="about")
+
+
+def _linked(fold: Fold, links: Links) -> Sequence[RankRow]:
+    """The ranks of a row that have a report; else the one that is drawn, for the command that makes it."""
+    return [row for row in fold.rows if row.member in links] or [fold.first]
 
 
 def _report(member: Member, link: str | None) -> Html:

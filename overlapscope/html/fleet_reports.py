@@ -18,35 +18,43 @@ LATE = "late"
 _MOST_LATE = 3
 
 
-def write_reports(job: Job, asked: Sequence[str], folder: Path) -> tuple[dict[int, Path], list[str]]:
+def write_reports(
+    jobs: Sequence[Job], asked: Sequence[str], folder: Path
+) -> tuple[dict[tuple[int, int], Path], list[str]]:
     """Write the reports that are asked for, ranks by number or the late ones, each once.
 
     Returns:
-        Where the report of each member is, and a sentence for each that cannot be made.
+        Where the report of each member is, by the place of its job and its own, and a sentence for each that cannot be
+        made.
 
     Raises:
         OutputError: a report cannot be written.
     """
-    used = {str(member.rank): number for number, member in enumerate(job.members) if member.used}
-    late = [each.member for each in job.late.ranks[:_MOST_LATE]]
-    without = [text for text in asked if text != LATE and text not in used]
+    found = {text: [(place, each) for place, job in enumerate(jobs) for each in _asked(job, text)] for text in asked}
+    without = [text for text, members in found.items() if text != LATE and not members]
     lacking = [f"no report of rank {text}: it has no trace that can be used" for text in without]
-    wanted = [number for text in asked for number in (late if text == LATE else [used[text]] if text in used else [])]
-    written: dict[int, Path] = {}
-    for number in dict.fromkeys(wanted):
+    written: dict[tuple[int, int], Path] = {}
+    for place, number in dict.fromkeys(pair for members in found.values() for pair in members):
+        job = jobs[place]
+        name = f"job {job.number} " * (len(jobs) > 1) + label(job.members[number])
         try:
-            written[number] = _written(job.members[number], folder)
+            written[place, number] = _written(job.members[number], folder / f"{_file_name(name)}.html")
         except TraceError as error:  # it was there for the map
-            lacking.append(f"no report of {label(job.members[number])}: {error}")
+            lacking.append(f"no report of {name}: {error}")
     return written, lacking
 
 
-def _written(member: Member, folder: Path) -> Path:
-    target = folder / f"{_file_name(label(member))}.html"
+def _asked(job: Job, text: str) -> list[int]:
+    if text == LATE:
+        return [each.member for each in job.late.ranks[:_MOST_LATE]]
+    return [number for number, member in enumerate(job.members) if member.used and str(member.rank) == text]
+
+
+def _written(member: Member, target: Path) -> Path:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{folder}: cannot be written ({error.strerror or error})") from error
+        raise OutputError(f"{target.parent}: cannot be written ({error.strerror or error})") from error
     with local_file(member.source) as file:
         save_report(audit(open_trace(file.path)), target)
     return target

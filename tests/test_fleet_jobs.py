@@ -1,0 +1,109 @@
+"""Which jobs a set of traces is of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.fleet_ranks import Job, make
+from overlapscope import open_fleet
+from overlapscope.fleet.config import DEFAULT
+from overlapscope.fleet.jobs import FOLDER, HOST, NAME, TIME, WORLD_SIZE, jobs_of
+from overlapscope.fleet.ranks import Found
+from tests.test_fleet import fleet
+
+SECOND = 10**9
+MIDNIGHT = 1_700_000_000 * SECOND
+
+
+def run(
+    ranks: Sequence[int], at: float = 0, name: str = "rank{}.json", pid: int = 100, world: int | None = 4
+) -> list[Found]:
+    """Traces of ranks that are recorded for a second, from so many seconds on, with collectives of their program."""
+    begin = MIDNIGHT + int(at * SECOND)
+    return [
+        Found(
+            name.format(rank),
+            usable=True,
+            recorded_rank=rank,
+            world_size=world,
+            gpus=8,
+            processes=((pid + rank, rank),),
+            content=f"{name} {rank} {at}",
+            start_ns=begin + rank,
+            end_ns=begin + SECOND,
+            collectives=frozenset(range(10)),
+        )
+        for rank in ranks
+    ]
+
+
+def sizes(traces: list[Found]) -> list[tuple[int, tuple[str, ...]]]:
+    return [(len(job.traces), job.by) for job in jobs_of(traces, DEFAULT)]
+
+
+def test_jobs_of_different_sizes() -> None:
+    failed = Found("b/rank3.json", False, None, None, None, ())
+    traces = [*run(range(4), name="a/rank{}.json"), *run(range(3), name="b/rank{}.json", world=8), failed]
+    assert sizes(traces) == [(4, (WORLD_SIZE,)), (4, (WORLD_SIZE,))]
+    assert [job.name for job in jobs_of(traces, DEFAULT)] == ["world size 4", "world size 8"]
+    assert 7 in jobs_of(traces, DEFAULT)[1].traces
+
+
+def test_one_job_recorded_twice() -> None:
+    first, second = run(range(4)), run(range(1, 4), at=5, name="again{}.json")
+    assert sizes(first + second) == [(4, (TIME,)), (3, (TIME,))]
+    assert jobs_of(first + second, DEFAULT)[1].name == "recorded on 2023-11-14 at 22:13:25 UTC"
+
+
+@pytest.mark.parametrize(
+    ("name", "by"), [("b/rank{}.json", FOLDER), ("a/test-rank{}.json", NAME), ("a/rank{}/test.json", NAME)]
+)
+def test_jobs_that_run_at_the_same_time(name: str, by: str) -> None:
+    """Ranks of other processes, which a folder or a file's name tells apart."""
+    one = run(range(4), name="a/rank{}/train.json" if name.endswith("/test.json") else "a/rank{}.json")
+    assert sizes(one + run(range(4), at=0.1, name=name, pid=900)) == [(4, (by,)), (4, (by,))]
+
+
+def test_jobs_on_different_hosts() -> None:
+    name = "{}_{{}}.1694128201545.pt.trace.json"
+    assert sizes(run(range(4), name=name.format("a")) + run(range(4), at=0.1, name=name.format("b"))) == [
+        (4, (HOST,)),
+        (4, (HOST,)),
+    ]
+
+
+@pytest.mark.parametrize("twin", [{"start_ns": MIDNIGHT, "end_ns": MIDNIGHT + 9}, {"content": "rank{}.json 0 0"}, {}])
+def test_a_rank_twice_is_one_recording(twin: dict[str, object]) -> None:
+    """Of the same moment, of the same content, or with nothing that tells it from the other."""
+    (again,) = run([0], at=0.5, name="again{}.json")
+    assert sizes([*run(range(4)), replace(again, **twin)]) == [(5, ())]  # type: ignore[arg-type]
+
+
+def test_ranks_without_a_collective_in_common_are_of_two_jobs_where_they_are_far_apart() -> None:
+    others = [replace(each, collectives=frozenset([77])) for each in run([2, 3], at=3600)]
+    assert sizes(run([0, 1]) + others) == [(2, (TIME,)), (2, (TIME,))]
+    assert sizes(run([0, 1]) + run([2, 3], at=3600)) == [(4, ())]  # a clock that is wrong
+    assert sizes(run([0, 1]) + [replace(each, collectives=frozenset([77])) for each in run([2, 3], at=30)]) == [(4, ())]
+
+
+def test_traces_that_are_no_ranks_are_together() -> None:
+    apart = [replace(run([0], at=at, name=f"{at}.json", world=None)[0], recorded_rank=None) for at in (0, 9000)]
+    assert sizes(apart) == [(2, ())]
+
+
+def test_each_job_has_its_own_answer(tmp_path: Path) -> None:
+    make(tmp_path / "jobs" / "a", Job(2, stragglers={1: "pageable"}))
+    make(tmp_path / "jobs" / "b", Job(3, stragglers={0: "kernels"}))
+    found = open_fleet(fleet(tmp_path / "jobs", tmp_path / "out"))
+    text = " ".join(found.summary.split())
+    assert text.startswith("5 traces of 2 jobs, or of one at several times: told apart by world size.")
+    assert "== Job 1 of 2: world size 2, in a" in text
+    assert "Rank 1 is" in text.partition("== Job 2")[0]
+    assert "Rank 0 is" in text.partition("== Job 2")[2]
+    assert found.to_pandas("stragglers")[["job", "rank"]].values.tolist() == [[1, 1], [2, 0]]
+    assert found.to_pandas("ranks")["job"].tolist() == [1, 1, 2, 2, 2]
+    assert set(found.to_pandas("collectives").query("job == 2")["rank"]) == {0, 1, 2}
