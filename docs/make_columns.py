@@ -32,7 +32,7 @@ CSV and Parquet files have the same names.
 FLEET = """## Tables of a fleet
 
 `overlapscope fleet -o FOLDER` writes them as Parquet, and `overlapscope.open_fleet(FOLDER)` opens them. Those with rows
-of every trace begin with `trace`, its number, and `rank`; `traces` has its `source` as well.
+of every trace begin with `trace`, its number, `job` and `rank`; `traces` has its `source` as well.
 """
 TYPES = {"i": "integer", "f": "float", "s": "text", "b": "boolean"}
 

@@ -1,4 +1,4 @@
-"""``overlapscope fleet``: many traces, the straggler and its cause."""
+"""``overlapscope fleet``: many traces, the late ranks and their causes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _MapsByDefault(TyperGroup):
         TyperGroup.format_help(shown, ctx, formatter)
 
 
-app = typer.Typer(cls=_MapsByDefault, no_args_is_help=True, help="Many traces: which rank arrives last, and why.")
+app = typer.Typer(cls=_MapsByDefault, no_args_is_help=True, help="Many traces: which ranks are late, and why.")
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -76,7 +76,7 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Map each trace to its figures and findings, and say which rank arrives last, and why.
+    """Map each trace to its figures and findings, and say which ranks are late, and why.
 
     A trace that cannot be used is a row with its error. With -o, a run that was ended or found no room goes on where it
     stopped when it is run again. Each job of a job array runs one --shard; `overlapscope fleet reduce` comes last.
