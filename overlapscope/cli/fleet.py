@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from overlapscope.cli.groups import Listing
 from overlapscope.cli.messages import ExitCode, complaining, refuse_to_replace, say
 from overlapscope.cli.options import Debug, Quiet
 from overlapscope.cli.output import deliver
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from overlapscope.fleet.task import Executor
 
 
-class _MapsByDefault(TyperGroup):
+class _MapsByDefault(Listing):
     """``fleet TRACES`` means ``fleet map TRACES``, and ``fleet --help`` shows what that takes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -22,6 +22,7 @@ from overlapscope.cli.explain import explain_command
 from overlapscope.cli.export import export_command
 from overlapscope.cli.findings import findings_command
 from overlapscope.cli.gaps import gaps_command
+from overlapscope.cli.groups import Listing
 from overlapscope.cli.messages import ExitCode, drop, say
 from overlapscope.cli.ranges import ranges_command
 from overlapscope.cli.report import report_command
@@ -32,9 +33,11 @@ from overlapscope.cli.what_if import what_if_command
 from overlapscope.cli.workloads import workloads_command
 
 app = typer.Typer(
+    cls=Listing,
     name="overlapscope",
     help="Why does this GPU program not overlap its copies with compute, and what would fixing it be worth?",
     no_args_is_help=True,
+    rich_markup_mode=None,  # half of the time until a help text appears would be rich's
     pretty_exceptions_enable=False,
 )
 app.command("audit")(audit_command)
