@@ -22,7 +22,7 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.test
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-$(VENV)/.bench: pyproject.toml | $(VENV)/.test
+$(VENV)/.bench: pyproject.toml | $(BIN)/overlapscope
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	touch $@
 
