@@ -10,7 +10,7 @@ from overlapscope.formatting import time
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.view import of_name
 from overlapscope.whatif.prediction import Prediction
-from overlapscope.whatif.what_if import what_if
+from overlapscope.whatif.what_if import trace_with
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ def of_plan(found: Diagnosis) -> list[View]:
     labelled = [("measured", found.trace)]
     if found.plan is not None and found.plan.steps:
         changes = found.plan.steps[-1].changes
-        labelled.append((f"with {' + '.join(changes)}", what_if(found.trace, changes, found.window.name).after))
+        labelled.append((f"with {' + '.join(changes)}", trace_with(found.trace, changes)))
     return _on_one_scale(labelled, found.window.name)
 
 

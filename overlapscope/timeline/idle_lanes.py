@@ -31,20 +31,26 @@ def idle_lanes(trace: Trace, window: tuple[int, int], shown: Shown, found: Seque
 
 def idle_styles(device: DeviceDiagnosis) -> list[Style]:
     """The style of each idle interval of a device, by the rule that it is attributed to."""
-    styles = [Style[code] if code in Style.__members__ else Style.IDLE for code in device.codes]
-    return [styles[reason] if reason >= 0 else Style.IDLE for reason in device.reason.tolist()]
+    styles = _style_of_reason(device)
+    return [styles[reason] for reason in device.reason.tolist()]
+
+
+def _style_of_reason(device: DeviceDiagnosis) -> list[Style]:
+    """By the index of the rule; the last one is for time without any, whose index is -1."""
+    return [*(Style[code] if code in Style.__members__ else Style.IDLE for code in device.codes), Style.IDLE]
 
 
 def _bars(device: DeviceDiagnosis, window: tuple[int, int], *, labels: bool) -> Iterator[Bars]:
     """Idle time within a window by style; neighbours of one style are one bar, unless each names its cause."""
     start, end = (np.clip(edge, *window) for edge in (device.idle.start_ns, device.idle.end_ns))
-    styles = np.array(idle_styles(device), dtype="U32")
-    for style in Style:
-        mine: Int64 = np.flatnonzero((styles == style.value) & (end > start))
+    order, label_of = list(Style), {cause.value: cause.label for cause in Cause}
+    styles = np.array([order.index(style) for style in _style_of_reason(device)])[device.reason]
+    for number, style in enumerate(order):
+        mine: Int64 = np.flatnonzero((styles == number) & (end > start))
         if not len(mine):
             continue
         if labels:
-            causes = tuple(Cause(cause).label for cause in device.idle.cause[mine].tolist())
+            causes = tuple(label_of[cause] for cause in device.idle.cause[mine].tolist())
             yield Bars(style, start[mine], end[mine], causes)
         else:
             spans = union(start[mine], end[mine])

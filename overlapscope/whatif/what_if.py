@@ -13,7 +13,7 @@ from overlapscope.dependencies.simulate import Simulation, simulate
 from overlapscope.formatting import share
 from overlapscope.measure.windows import Window, of_range, whole
 from overlapscope.model.trace import Trace
-from overlapscope.whatif.catalogue import understood
+from overlapscope.whatif.catalogue import changed, understood
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.config import DEFAULT, SimulationConfig
 from overlapscope.whatif.duplex import Link
@@ -25,6 +25,7 @@ from overlapscope.whatif.narrower import narrower
 from overlapscope.whatif.prediction import CALIBRATED, IN_PART, UNKNOWN, Prediction, Unprofiled
 from overlapscope.whatif.profiler import Cost, Profiled
 from overlapscope.whatif.profiler_cost import other_costs, profiler_cost
+from overlapscope.whatif.retimed import retimed
 from overlapscope.whatif.uncertainty import Estimate
 
 _REACHES_DOWN = "the lower bound without it has the most that it cost in any recording"
@@ -56,6 +57,14 @@ def what_if(
     wanted = understood(changes)
     window = within if isinstance(within, Window) else whole(trace) if within is None else of_range(trace, within)
     return Baseline.of(build_graph(trace, config.dependencies), window, config).predict(wanted)
+
+
+def trace_with(
+    trace: Trace, changes: Iterable[Change | str] | Change | str, config: SimulationConfig = DEFAULT
+) -> Trace:
+    """The simulated trace of a program with some changes: `Prediction.after` without all else of a prediction."""
+    graph = build_graph(trace, config.dependencies)
+    return retimed(Link.of(graph).simulate(changed(graph, understood(changes), config).graph))
 
 
 @dataclass(frozen=True, eq=False)
