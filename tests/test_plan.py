@@ -40,9 +40,12 @@ def test_a_diagnosis_plans_what_was_really_done() -> None:
     assert times == sorted(times, reverse=True), "each step wins something"
     assert [step.fixes for step in found.plan.steps[:2]] == [("OVL001",), ()], "only then is blocking what costs"
     first = what_if(found.trace, ["pin"], "moe_prefetch")
-    assert first.unprofiled is not None
     assert found.plan.steps[0].unprofiled_ns == first.unprofiled.predicted_ns < found.plan.steps[0].predicted_ns
     assert found.plan.unprofiled_ns == first.unprofiled.simulated_ns
+    expected = found.findings[0].expected
+    assert expected is not None
+    assert (expected.low_ns, expected.unprofiled_high_ns) == (first.low_ns, first.unprofiled.high_ns)
+    assert worth(found.findings[0], found.plan)[0].endswith(f"leaving {found.plan.steps[0].interval}")
     said = audit(found.trace, "moe_prefetch").to_dict()["simulation"]
     assert said == {
         "simulated_ns": found.plan.simulated_ns,

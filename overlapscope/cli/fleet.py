@@ -37,7 +37,7 @@ class _MapsByDefault(Listing):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         shown, mapping = copy(self), self.commands["map"]
         shown.params, shown.help, shown.subcommand_metavar = mapping.params, mapping.help, "| reduce FOLDER"
-        TyperGroup.format_help(shown, ctx, formatter)
+        Listing.format_help(shown, ctx, formatter)
 
 
 app = typer.Typer(cls=_MapsByDefault, no_args_is_help=True, help="Many traces: which ranks are late, and why.")

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from overlapscope.diagnosis.causes import IdleTime
-from overlapscope.formatting import share, time
+from overlapscope.formatting import interval, share, time
 from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import Int8, Int64, known
@@ -70,6 +70,38 @@ class Share(Row):
     idle_ns: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Expected(Row):
+    """How long the window is expected to take with some changes, in ns, on both bases.
+
+    Attributes:
+        predicted_ns: simulated time of the window, with profiler overhead.
+        low_ns: the least time that is expected, with profiler overhead.
+        high_ns: the most.
+        unprofiled_ns: simulated time without profiler overhead; None where the overhead is not known.
+        unprofiled_low_ns: the least that is expected without it, known or not.
+        unprofiled_high_ns: the most.
+        time_ns: simulated time on the plan's baseline, with its interval ``time_low_ns`` to ``time_high_ns``.
+        narrowed_by: which recording would make the interval without overhead narrower; None where it is not wide.
+    """
+
+    predicted_ns: int
+    low_ns: int
+    high_ns: int
+    unprofiled_ns: int | None
+    unprofiled_low_ns: int
+    unprofiled_high_ns: int
+    time_ns: int
+    time_low_ns: int
+    time_high_ns: int
+    narrowed_by: str | None
+
+    @property
+    def interval(self) -> str:
+        """The time on the plan's baseline with its interval, as text."""
+        return interval(self.time_low_ns, self.time_high_ns, self.time_ns)
+
+
 Number = int | float | str | bool | None
 
 
@@ -101,6 +133,7 @@ class Finding:
             change or a simulation.
         saving_high_ns: upper bound of the saving, given where the saving is close to zero because the trace does not
             record which work waits for which; None elsewhere.
+        expected: the times with its change alone; None without a saving, and where it is not offered.
         offered: whether its fix is worth trying: False where the simulation recovers almost nothing.
         waits_instead: what the GPU would wait for after a fix that recovers almost nothing; None where that is unclear.
         saves_more: why the saving is larger than the GPU idle time; None where it is not.
@@ -129,6 +162,7 @@ class Finding:
     waited_for: str
     saving_ns: int | None = None
     saving_high_ns: int | None = None
+    expected: Expected | None = None
     offered: bool = True
     waits_instead: str | None = None
     saves_more: str | None = None
@@ -177,41 +211,23 @@ _ROW = (
 _ROW_COLUMNS = (*_ROW, *(entry.name for entry in fields(Place)), "copies")
 
 
-@dataclass(frozen=True)
-class Step(Row):
-    """One step of a plan: the simulated program with some changes.
+@dataclass(frozen=True, kw_only=True)
+class Step(Expected):
+    """One step of a plan: the simulated program with some changes, and the times that are expected.
 
     Attributes:
         changes: all changes so far, the newest last; a step adds two where neither saves enough alone.
         fixes: codes of the findings that the newest changes fix; empty where only earlier changes make it possible.
         places: where to edit: where these findings cost most; for a change without a finding what it edits, the longest
             first.
-        predicted_ns: simulated time of the window, with profiler overhead.
         saving_ns: saving against the simulation without changes, with profiler overhead in both.
-        low_ns: the least time that is expected, with profiler overhead.
-        high_ns: the most.
-        unprofiled_ns: simulated time without profiler overhead; None where the overhead is not known.
-        unprofiled_low_ns: the least that is expected without it, known or not.
-        unprofiled_high_ns: the most.
-        time_ns: simulated time on the plan's baseline, with its interval ``time_low_ns`` to ``time_high_ns``.
-        narrowed_by: which recording would make the interval without overhead narrower; None where it is not wide.
         assumes: what has to hold for the results to be right, such as what the host must not do early.
     """
 
     changes: tuple[str, ...]
     fixes: tuple[str, ...]
     places: tuple[str, ...]
-    predicted_ns: int
     saving_ns: int
-    low_ns: int
-    high_ns: int
-    unprofiled_ns: int | None
-    unprofiled_low_ns: int
-    unprofiled_high_ns: int
-    time_ns: int
-    time_low_ns: int
-    time_high_ns: int
-    narrowed_by: str | None
     assumes: tuple[str, ...]
 
 

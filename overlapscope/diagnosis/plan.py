@@ -15,7 +15,7 @@ from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.edits import edited_places
 from overlapscope.diagnosis.finding import Confidence, Finding, Plan, Severity, Step
 from overlapscope.diagnosis.places import same_places
-from overlapscope.diagnosis.savings import change_of, with_saving
+from overlapscope.diagnosis.savings import change_of, expected, with_saving
 from overlapscope.measure.windows import Window, is_whole, of_range, with_range
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.catalogue import CHANGES, parse
@@ -149,24 +149,15 @@ class _Search:
         return [name for name in dict.fromkeys(names) if name not in chosen]
 
     def _step(self, found: Prediction, before: tuple[str, ...]) -> Step:
-        names, known = tuple(str(change) for change in found.changes), found.stated
+        names = tuple(str(change) for change in found.changes)
         fixed = [finding for finding in self.findings if finding.change in set(names) - set(before)]
         return Step(
             changes=names,
             fixes=tuple(dict.fromkeys(finding.code for finding in fixed)),
             places=tuple(dict.fromkeys(self._places(found.changes, before))),
-            predicted_ns=found.predicted_ns,
             saving_ns=found.saving_ns,
-            low_ns=found.low_ns,
-            high_ns=found.high_ns,
-            unprofiled_ns=known.predicted_ns if known is not found else None,
-            unprofiled_low_ns=found.own.low_ns,
-            unprofiled_high_ns=found.own.high_ns,
-            time_ns=known.predicted_ns,
-            time_low_ns=known.low_ns,
-            time_high_ns=known.high_ns,
-            narrowed_by=found.narrowed_by,
             assumes=(*self._races(found.changes), *found.granted),
+            **expected(found).to_dict(),
         )
 
     def _races(self, changes: tuple[Change, ...]) -> Sequence[str]:

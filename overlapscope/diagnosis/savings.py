@@ -8,7 +8,7 @@ from dataclasses import replace
 from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
-from overlapscope.diagnosis.finding import Finding, Plan
+from overlapscope.diagnosis.finding import Expected, Finding, Plan
 from overlapscope.diagnosis.gpu_time import GpuTime, gpu_time
 from overlapscope.diagnosis.idle_by_rule import attributed
 from overlapscope.measure.devices import DeviceKey
@@ -16,6 +16,7 @@ from overlapscope.measure.windows import Window, window_of
 from overlapscope.model.columns import NO_ID
 from overlapscope.whatif.catalogue import parse
 from overlapscope.whatif.change import Change
+from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.retimed import retimed
 from overlapscope.whatif.what_if import Baseline
 
@@ -30,6 +31,23 @@ def change_of(name: str, findings: Sequence[Finding]) -> Change:
         return change
     calls = {call for finding in findings if finding.change == name for call in finding.calls}
     return replace(change, calls=tuple(sorted(calls)))
+
+
+def expected(found: Prediction) -> Expected:
+    """The times that a prediction has, on both bases and on the one that is stated."""
+    known = found.stated
+    return Expected(
+        predicted_ns=found.predicted_ns,
+        low_ns=found.low_ns,
+        high_ns=found.high_ns,
+        unprofiled_ns=known.predicted_ns if known is not found else None,
+        unprofiled_low_ns=found.own.low_ns,
+        unprofiled_high_ns=found.own.high_ns,
+        time_ns=known.predicted_ns,
+        time_low_ns=known.low_ns,
+        time_high_ns=known.high_ns,
+        narrowed_by=found.narrowed_by,
+    )
 
 
 def with_saving(
@@ -60,6 +78,7 @@ def with_saving(
         finding,
         saving_ns=saving,
         saving_high_ns=high,
+        expected=expected(base.predict((change,))) if saving and offered else None,
         offered=offered,
         waits_instead=None if offered else _waits_instead(base, attribution, change, finding, config),
         saves_more=_saves_more(base, change, finding, saving),

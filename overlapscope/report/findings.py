@@ -125,14 +125,20 @@ def worth(finding: Finding, plan: Plan | None) -> list[str]:
         if finding.waits_instead:
             return [f"{text}; the GPU would then wait: {finding.waits_instead}"]
         return [text + (", less than two runs of a program differ by" if finding.saving_ns else "")]
+    return [_offered(finding, saved, plan)]
+
+
+def _offered(finding: Finding, saved: str, plan: Plan | None) -> str:
+    """What a fix saves and what is left, in one line."""
+    left = "" if finding.expected is None else f", leaving {finding.expected.interval}"
     text = f"fix: {finding.change} saves {saved}"
     if finding.saving_high_ns is not None:
-        text += f", up to {time(finding.saving_high_ns)} if nothing waits for its copies"
-    elif finding.saves_more is not None:
-        text += f", more than its GPU idle time: {finding.saves_more}"
-    elif plan is not None and not _alone(finding, plan):
-        text += " alone; see below what it saves with others"
-    return [text]
+        return f"{text}, up to {time(finding.saving_high_ns)} if nothing waits for its copies{left}"
+    if finding.saves_more is not None:
+        return f"{text}{left}; more than its GPU idle time: {finding.saves_more}"
+    if plan is not None and not _alone(finding, plan):
+        return f"{text} alone{left}; see below what it saves with others"
+    return text + left
 
 
 def not_simulated(finding: Finding) -> str | None:

@@ -147,7 +147,8 @@ def _fix(diagnosis: Diagnosis) -> Iterator[str]:
     best = max(offered, key=lambda finding: finding.saving_high_ns or finding.saving_ns or 0, default=None)
     if best is not None:
         most = "" if best.saving_high_ns is None else f", up to {time(best.saving_high_ns)}"
-        yield f"{best.change} saves {time(best.saving_ns)}{most}; {SIMULATED[plan.baseline]}."
+        left = "" if best.expected is None else f", leaving {best.expected.interval}"
+        yield f"{best.change} saves {time(best.saving_ns)}{most}{left}; {SIMULATED[plan.baseline]}."
     elif any(finding.change is not None for finding in diagnosis.findings):
         yield "No simulated fix saves enough to be offered."
 
@@ -162,7 +163,7 @@ def _settled_first(diagnosis: Diagnosis, step: Step) -> Iterator[str]:
 
 def _saving(step: Step, plan: Plan) -> str:
     """The time after a step of a plan, and its change from the baseline."""
-    return f"{time(step.time_ns)} ({share(step.time_ns - plan.baseline_ns, plan.baseline_ns)})"
+    return f"{step.interval} ({share(step.time_ns - plan.baseline_ns, plan.baseline_ns)})"
 
 
 def _copies(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) -> Iterator[str]:
