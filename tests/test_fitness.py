@@ -146,11 +146,12 @@ def test_rows_of_a_stream_synchronisation_make_no_thread_and_no_stream(tmp_path:
     """Newer Kineto puts them on a thread of their own: the stream's number and a million."""
     row = make.sync("Stream Sync", 112, 3, stream=7, correlation=2)
     events = [make.call(0, 5, correlation=1), make.kernel(10, 100, correlation=1)]
+    events += [make.call(5, 2, correlation=3), make.kernel(10, 500, stream=9, correlation=3)]
     events.append(make.call(112, 3, name="cudaStreamSynchronize", correlation=2))
     traces = [open_trace(make.write(tmp_path / f"{tid}.json", *events, row | {"tid": tid})) for tid in (7, 1_000_007)]
     for trace in traces:
         assert trace.syncs.stream.tolist() == [7]
-        assert {number for table in trace.device_work for number in table.stream.tolist()} == {7}
+        assert {number for table in trace.device_work for number in table.stream.tolist()} == {7, 9}
         assert 1_000_007 not in {thread for _, thread in trace.api_calls.threads}
         assert answer(trace, "host-waits").verdict is Verdict.YES
     one, other = (audit(trace).to_dict() for trace in traces)
