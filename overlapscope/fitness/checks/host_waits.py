@@ -28,7 +28,7 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     if nameless := nameless_calls(trace, counts, config):
         return nameless
     if not calling:
-        return Answer(Verdict.DOES_NOT_ARISE, "no synchronising calls", counts)
+        return Answer(Verdict.DOES_NOT_ARISE, "no synchronising calls in the trace", counts)
     if told == count or streams_used(trace) <= 1:
         return Answer(Verdict.YES, counted(calling, "synchronising call"), counts)
     text = (

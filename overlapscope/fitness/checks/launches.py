@@ -15,15 +15,18 @@ from overlapscope.model.trace import Trace
 
 def examine(trace: Trace, config: FitnessConfig) -> Answer:
     """Count the work without a call; page migrations have none."""
-    asked = [trace.kernels.call, trace.copies.call[trace.copies.direction < Direction.UVM_HTOD], trace.memsets.call]
-    call = np.concatenate(asked)
+    asked = trace.kernels, trace.copies.take(trace.copies.direction < Direction.UVM_HTOD), trace.memsets
+    call, start_ns = (np.concatenate([getattr(table, name) for table in asked]) for name in ("call", "start_ns"))
     without = int((call == NO_ID).sum())
-    counts = {"work": len(call), "without_call": without}
+    first_ns = trace.api_calls.start_ns.min(initial=np.iinfo(np.int64).max)
+    before = int((start_ns[call == NO_ID] < first_ns).sum()) if len(trace.api_calls) else 0
+    counts = {"work": len(call), "without_call": without, "before_first_call": before}
     if not len(call):
-        return Answer(Verdict.DOES_NOT_ARISE, "no GPU work", counts)
+        return Answer(Verdict.DOES_NOT_ARISE, "no GPU work in the trace", counts)
     if without <= config.most_missing * len(call):
         return Answer(Verdict.YES, f"{len(call) - without:,} of {len(call):,} have their call", counts)
     text = f"{without:,} of {len(call):,} ({share(without, len(call))}) have no call"
+    text += f": {before:,} of them began before the first call in the trace" if before else ""
     verdict = Verdict.NO if without == len(call) else Verdict.PARTLY
     setting = None if len(trace.api_calls) else CALLS
     brief = f"{share(without, len(call))} have none"

@@ -26,7 +26,7 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
         text = f"{undirected:,} of {counted(len(trace.copies), 'copy', 'copies')} do not say their direction"
         return Answer(Verdict.NO, text, counts, setting_of(trace), health=("unknown-direction",))
     if not len(copies):
-        return Answer(Verdict.DOES_NOT_ARISE, "no copies between host and GPU", counts)
+        return Answer(Verdict.DOES_NOT_ARISE, "no copies between host and GPU in the trace", counts)
     if not unknown:
         return Answer(Verdict.YES, f"{found} of {counted(len(copies), 'copy', 'copies')}", counts)
     text = f"no memory kind of {unknown:,} of {counted(len(copies), 'copy', 'copies')}"

@@ -15,7 +15,7 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     recording = trace.metadata.recording
     factor = None if recording is None else recording.profiler_factor
     if not any(map(len, trace.device_work)):
-        return Answer(Verdict.DOES_NOT_ARISE, "no GPU work", {"factor": factor})
+        return Answer(Verdict.DOES_NOT_ARISE, "no GPU work in the trace", {"factor": factor})
     if recording is None or factor is None or recording.recorded is None or recording.unprofiled is None:
         setting = UNPROFILED if uses_pytorch(trace) else None
         return Answer(Verdict.NO, "steps were not timed without the profiler", {"factor": factor}, setting)

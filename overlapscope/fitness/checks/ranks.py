@@ -23,7 +23,7 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     numbered = int((trace.kernels.sequence != NO_ID).sum())
     counts = {"rank": rank, "world_size": world, "collectives": count, "on_host": on_host, "numbered": numbered}
     if not count + on_host and (world or 1) == 1:
-        return Answer(Verdict.DOES_NOT_ARISE, "no collectives, and no other ranks", counts)
+        return Answer(Verdict.DOES_NOT_ARISE, "no collectives in the trace, and no other ranks", counts)
     found = counted(count, "collective")
     if not count:
         found = f"{counted(on_host, 'collective')} on the host, none on a GPU" if on_host else "no collective"
