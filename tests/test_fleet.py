@@ -28,6 +28,7 @@ from overlapscope.fleet.sources import find_sources
 from overlapscope.fleet.store import _MAPPERS, Shard, has_part, is_current, key_of, outcomes, part_path
 from overlapscope.fleet.task import Outcome, Task
 from overlapscope.fleet.work import work
+from tests import kineto_maker
 from tests.conftest import SAMPLES
 
 RANKS = 20
@@ -450,3 +451,12 @@ def test_a_program_without_a_guard_can_use_processes(job: Path, tmp_path: Path) 
     head, line = (out / "runs" / "1-of-1.jsonl").read_text().splitlines()
     assert json.loads(head) == {"planned": 1}
     assert json.loads(line)["code"] == ""
+
+
+def test_a_step_with_a_number_that_no_column_holds_is_no_step(tmp_path: Path) -> None:
+    steps = [kineto_maker.annotation(f"ProfilerStep#{number}", 100 * number, 99) for number in (1, 2)]
+    huge = kineto_maker.annotation(f"ProfilerStep#{10**20}", 300, 99)
+    (tmp_path / "in").mkdir()
+    kineto_maker.write(tmp_path / "in" / "t.json", *steps, huge, kineto_maker.call(0, 9), kineto_maker.kernel(10, 20))
+    job = reduce_folder(fleet(tmp_path / "in", tmp_path / "out"))
+    assert (job.traces["status"].tolist(), job.steps["step"].dropna().tolist()) == (["complete"], [1, 2])

@@ -18,7 +18,7 @@ from overlapscope.model.trace import Trace
 
 _OPERATION = re.compile(r"(?:nccl|rccl|msccl)\w*?(?:Dev)?Kernel_?([A-Za-z]+?)(?:_|\(|$)", re.IGNORECASE)
 _LONGEST_OPERATION = 40
-_STEP_NUMBER = re.compile(r"(\d+)$")
+_STEP_NUMBER = re.compile(r"^ProfilerStep#(\d{1,18})$")
 
 
 def collective_rows(trace: Trace, window: Window, compute: Mapping[DeviceKey, Spans]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
 from overlapscope.model.tables import HostWork, Modules, Ranges
 from overlapscope.model.trace import Trace
 
-_STEP = re.compile(r"^ProfilerStep#\d+$")
+_STEP = re.compile(r"^ProfilerStep#\d{1,18}$")  # what an integer of a column holds
 _ROUNDING_NS = 2_000
 """How much later than the range around it a range may end: older releases of torch cut begin and length to
 microseconds, each by itself."""

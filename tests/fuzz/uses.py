@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -107,6 +108,8 @@ def _command(place: Place, name: str, command: Any) -> None:
         if "--format csv" not in shown:
             _refuse(shown, results.of_text(result.output))
         _refuse(shown, results.of_folder(place.folder))
+    if re.search(r"cannot be used: \w+(Error|Warning|Exception):", result.output):
+        raise Found(f"{shown}: an error inside: {result.output[-300:]}")
     if result.exit_code == ExitCode.UNUSABLE and not result.output.strip():
         raise Found(f"{shown}: fails without a word")
 
