@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from overlapscope.atomic_files import writing
 from overlapscope.cli.main import app
 from overlapscope.errors import OutputError
+from overlapscope.read.opening import open_trace
 from tests.conftest import ROOT, SAMPLES
 
 SAMPLE = SAMPLES / "gemm_copy-pageable-copy-first-blocking-same.json.gz"
@@ -70,6 +71,17 @@ def test_a_full_disk_is_said_and_leaves_nothing(name: str, tmp_path: Path, monke
     assert isinstance(result.exception, SystemExit)
     assert "cannot be written" in result.output
     assert [path for path in folder.rglob("*") if path.is_file()] == []
+
+
+def test_a_full_disk_for_temporary_files_is_said() -> None:
+    """A packed database is unpacked there to be read."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        with pytest.raises(OutputError, match="cannot be unpacked"):
+            open_trace(SAMPLE.with_name("gemm_copy-pageable-copy-first-blocking-side.sqlite.gz"), cache=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize("name", ["scrub", "timeline", "parquet"])

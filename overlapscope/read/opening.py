@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from overlapscope.cache.opening import cached
-from overlapscope.errors import UnknownTraceFormat
+from overlapscope.errors import OutputError, OverlapscopeError, UnknownTraceFormat
 from overlapscope.model.trace import Trace
 from overlapscope.read.assemble import assemble
 from overlapscope.read.bytestream import GZIP_MAGIC, Progress, read_blocks
@@ -60,6 +60,7 @@ def open_trace(
         TraceNotFound: no such file, or not readable.
         UnknownTraceFormat: the file has no known trace format.
         UnusableTrace: the format is known, but no event can be read.
+        OutputError: a packed database cannot be unpacked into the folder for temporary files.
         ValueError: a category does not exist, or the window ends before it begins.
     """
     path = Path(path)
@@ -102,11 +103,17 @@ def _open_nsys(path: Path, log: HealthLog, options: Options) -> Draft:
         packed = file.read(2) == GZIP_MAGIC
     if not packed:
         return read_nsys(path, path, log, options)
-    with tempfile.NamedTemporaryFile(suffix=".sqlite") as unpacked:
-        for block in read_blocks(path, log, options.progress):
-            unpacked.write(block)
-        unpacked.flush()
-        return read_nsys(Path(unpacked.name), path, log, replace(options, progress=None))
+    try:
+        with tempfile.NamedTemporaryFile(suffix=".sqlite") as unpacked:
+            for block in read_blocks(path, log, options.progress):
+                unpacked.write(block)
+            unpacked.flush()
+            return read_nsys(Path(unpacked.name), path, log, replace(options, progress=None))
+    except OverlapscopeError:
+        raise
+    except OSError as error:
+        folder = tempfile.gettempdir()
+        raise OutputError(f"{path}: cannot be unpacked into {folder} ({error.strerror or error})") from error
 
 
 def _what_else(path: Path, head: bytes) -> str:
