@@ -156,7 +156,7 @@ def issued(what: str) -> str:
 
 
 SUSPECTED = {
-    "four of a size are put away": ("d1 d1 k d1 d1 k u1 k u1 k u1 k u1", 4),
+    "a cache of three layers, keys and values": ("d1 d1 k d1 d1 k u1 u1 k d1 d1 k u1 u1 k u1 u1", 6),
     "three of a size are not enough": ("d1 d1 k d1 k u1 k u1 k u1", 0),
     "pieces of results, and then of inputs": ("k d1 d1 d1 d1 u1 u1 u1 u1", 0),
     "each goes up right after one came down": ("k d1 u1 k d1 u1 k d1 u1", 3),
