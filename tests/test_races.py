@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overlapscope import Trace, diagnose
+from overlapscope import Trace, audit, diagnose
 from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.finding import Confidence, Finding, Severity
 from overlapscope.ordering.order import Order, Race
@@ -182,6 +182,17 @@ def test_a_trace_without_tensors_suspects_what_is_put_away_and_comes_back_too_ea
             r"stream 20: (\d+)-(\d+)", lambda at: f"stream 20: {int(at[1]) + 3000}-{int(at[2]) + 3000}", issued(order)
         )
         assert found(tmp_path, "OVL101", late) is None, "all had arrived"
+
+
+def test_a_plan_says_which_suspicion_comes_before_it(tmp_path: Path) -> None:
+    result = audit(trace_of(tmp_path, issued("k d1 u1 " * 6) + " | sync 990-2800"))
+    assert "Suspected, to be checked: uploads that do not wait for their download (OVL101)." in result.headline
+    assert "With side-stream: " in result.headline
+    assert result.headline.endswith("Settle OVL101 first: side-stream may make wrong results more frequent.")
+    assert result.diagnosis.plan is not None
+    race, memory = result.diagnosis.plan.steps[-1].assumes
+    assert race == "assumes an order that OVL101 suspects to be missing"
+    assert "nothing overwrites what copies to the host read" in memory
 
 
 BUSY = "thread 1: launch 0-1 -> stream 7: 2-490"
