@@ -45,6 +45,8 @@ BETWEEN = {
     "one with its stream": ("stream-sync 16-650 -> stream 7", Race.NOT_KNOWN),
     "one with another stream": ("stream-sync 16-18 -> stream 20", Race.UNORDERED),
     "one with an event": ("record A 14-15 -> stream 7 | event-sync A 16-650 -> stream 7", Race.NOT_KNOWN),
+    "one with an event that is not known": ("event-sync 16-650 -> stream 7", Race.NOT_KNOWN),
+    "the same, over too early": ("event-sync 16-18 -> stream 7", Race.UNORDERED),
     "a query that came too early": ("cudaEventQuery 16-17", Race.UNORDERED),
     "a query that may have told": ("cudaEventQuery 16-650", Race.NOT_KNOWN),
     "an allocation that may have waited": ("cudaFree 16-650", Race.NOT_KNOWN),

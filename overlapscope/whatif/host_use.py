@@ -70,6 +70,7 @@ def _ordered_use(graph: Graph) -> Bool:
     """Of which work the host's use is recorded: it waits right before that, or there is none."""
     edges = graph.dependencies
     before_use = edges.of_kind(DependencyKind.SYNCHRONISATION) & (edges.target % 2 == 0)
+    before_use &= graph.work_of(edges.source) >= 0
     result = np.zeros(len(graph.work), np.bool_)
     result[graph.work_of(edges.source[before_use])] = True
     result[known_copies(graph, Access.UPLOAD)] = True
@@ -92,7 +93,8 @@ def _first_waits(graph: Graph) -> Int64:
     """When the host first waits for each piece of work, by the times of the trace; the largest number for never."""
     work, edges = graph.work, graph.dependencies
     first = np.full(len(work), _NEVER)
-    hosts = edges.take(edges.of_kind(*_BY_HOST) & (graph.work_of(edges.source) >= 0))
+    of_work, to_call = graph.work_of(edges.source) >= 0, graph.work_of(edges.target) < 0
+    hosts = edges.take(edges.of_kind(*_BY_HOST) & of_work & to_call)
     np.minimum.at(first, graph.work_of(hosts.source), graph.time_ns[hosts.target])
     staged = graph.of_memory(MemoryKind.PAGEABLE) & (work.call != NO_ID) & (work.engine == Direction.HTOD)
     first[staged] = np.minimum(first[staged], graph.calls.end_ns[work.call[staged]])
