@@ -207,7 +207,8 @@ def _whole(path: Path) -> dict[str, Outcome]:
     """The outcomes of one record by source, where it has all of them."""
     found, planned = {outcome.source: outcome for outcome in _lines(path)}, _planned(path)
     if len(found) != planned:
-        raise OutputError(f"{path}: the run ended after {len(found)} of {planned} traces; run it again")
+        ended = f"the run ended after {len(found)} of {planned} traces"
+        raise OutputError(f"{path}: {ended}; run it again: it goes on where it stopped")
     return found
 
 
