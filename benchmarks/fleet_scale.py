@@ -1,10 +1,10 @@
 """Measure what `overlapscope fleet` costs on this machine, and simulate it with many more workers and ranks.
 
-    python benchmarks/fleet_scale.py -o benchmarks/fleet_scale.json [--dask PYTHON]
+    python benchmarks/fleet_scale.py -o benchmarks/fleet_scale.json [--dask PYTHON] [--reduce-alone]
 
 Costs are CPU time, which other programs on the machine change less than wall time. The simulation has what is serial:
 the scheduler, the process that collects outcomes, and the reduce. PYTHON is an interpreter with `distributed`, where
-this one has none.
+this one has none. With ``--reduce-alone`` the other figures stay as they are in the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,16 @@ from benchmarks.fleet_ranks import Job, make  # noqa: E402 - a module beside thi
 Row = dict[str, Any]
 SMALL, LARGE = Job(ranks=8), Job(ranks=8, steps=100, layers=40)
 RANKS = (10, 100, 1000)
+FEW, MANY = Job(ranks=10, stragglers={7: "pageable"}), Job(ranks=10, steps=100, layers=20, stragglers={7: "pageable"})
+"""Jobs with few collectives in each rank, and with many."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """CPU seconds of each part: of a worker's start, a trace and its bytes; and of what is serial."""
+    """CPU seconds of each part: of a worker's start, a trace and its bytes; and of what is serial.
+
+    Of the reduce these are its start, each trace, and each collective of each trace; and its memory in bytes alike.
+    """
 
     worker_start_s: float
     worker_trace_s: float
@@ -45,6 +50,10 @@ class Costs:
     client_task_s: float
     reduce_trace_s: float
     reduce_start_s: float
+    reduce_collective_s: float = 0.0
+    reduce_bytes: float = 0.0
+    reduce_trace_bytes: float = 0.0
+    reduce_collective_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,7 @@ class Simulated:
     workers: int
     ranks: int
     megabytes: float
+    collectives: int
     map_s: float
     reduce_s: float
     workers_busy: float
@@ -61,7 +71,7 @@ class Simulated:
     client_busy: float
 
 
-def simulate(costs: Costs, ranks: int, workers: int, trace_bytes: float) -> Simulated:
+def simulate(costs: Costs, ranks: int, workers: int, trace_bytes: float, collectives: int = 0) -> Simulated:
     """Simulate a map of equal traces, task by task, and the reduce after it.
 
     A task goes through the scheduler before it is given to a worker and again when it is done, half of its cost each,
@@ -83,8 +93,8 @@ def simulate(costs: Costs, ranks: int, workers: int, trace_bytes: float) -> Simu
             heapq.heappush(events, (scheduler + each, 1))
     busy = [each * ranks / min(workers, ranks), costs.scheduler_task_s * ranks, costs.client_task_s * ranks]
     shares = [round(value / done, 3) for value in busy]
-    reduce_s = costs.reduce_start_s + costs.reduce_trace_s * ranks
-    return Simulated(workers, ranks, trace_bytes / 1e6, round(done, 2), round(reduce_s, 2), *shares)
+    reduce_s = costs.reduce_start_s + (costs.reduce_trace_s + costs.reduce_collective_s * collectives) * ranks
+    return Simulated(workers, ranks, trace_bytes / 1e6, collectives, round(done, 2), round(reduce_s, 2), *shares)
 
 
 def measured(part: Callable[..., Row], *arguments: object, python: str = sys.executable) -> Row:
@@ -187,39 +197,77 @@ def _plain_bytes(folder: Path) -> int:
 
 
 def by_ranks(scratch: Path, ranks: Sequence[int]) -> Iterator[Row]:
-    """Map and reduce of more and more ranks."""
+    """The map of more and more ranks."""
     for number in ranks:
-        folder, out = scratch / f"ranks-{number}", scratch / f"ranks-{number}-out"
+        folder = scratch / f"ranks-{number}"
         make(folder, Job(number, stragglers={7: "pageable"}))
-        mapped, reduced = measured(map_part, folder, out, 2), measured(reduce_part, out)
-        yield (
-            {"ranks": number}
-            | {f"map_{k}": v for k, v in mapped.items()}
-            | {f"reduce_{k}": v for k, v in reduced.items()}
-        )
+        mapped = measured(map_part, folder, scratch / f"ranks-{number}-out", 2)
+        yield {"ranks": number} | {f"map_{k}": v for k, v in mapped.items()}
 
 
-def costs_of(maps: Sequence[Row], ranks: Sequence[Row], dask: Row) -> Costs:
+def reduces(scratch: Path, ranks: Sequence[int]) -> Iterator[Row]:
+    """The reduce of more and more ranks, with few collectives in each and with many."""
+    for name, job in (("few", FEW), ("many", MANY)):
+        make(scratch / name, job)
+        measured(map_part, scratch / name, scratch / f"{name}-out", 2)
+        for number in ranks:
+            out = scratch / f"{name}-{number}"
+            copied(scratch / f"{name}-out", out, number)
+            yield {"ranks": number, "collectives": job.steps * job.layers, **measured(reduce_part, out)}
+
+
+def copied(mapped: Path, out: Path, ranks: int) -> None:
+    """Results of so many ranks: those of a few, each under a number of its own."""
+    import pyarrow as pa
+
+    from overlapscope.fleet.store import Run, Shard, outcomes, read_part, write_part
+
+    found = outcomes(mapped)
+    parts = [read_part(mapped, outcome.key) for outcome in found]
+    with Run(out, Shard()).recording(ranks) as recorder:
+        for rank in range(ranks):
+            part = dict(parts[rank % len(parts)])
+            for name, value in (("recorded_rank", rank), ("world_size", ranks)):
+                place = part["traces"].column_names.index(name)
+                part["traces"] = part["traces"].set_column(place, name, pa.array([value], pa.int64()))
+            write_part(out, f"{rank:08}", part)
+            recorder.add(replace(found[0], source=f"/job/rank{rank:05}.json.gz", key=f"{rank:08}"))
+
+
+def costs_of(maps: Sequence[Row], reduced: Sequence[Row], dask: Row) -> Costs:
     """The law: what a start costs, from two numbers of workers; a trace and its bytes, from two sizes.
 
-    What the reduce costs is from the most and the fewest ranks.
+    What the reduce costs is fitted to all of its rows: a start, each rank, and each collective of each rank.
     """
     small, large = (row for row in maps if row["workers"] == 1)
     start_s = sum(b["cpu_s"] - a["cpu_s"] for a, b in zip(maps[::2], maps[1::2], strict=True)) / len(maps[::2])
     each = [(row["cpu_s"] - start_s) / row["traces"] for row in (small, large)]
     size = [row["json_bytes"] / row["traces"] for row in (small, large)]
     byte_s = (each[1] - each[0]) / (size[1] - size[0])
-    few, many = ranks[0], ranks[-1]
-    trace_s = (many["reduce_cpu_s"] - few["reduce_cpu_s"]) / (many["ranks"] - few["ranks"])
+    reduce_s, reduce_mb = _fitted(reduced, "cpu_s"), _fitted(reduced, "peak_mb")
     return Costs(
         worker_start_s=start_s,
         worker_trace_s=each[0] - byte_s * size[0] + dask["worker_ms"] / 1e3,
         worker_byte_s=byte_s,
         scheduler_task_s=dask["scheduler_ms"] / 1e3,
         client_task_s=dask["client_ms"] / 1e3,
-        reduce_trace_s=trace_s,
-        reduce_start_s=max(few["reduce_cpu_s"] - trace_s * few["ranks"], 0),
+        reduce_trace_s=reduce_s[1],
+        reduce_start_s=reduce_s[0],
+        reduce_collective_s=reduce_s[2],
+        reduce_bytes=reduce_mb[0] * 1e6,
+        reduce_trace_bytes=reduce_mb[1] * 1e6,
+        reduce_collective_bytes=reduce_mb[2] * 1e6,
     )
+
+
+def _fitted(rows: Sequence[Row], figure: str) -> list[float]:
+    """What a figure is without ranks, and for each rank and each collective of one more: least relative squares."""
+    import numpy as np
+
+    terms = np.array([[1, row["ranks"], row["ranks"] * row["collectives"]] for row in rows], np.float64)
+    values = np.array([row[figure] for row in rows])
+    found = np.linalg.lstsq(terms / values[:, np.newaxis], np.ones(len(rows)), rcond=None)[0]
+    return [max(float(value), 0.0) for value in found]
 
 
 def _machine() -> Row:
@@ -232,31 +280,41 @@ def main() -> None:
     parser.add_argument("--part", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--dask", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--most-ranks", type=int, default=RANKS[-1])
+    parser.add_argument("--reduce-alone", action="store_true", help="keep the other figures of the output")
     options = parser.parse_args()
     if options.part:
         print(json.dumps(PARTS[options.part[0]](*options.part[1:])))
         return
+    numbers = [number for number in RANKS if number <= options.most_ranks]
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
-        dask = measured(dask_part, 8791, 2000, python=options.dask)
-        mapped = list(maps(scratch))
-        ranks = list(by_ranks(scratch, [number for number in RANKS if number <= options.most_ranks]))
-    costs = costs_of(mapped, ranks, dask)
+        of_map = (
+            json.loads(options.output.read_text()) if options.reduce_alone else _of_map(scratch, numbers, options.dask)
+        )
+        reduced = list(reduces(scratch, numbers))
+    costs = costs_of(of_map["maps"], reduced, of_map["dask"])
     found = {
-        "machine": _machine(),
-        "maps": mapped,
-        "ranks": ranks,
-        "dask": dask,
+        **{key: of_map[key] for key in ("machine", "maps", "ranks", "dask")},
+        "reduces": reduced,
         "costs": asdict(costs),
         "simulated": [asdict(each) for each in _simulations(costs)],
     }
     options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
+def _of_map(scratch: Path, numbers: Sequence[int], dask: str) -> dict[str, Any]:
+    return {
+        "machine": _machine(),
+        "dask": measured(dask_part, 8791, 2000, python=dask),
+        "maps": list(maps(scratch)),
+        "ranks": list(by_ranks(scratch, numbers)),
+    }
+
+
 def _simulations(costs: Costs) -> Iterator[Simulated]:
     for megabytes in (1, 20, 200):
         for workers in (1, 2, 8, 64, 256, 1000):
-            yield simulate(costs, 10_000, workers, megabytes * 1e6)
+            yield simulate(costs, 10_000, workers, megabytes * 1e6, MANY.steps * MANY.layers)
 
 
 if __name__ == "__main__":
