@@ -17,6 +17,7 @@ import pytest
 
 from benchmarks.fleet_ranks import Job as Made
 from benchmarks.fleet_ranks import make
+from benchmarks.fleet_scale import copied, map_part, measured, reduce_part
 from overlapscope import ClusterError, TraceNotFound, open_fleet
 from overlapscope.fleet.cluster import DaskCluster
 from overlapscope.fleet.processes import Processes
@@ -172,23 +173,13 @@ def _free_port() -> int:
 
 def test_memory_does_not_grow_with_the_number_of_ranks(tmp_path: Path) -> None:
     pytest.importorskip("resource")
-    peaks = []
-    for ranks in (20, 200):
-        make(tmp_path / f"{ranks}", Made(ranks, stragglers={7: "pageable"}))
-        program = (
-            "import resource, sys\n"
-            "from pathlib import Path\n"
-            "from overlapscope.fleet.processes import Processes\n"
-            "from overlapscope.fleet.reduce import reduce_folder\n"
-            "from overlapscope.fleet.run import map_traces\n"
-            "from overlapscope.fleet.sources import find_sources\n"
-            "map_traces(find_sources([sys.argv[1]]), Path(sys.argv[2]), Processes(2))\n"
-            "reduce_folder(Path(sys.argv[2]))\n"
-            "print(*(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))\n"
-        )
-        command = [sys.executable, "-c", program, str(tmp_path / f"{ranks}"), str(tmp_path / f"{ranks}-out")]
-        peaks.append([int(text) for text in subprocess.check_output(command, text=True).split()])
-        assert "Rank 7 is " in open_fleet(tmp_path / f"{ranks}-out").summary
-    few, many = peaks
-    assert many[0] < 1.3 * few[0]  # what starts the workers, and reduces
-    assert many[1] < 1.1 * few[1]  # the workers
+    mapped, reduced = [], []
+    for ranks in (10, 40):
+        make(tmp_path / f"{ranks}", Made(ranks))
+        mapped.append(measured(map_part, tmp_path / f"{ranks}", tmp_path / f"{ranks}-out", 2))
+    for ranks in (40, 400):
+        copied(tmp_path / "10-out", tmp_path / f"{ranks}-copied", ranks)
+        reduced.append(measured(reduce_part, tmp_path / f"{ranks}-copied"))
+    assert mapped[1]["worker_peak_mb"] < 1.1 * mapped[0]["worker_peak_mb"]
+    assert mapped[1]["peak_mb"] < 1.1 * mapped[0]["peak_mb"]
+    assert reduced[1]["peak_mb"] < 1.2 * reduced[0]["peak_mb"]
