@@ -16,7 +16,7 @@ from overlapscope.formatting import counted, safe, time
 
 _MOST = 3  # problems of a kind, and traces of a rank
 _LONGEST = 200  # characters of a problem
-_NOT_ALIGNED = (
+NOT_ALIGNED = (
     "Clocks are not aligned: too few collectives match. Ranks are compared by durations only, and nothing is said "
     "about who arrives last."
 )
@@ -80,7 +80,7 @@ def clock_lines(job: Job) -> Iterator[str]:
     if not job.on_one_clock and all(member.rank is None for member in job.members):
         return
     if not job.on_one_clock:
-        yield _NOT_ALIGNED
+        yield NOT_ALIGNED
         yield from _who_may_be_last(job)
         return
     judged = int(job.judged.sum())

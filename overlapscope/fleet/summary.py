@@ -20,6 +20,7 @@ from overlapscope.formatting import counted, numbers, safe, time, time_unit
 if TYPE_CHECKING:
     import pandas
 
+NOBODY_LATE = "No rank is late for 1 % of the time or more."
 _WIDTH = 80
 _MOST_CAUSES = 3
 _MOST_RANKS = 4
@@ -31,8 +32,8 @@ _RANK_COLUMNS = {"kernels": KERNELS, "collectives": COLLECTIVES, "copies": COPIE
 def summary(job: Job) -> str:
     """The summary of a job: at most some forty lines of at most 80 characters."""
     parts = [
-        list(size_part(job)),
-        list(late_part(job)),
+        list(_heading(job)),
+        list(_late(job)),
         list(_savings(job)),
         list(_steps(job)),
         list(_rank_rows(job)),
@@ -49,15 +50,13 @@ def wrapped(text: str, indent: str = "") -> str:
     )
 
 
-def size_part(job: Job) -> Iterator[str]:
-    """How large a job is, what is wrong with its traces, and how well clocks are aligned."""
+def _heading(job: Job) -> Iterator[str]:
     yield wrapped(size_line(job))
     yield from (wrapped(problem, "! ") for problem in problems(job))
     yield from (wrapped(line) for line in clock_lines(job))
 
 
-def late_part(job: Job) -> Iterator[str]:
-    """Which ranks are late, why, and what the job would save."""
+def _late(job: Job) -> Iterator[str]:
     groups = alike(job.late.ranks)
     for late in groups[:_MOST_CAUSES]:
         for number, line in enumerate(late_lines(job, late)):
@@ -65,8 +64,7 @@ def late_part(job: Job) -> Iterator[str]:
     if groups:
         yield wrapped(f"{saving_line(job)} {DEFINITION}".strip())
     elif job.on_one_clock:
-        which = "recorded rank" if job.absent.ranks else "rank"
-        yield f"No {which} is late for 1 % of the time or more."
+        yield NOBODY_LATE.replace("rank", "recorded rank") if job.absent.ranks else NOBODY_LATE
     if job.waited_for is not None:
         yield wrapped(_by_durations(job, job.waited_for))
 

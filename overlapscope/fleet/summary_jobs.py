@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from os.path import commonpath
 from pathlib import PurePath
 
+from overlapscope.fleet.heading import NOT_ALIGNED, size_line
 from overlapscope.fleet.job import Job
-from overlapscope.fleet.summary import late_part, size_part, summary, wrapped
+from overlapscope.fleet.summary import NOBODY_LATE, summary, wrapped
+from overlapscope.fleet.summary_stragglers import alike, late_lines, saving_line
 from overlapscope.formatting import counted
 
-_WHOLE = 3  # jobs with their whole summary
+_WHOLE, _SHORT = 3, 12  # jobs with their whole summary, and with a short one
 
 
 def summaries(jobs: Sequence[Job]) -> str:
@@ -18,10 +20,22 @@ def summaries(jobs: Sequence[Job]) -> str:
     if len(jobs) == 1:
         return summary(jobs[0])
     parts = [wrapped(line) for line in separation(jobs)]
-    for job in jobs:
-        text = summary(job) if len(jobs) <= _WHOLE else "\n".join([*size_part(job), *late_part(job)]) + "\n"
+    for job in jobs[:_SHORT]:
+        text = summary(job) if len(jobs) <= _WHOLE else "\n".join(map(wrapped, _short(job)))
         parts.append(f"{wrapped(f'== {title(job, jobs)}')}\n\n{text.rstrip()}")
+    if len(jobs) > _SHORT:
+        parts.append(f"{counted(len(jobs) - _SHORT, 'more job')}: stragglers.parquet has the late ranks of all.")
     return "\n\n".join(parts) + "\n"
+
+
+def _short(job: Job) -> Iterator[str]:
+    """How large a job is, its latest ranks, and what it would save."""
+    yield size_line(job)
+    for late in alike(job.late.ranks)[:1]:
+        yield next(late_lines(job, late))
+        yield saving_line(job)
+    if not job.late.ranks:
+        yield NOBODY_LATE if job.on_one_clock else NOT_ALIGNED
 
 
 def separation(jobs: Sequence[Job]) -> Iterator[str]:

@@ -92,7 +92,7 @@ def place_name(place: Place) -> str:
 def _who(job: Job, late: Alike) -> str:
     """The late ranks at the begin of a sentence; a file's name stays as it is."""
     names = _names(job, late)
-    if job.absent.ranks:
+    if job.absent.ranks and late.first is job.late.ranks[0]:
         return f"Of the recorded ranks, {names}"
     return names if job.members[late.first.member].rank is None else names.capitalize()
 
