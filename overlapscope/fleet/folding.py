@@ -11,6 +11,9 @@ from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import rank_list
 from overlapscope.fleet.rank_map import RankRow
 from overlapscope.fleet.ranks import label
+from overlapscope.formatting import counted
+
+_AT_A_GLANCE = 4
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,8 @@ def alike_rule(config: FleetConfig = DEFAULT) -> str:
 
 
 def counted_ranks(fold: Fold) -> str:
-    """How many ranks a row stands for."""
-    return f"{len(fold.rows):,}" if len(fold.rows) > 1 else ""
+    """How many ranks a row stands for, where they are not counted at a glance."""
+    return counted(len(fold.rows), "rank") if len(fold.rows) > _AT_A_GLANCE else ""
 
 
 def _findings(job: Job) -> dict[int, frozenset[tuple[str, str]]]:

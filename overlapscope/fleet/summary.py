@@ -25,6 +25,7 @@ _WIDTH = 80
 _MOST_CAUSES = 3
 _MOST_RANKS = 4
 _MOST_FINDINGS = 4
+_IN_SHORT = ("Cause:", "Fix:")  # what is said of all causes but the first
 _NAME_WIDTH, _COLUMN_WIDTH = 23, 10
 _RANK_COLUMNS = {"kernels": KERNELS, "collectives": COLLECTIVES, "copies": COPIES, "idle": IDLE}
 
@@ -58,9 +59,10 @@ def _heading(job: Job) -> Iterator[str]:
 
 def _late(job: Job) -> Iterator[str]:
     groups = alike(job.late.ranks)
-    for late in groups[:_MOST_CAUSES]:
-        for number, line in enumerate(late_lines(job, late)):
-            yield wrapped(line, "  " if number else "")
+    for place, late in enumerate(groups[:_MOST_CAUSES]):
+        first, *others = late_lines(job, late)
+        yield wrapped(first)
+        yield from (wrapped(line, "  ") for line in others if not place or line.startswith(_IN_SHORT))
     if groups:
         yield wrapped(f"{saving_line(job)} {DEFINITION}".strip())
     elif job.on_one_clock:
@@ -76,12 +78,13 @@ def _savings(job: Job) -> Iterator[str]:
         return
     unit, word = time_unit([int(each.late_a_step_ns) for each in late])
     names = [safe(label(job.members[each.member]), _NAME_WIDTH) for each in late[:_MOST_RANKS]]
-    width = max(map(len, [f"Late ranks ({word} a step)", *(f"  {name}" for name in names)]))
-    yield f"{f'Late ranks ({word} a step)':<{width}}{'late':>9}{'saves alone':>13}{'with above':>12}  cause"
+    title = f"Late ({word} a step)"
+    width = max(map(len, [title, *(f"  {name}" for name in names)]))
+    yield f"{title:<{width}}{'late':>8}{'saves alone':>12}{'with above':>11}  cause"
     for name, each in zip(names, late[:_MOST_RANKS], strict=True):
         saved = (each.saving.alone_ns, each.saving.with_earlier_ns) if each.saving else ()
         cells = [*numbers([each.late_a_step_ns, *(max(value, 0) / each.steps for value in saved)], unit), "", ""]
-        line = f"{f'  {name}':<{width}}{cells[0]:>9}{cells[1]:>13}{cells[2]:>12}  {cause_name(job, each)}"
+        line = f"{f'  {name}':<{width}}{cells[0]:>8}{cells[1]:>12}{cells[2]:>11}  {cause_name(job, each)}"
         yield safe(line, _WIDTH)
     if len(late) > _MOST_RANKS:
         yield f"  and {counted(len(late) - _MOST_RANKS, 'more late rank')}: stragglers.parquet has all"
@@ -119,9 +122,9 @@ def _decimals(step: float) -> int:
 
 
 def _rank_rows(job: Job) -> Iterator[str]:
-    """The latest ranks, else those that are least in collectives: the others may wait for them."""
+    """The late rank and others, else those that are least in collectives: the others may wait for them."""
     used = np.flatnonzero(job.figures.steps > 0)
-    if len(used) < 2:  # noqa: PLR2004
+    if len(used) < 2 or len(job.late.ranks) > 1:  # noqa: PLR2004 - several late ranks have a table of their own
         return
     times = job.figures.times
     late = job.late_ns
