@@ -92,6 +92,7 @@ def test_a_pyproject_has_it_below_tool(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, str] = {
+    'ranges."".hidden_share = 0.5': 'check.ranges."": has to be the name of a range',
     "hiden_share = 1": "check.hiden_share: no such key; do you mean hidden_share?",
     "synchronizations_per_step = 1": "check.synchronizations_per_step: no such key; do you mean",
     "zebra = 1": "check.zebra: no such key; there are scalar_reads_per_step, ",

@@ -35,6 +35,8 @@ def budget_from(table: Any, key: Key = ()) -> Budget:
     table = _table(table, key)
     check_names(table, (*ABOUT, *_BESIDE), key)
     ranges = _table(table.get(_RANGES, {}), (*key, _RANGES))
+    if "" in ranges:
+        raise BudgetNotUnderstood(f"{dotted((*key, _RANGES, ''))}: has to be the name of a range")
     tolerance = _table(table.get(_TOLERANCE, {}), (*key, _TOLERANCE))
     check_names(tolerance, _TOLERATED, (*key, _TOLERANCE))
     return Budget(
