@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import overlapscope.plot.timeline  # noqa: F401 - loaded here, it stays for the runs of pytest within
+from overlapscope.pytest_plugin import failure
 from overlapscope.pytest_plugin.markers import NAMES
 from overlapscope.pytest_plugin.overlap import safe_name
 from tests.conftest import CASES, ROOT, SAMPLES
@@ -57,13 +58,32 @@ ASSERTIONS = {
 }
 
 
-@pytest.mark.parametrize("assertion", ASSERTIONS)
-def test_an_assertion_passes_for_one_trace_and_fails_for_another(assertion: str, pytester: pytest.Pytester) -> None:
-    good, bad, limit = ASSERTIONS[assertion]
-    run(pytester, body(good, assertion)).assert_outcomes(passed=1)
-    result = run(pytester, body(bad, assertion))
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"*> *{assertion.partition('(')[0]}*", f"E *FAILED*{limit}:*", "E *at Profiler*"])
+def both(good: str, bad: str, number: int) -> str:
+    """The code of two tests, one that passes and one that fails."""
+    return "".join(code.replace("test_step", f"test_{name}_{number}") for name, code in (("good", good), ("bad", bad)))
+
+
+def failures(result: pytest.RunResult) -> dict[str, pytest.LineMatcher]:
+    """What is printed of each test that failed."""
+    _, *parts = re.split(r"^_+ (test_\w+) _+$", result.stdout.str(), flags=re.MULTILINE)
+    return {name: pytest.LineMatcher(text.splitlines()) for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take most of the time; another test looks at one."""
+    monkeypatch.setattr(failure, "save_timeline", lambda *_: None)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_assertions_pass_for_one_trace_and_fail_for_another(pytester: pytest.Pytester) -> None:
+    pairs = [(body(good, assertion), body(bad, assertion)) for assertion, (good, bad, _) in ASSERTIONS.items()]
+    result = run(pytester, "".join(both(*pair, number) for number, pair in enumerate(pairs)))
+    result.assert_outcomes(passed=len(pairs), failed=len(pairs))
+    failed = failures(result)
+    for number, (assertion, (_, _, limit)) in enumerate(ASSERTIONS.items()):
+        lines = [f"*> *{assertion.partition('(')[0]}*", f"E *FAILED*{limit}:*", "E *at Profiler*"]
+        failed[f"test_bad_{number}"].fnmatch_lines(lines)
 
 
 def test_a_failure_shows_finding_place_fix_and_the_path_of_a_figure(pytester: pytest.Pytester) -> None:
@@ -145,14 +165,17 @@ MARKERS = {
 }
 
 
-@pytest.mark.parametrize("marker", MARKERS)
-def test_a_marker_limits_every_run_of_its_test(marker: str, pytester: pytest.Pytester) -> None:
-    good, bad = MARKERS[marker]
-    marked = f"@pytest.mark.overlap({marker})\n"
-    run(pytester, marked + body(good)).assert_outcomes(passed=1)
-    result = run(pytester, marked + body(good, f"overlap.open({str(bad)!r})"))
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["overlap failed: *", "*figure: *-2.png"])
+@pytest.mark.usefixtures("undrawn")
+def test_a_marker_limits_every_run_of_its_test(pytester: pytest.Pytester) -> None:
+    code = ""
+    for number, (marker, (good, bad)) in enumerate(MARKERS.items()):
+        marked = f"@pytest.mark.overlap({marker})\n"
+        code += both(marked + body(good), marked + body(good, f"overlap.open({str(bad)!r})"), number)
+    result = run(pytester, code)
+    result.assert_outcomes(passed=len(MARKERS), failed=len(MARKERS))
+    failed = failures(result)
+    for number in range(len(MARKERS)):
+        failed[f"test_bad_{number}"].fnmatch_lines(["overlap failed: *", "*figure: *-2.png"])
 
 
 def test_a_marked_test_without_a_run_fails(pytester: pytest.Pytester) -> None:
