@@ -91,7 +91,7 @@ def _texts(rows: Rows, source: Source, *columns: str) -> list[str]:
             for row, cell in cells.others.items():
                 named[row] = cell if isinstance(cell, str) else named[row]
             result = [new if text is None else text for text, new in zip(result, named, strict=True)]
-    lost = int((given & np.fromiter((text is None for text in result), np.bool_, rows.count)).sum())
+    lost = int((given & np.array([text is None for text in result], np.bool_)).sum())
     source.log.damage("lost-names", lost, "rows whose name is not in the table StringIds; it is not known", rows.count)
     return [text or "" for text in result]
 

@@ -89,8 +89,10 @@ def _cells(cells: Sequence[Any], first: int) -> Cells:
     kinds = set(map(type, cells))
     if kinds == {int}:
         return Cells(np.fromiter(cells, np.int64, len(cells)), np.ones(len(cells), np.bool_), {})
-    known = np.fromiter((type(cell) is int for cell in cells), np.bool_, len(cells))
-    numbers = np.fromiter((cell if type(cell) is int else 0 for cell in cells), np.int64, len(cells))
+    if kinds == {_NOTHING}:
+        return Cells(np.zeros(len(cells), np.int64), np.zeros(len(cells), np.bool_), {})
+    known = np.array([type(cell) is int for cell in cells])
+    numbers = np.array([cell if type(cell) is int else 0 for cell in cells], np.int64)
     if kinds <= {int, _NOTHING}:
         return Cells(numbers, known, {})
     others = {first + row: cell for row, cell in enumerate(cells) if cell is not None and type(cell) is not int}
