@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.speed.__main__ import FILE, exponents
-from benchmarks.speed.phases import FLOORS, OTHERS
+from benchmarks.speed.phases import ALONE, FLOORS, OTHERS
 
 TARGET = Path(__file__).with_name("speed.md")
 HEAD = """# How fast it is
@@ -29,6 +29,7 @@ processor's time, which changes little with what else a machine does. Compare ra
 WORDS = {
     "make the trace": "making the trace (`benchmarks/big_trace.py`)",
     "open": "`open_trace`",
+    ALONE: "`open_trace` with `processes=1`",
     "graph": "dependencies: `build_graph`",
     "audit": "`audit` without simulating fixes",
     "what-if": "`what_if` of two changes, with its dependencies and bounds",
@@ -51,6 +52,20 @@ def rows(found: dict[str, Any]) -> Iterator[str]:
         spread = f"{min(cpu):.2f} to {max(cpu):.2f}"
         wall, peak = _middle(runs, "wall_s"), _middle(runs, "peak_mb")
         yield f"| {words} | {median(cpu):.2f} | {spread} | {wall:.2f} | {peak:.0f} | {median(cpu) / base:.2f} |"
+
+
+def opening(found: dict[str, Any]) -> Iterator[str]:
+    """How long a big trace takes to open, here and elsewhere."""
+    parts = found["big"]["parts"]
+    yield f"\n## A trace of {found['big']['megabytes']} MB\n"
+    yield "Opened on all cores, on one, and by others; those ran once. Peaks are those of the largest process.\n"
+    yield "| | wall s | CPU s | peak MB | wall, opening is 1 |"
+    yield "|---|---|---|---|---|"
+    base = _middle(parts["open"], "wall_s")
+    for name, runs in parts.items():
+        wall, cpu, peak = (_middle(runs, key) for key in ("wall_s", "cpu_s", "peak_mb"))
+        words = WORDS.get(name, f"*{name}*")
+        yield f"| {words} | {wall:.2f} | {cpu:.2f} | {peak:.0f} | {wall / base:.2f} |"
 
 
 def growth(found: dict[str, Any]) -> Iterator[str]:
@@ -90,7 +105,8 @@ def page() -> str:
     grows = (
         "\n## How it grows\n\nProcessor seconds, and the power of the size by which each grows from one to the next.\n"
     )
-    return "\n".join([head, *rows(found), "", about + grows, *growth(found), ""])
+    large = opening(found) if found.get("big") else ()
+    return "\n".join([head, *rows(found), "", about.rstrip(), *large, grows, *growth(found), ""])
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Measure every part on a made trace, and write benchmarks/speed.json; docs/make_speed.py makes a page of it.
 
-    python -m benchmarks.speed [--events 200000] [--runs 3] [--largest 1000000] [--hta PYTHON] [--tracelens FOLDER]
+    python -m benchmarks.speed [--events 200000] [--runs 3] [--largest 1000000] [--big 1000] [--hta PYTHON]
+        [--tracelens FOLDER] [--perfetto TRACE_PROCESSOR]
 
 Each part runs in a process of its own. The parts take turns, so that a machine that is busy for a while is so for all.
 """
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import log
@@ -24,7 +26,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.big_trace import make
-from benchmarks.speed.phases import FLOORS, OTHERS, PARTS
+from benchmarks.speed.phases import ALONE, FLOORS, PARTS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FILE = ROOT / "benchmarks" / "speed.json"
@@ -37,10 +39,20 @@ LIMIT_S = 900
 Runs = dict[str, list[dict[str, float]]]
 
 
-def run_part(name: str, paths: list[Path], python: str = sys.executable, also: str = "") -> dict[str, float] | None:
+@dataclass(frozen=True)
+class Part:
+    """What `phases` calls it, what it is given, and the interpreter and further folder of modules that it needs."""
+
+    name: str
+    paths: list[Path]
+    python: str = sys.executable
+    also: str = ""
+
+
+def run_part(part: Part) -> dict[str, float] | None:
     """What one part takes; None where it fails, with the reason on the error stream."""
-    command = [python, "-m", "benchmarks.speed.phases", name, *map(str, paths)]
-    folders = [str(ROOT), also, os.environ.get("PYTHONPATH", "")]
+    command = [part.python, "-m", "benchmarks.speed.phases", part.name, *map(str, part.paths)]
+    folders = [str(ROOT), part.also, os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
     try:
         done = subprocess.run(
@@ -48,31 +60,52 @@ def run_part(name: str, paths: list[Path], python: str = sys.executable, also: s
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         reason = (error.stderr or "").strip() if isinstance(error, subprocess.CalledProcessError) else "took too long"
-        print(f"{name}: left out: {reason.splitlines()[-1] if reason else 'failed'}", file=sys.stderr)
+        print(f"{part.name}: left out: {reason.splitlines()[-1] if reason else 'failed'}", file=sys.stderr)
         return None
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def side_by_side(traces: dict[str, Path], options: argparse.Namespace) -> Runs:
-    """All parts, floors and other programs in turn, as often as asked for."""
-    also = {"HTA parse_traces": (options.hta, ""), "TraceLens TreePerfAnalyzer": (options.python, options.tracelens)}
-    wanted = [
-        *PARTS,
-        *FLOORS,
-        *(name for name in OTHERS if all(also[name]) or (options.hta and name.startswith("HTA"))),
-    ]
-    found: Runs = {name: [] for name in wanted}
-    for _ in range(options.runs):
-        for name in list(found):
-            python, folder = also.get(name, (sys.executable, ""))
-            paths = [traces["before"], traces["after"]] if name == "compare" else [traces["before"]]
-            once = run_part(name, paths, python, folder)
-            if once is None:
-                del found[name]
-            else:
-                found[name].append(once)
+def in_turn(parts: list[Part], runs: int) -> Runs:
+    """What each part takes, as often as asked for; a part that fails is left out."""
+    found: Runs = {part.name: [] for part in parts}
+    for part in [each for _ in range(runs) for each in parts]:
+        if part.name not in found:
+            continue
+        once = run_part(part)
+        if once is None:
+            del found[part.name]
+        else:
+            found[part.name].append(once)
     return found
+
+
+def others(path: Path, options: argparse.Namespace) -> list[Part]:
+    """Other programs that are at hand."""
+    found = []
+    if options.hta:
+        found.append(Part("HTA parse_traces", [path], options.hta))
+    if options.tracelens:
+        found.append(Part("TraceLens TreePerfAnalyzer", [path], options.python, options.tracelens))
+    if options.perfetto:
+        found.append(Part("Perfetto trace_processor", [path, Path(options.perfetto)]))
+    return found
+
+
+def side_by_side(traces: dict[str, Path], options: argparse.Namespace) -> Runs:
+    """All parts, floors and other programs in turn."""
+    before = traces["before"]
+    own = [Part(name, list(traces.values()) if name == "compare" else [before]) for name in PARTS]
+    return in_turn([*own, *(Part(name, [before]) for name in FLOORS), *others(before, options)], options.runs)
+
+
+def big(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Opening a big trace on all cores and on one; others take minutes for it, and do so once."""
+    path = folder / "big.json"
+    make(SAMPLES / f"{SOURCES['before']}.json.gz", path, megabytes=options.big)
+    runs = in_turn([Part("open", [path]), Part(ALONE, [path])], options.runs) | in_turn(others(path, options), 1)
+    path.unlink()
+    return {"megabytes": options.big, "parts": runs}
 
 
 def scaling(folder: Path, largest: int) -> dict[str, dict[int, float]]:
@@ -82,7 +115,7 @@ def scaling(folder: Path, largest: int) -> dict[str, dict[int, float]]:
     while events <= largest:
         path, _ = made("before", folder, events)
         for name in GROWING:
-            once = run_part(name, [path])
+            once = run_part(Part(name, [path]))
             if once is not None:
                 found[name][events] = once["cpu_s"]
         path.unlink()
@@ -130,11 +163,21 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--events", type=int, default=200_000, help="of the trace on which the parts are compared")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--largest", type=int, default=1_000_000, help="events of the largest trace for growth")
+    parser.add_argument("--big", type=int, default=1000, help="megabytes of the trace that is only opened; 0: none")
     parser.add_argument("--hta", help="a Python interpreter that has HolisticTraceAnalysis")
     parser.add_argument("--tracelens", default="", help="the folder of TraceLens' sources")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has what TraceLens needs")
+    parser.add_argument("--perfetto", default="", help="the program trace_processor_shell")
     parser.add_argument("--out", type=Path, default=FILE)
     return parser.parse_args(arguments)
+
+
+def show(parts: Runs, key: str) -> None:
+    """Print seconds, and how many times those of opening they are."""
+    base = median(run[key] for run in parts["open"])
+    for name, runs in parts.items():
+        seconds = median(run[key] for run in runs)
+        print(f"{name:30} {seconds:8.2f} s  {seconds / base:6.2f}")
 
 
 def main() -> None:
@@ -147,6 +190,7 @@ def main() -> None:
         size = traces["before"].stat().st_size
         parts = {"make the trace": making} | side_by_side(traces, options)
         growth = scaling(Path(folder), options.largest)
+        opened = big(Path(folder), options) if options.big else None
     found = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
@@ -154,15 +198,15 @@ def main() -> None:
         "runs": options.runs,
         "parts": parts,
         "scaling_cpu_s": growth,
+        "big": opened,
     }
     options.out.write_text(json.dumps(found, indent=1) + "\n")
-    base = median(run["cpu_s"] for run in parts["open"])
-    for name, runs in parts.items():
-        print(
-            f"{name:30} {median(run['cpu_s'] for run in runs):8.2f} s  {median(r['cpu_s'] for r in runs) / base:6.2f}"
-        )
+    show(parts, "cpu_s")
     for name, times in growth.items():
         print(f"{name:30} exponents {exponents(times)}")
+    if opened is not None:
+        print(f"opening {options.big} MB, wall time:")
+        show(opened["parts"], "wall_s")
 
 
 if __name__ == "__main__":

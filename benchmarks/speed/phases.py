@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +27,12 @@ def _open(path: str) -> Work:
     from overlapscope.read.opening import open_trace
 
     return lambda: open_trace(path)
+
+
+def _open_alone(path: str) -> Work:
+    from overlapscope.read.opening import open_trace
+
+    return lambda: open_trace(path, processes=1)
 
 
 def _graph(path: str) -> Work:
@@ -126,6 +133,12 @@ def _tracelens(path: str) -> Work:
     return lambda: TreePerfAnalyzer.from_file(path)
 
 
+def _perfetto(path: str, shell: str) -> Work:
+    query = Path(tempfile.mkdtemp()) / "nothing.sql"
+    query.write_text("select 1;")
+    return lambda: subprocess.run([shell, "-q", str(query), path], check=True, capture_output=True)
+
+
 PARTS: dict[str, Callable[..., Work]] = {
     "open": _open,
     "graph": _graph,
@@ -144,7 +157,12 @@ FLOORS: dict[str, Callable[..., Work]] = {
     "msgspec, all objects": _msgspec,
     "json of the standard library": _json,
 }
-OTHERS: dict[str, Callable[..., Work]] = {"HTA parse_traces": _hta, "TraceLens TreePerfAnalyzer": _tracelens}
+OTHERS: dict[str, Callable[..., Work]] = {
+    "HTA parse_traces": _hta,
+    "TraceLens TreePerfAnalyzer": _tracelens,
+    "Perfetto trace_processor": _perfetto,
+}
+ALONE = "open on one core"
 
 
 def measured(work: Work) -> dict[str, float]:
@@ -161,4 +179,4 @@ def measured(work: Work) -> dict[str, float]:
 
 if __name__ == "__main__":
     name, *paths = sys.argv[1:]
-    print(json.dumps(measured((PARTS | FLOORS | OTHERS)[name](*paths))))
+    print(json.dumps(measured((PARTS | FLOORS | OTHERS | {ALONE: _open_alone})[name](*paths))))
