@@ -33,7 +33,7 @@ class Program:
     @classmethod
     def of(cls, base: Baseline, window: Window, idle_ns: Mapping[Cause, float]) -> Program:
         """The program of a trace."""
-        return cls(base, base.graph if base.bare is None else base.bare, window, idle_ns)
+        return cls(base, (base.bare or base.recorded).graph, window, idle_ns)
 
     def beside(self, other: Program, matching: Matching) -> Program:
         """The same, with waits that bind nothing at most as long as in another program."""
@@ -55,7 +55,7 @@ class Program:
     @cached_property
     def _around_ns(self) -> int:
         """What a whole trace has before its first call and after its last work."""
-        simulated = self.base.link.simulate(self.base.graph if self.base.bare is None else self.base.bare)
+        simulated = (self.base.bare or self.base.recorded).simulated
         return self.base.own_ns - simulated.length_ns
 
 

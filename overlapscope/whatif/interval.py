@@ -44,7 +44,7 @@ class Basis:
     ``unexplained`` is the share by which it is longer than the steps that were timed without a profiler.
     ``measured`` says that the time of the unchanged graph was measured, so that nothing about it is unknown.
     ``host_unknown`` says that no calls were recorded, so that the profiler may have cost all time without device work.
-    ``lengths`` keeps what was simulated.
+    ``ran`` is the simulation of the unchanged graph where it is known, ``lengths`` are those of what was simulated.
     """
 
     graph: Graph
@@ -55,12 +55,13 @@ class Basis:
     unexplained: float = 0.0
     measured: bool = False
     host_unknown: bool = False
+    ran: Simulation | None = None
     lengths: dict[tuple[Change, ...], int] = field(default_factory=dict)
 
     @cached_property
     def simulated(self) -> Simulation:
         """With nothing changed."""
-        return self.run(self.graph)
+        return self.run(self.graph) if self.ran is None else self.ran
 
     @cached_property
     def simulated_ns(self) -> int:

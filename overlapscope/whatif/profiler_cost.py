@@ -26,12 +26,11 @@ from math import exp
 import numpy as np
 
 from overlapscope.calibration.schema import Calibration
-from overlapscope.dependencies.graph import Graph
-from overlapscope.dependencies.simulate import Simulation
 from overlapscope.measure.places import enclosing
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.config import ProfilerConfig, UncertaintyConfig
+from overlapscope.whatif.interval import Basis
 from overlapscope.whatif.profiler import Cost, Profiled
 
 Off = tuple[float, ...]
@@ -56,7 +55,7 @@ class Guess:
         return replace(self.usual, operator_ns=operator_ns, call_ns=call_ns, host_factor=host, staging_factor=staging)
 
 
-def profiler_cost(profiled: Profiled, run: Callable[[Graph], Simulation], config: ProfilerConfig) -> Cost | None:
+def profiler_cost(profiled: Profiled, recorded: Basis, config: ProfilerConfig) -> Cost | None:
     """What is known of what the profiler spent; None where nothing is, or it shows nowhere."""
     trace = profiled.graph.trace
     recording = trace.metadata.recording
@@ -64,13 +63,13 @@ def profiler_cost(profiled: Profiled, run: Callable[[Graph], Simulation], config
     guess = _guess(trace, config, timed=factor is not None)
     if guess is None:
         return Cost(0.0, 0.0, calibrated=False) if len(trace.overheads) else None
-    wanted = run(profiled.graph).length_ns / factor if factor else 0.0
+    wanted = recorded.simulated.length_ns / factor if factor else 0.0
     if recording is None or not wanted:
         return guess.usual
 
     @cache
     def length(off: Off) -> int:
-        return run(profiled.without(guess.cost(off))).length_ns
+        return recorded.run(profiled.without(guess.cost(off))).length_ns
 
     off = _likeliest(length, wanted, wanted * max(recording.unsure, config.negligible), config)
     return replace(guess.cost(off), unexplained=length(off) / wanted - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from overlapscope.dependencies.build import build_graph
@@ -71,7 +71,7 @@ def trace_with(
 class Baseline:
     """A trace's graph, the same without what is known of the profiler, and what predictions have in common.
 
-    ``bare`` is None where nothing is known of the profiler's cost.
+    ``recorded`` is the program under the profiler, ``bare`` without what is known of its cost; None where nothing is.
     """
 
     graph: Graph
@@ -81,8 +81,9 @@ class Baseline:
     profiled: Profiled
     simulated: Simulation
     simulated_ns: int
+    recorded: Basis
     profiler: Cost | None
-    bare: Graph | None
+    bare: Basis | None
     without_ns: int | None
 
     @classmethod
@@ -91,12 +92,13 @@ class Baseline:
         link, profiled = Link.of(graph), Profiled.of(graph)
         simulated = simulate(graph)
         simulated_ns = length_ns(simulated, window)
-        cost = profiler_cost(profiled, link.simulate, config.profiler)
-        bare = None if cost is None else profiled.without(cost)
-        without_ns = None if bare is None else length_ns(link.simulate(bare), window)
+        recorded = Basis(graph, window, link.simulate, config, measured=True)
+        cost = profiler_cost(profiled, recorded, config.profiler)
+        bare = None if cost is None else Basis(profiled.without(cost), window, link.simulate, config)
+        without_ns = None if bare is None else bare.simulated_ns
         if cost is not None and not cost.calibrated and without_ns == simulated_ns:
             cost = bare = without_ns = None  # nothing of what is known lies in the window
-        return cls(graph, window, config, link, profiled, simulated, simulated_ns, cost, bare, without_ns)
+        return cls(graph, window, config, link, profiled, simulated, simulated_ns, recorded, cost, bare, without_ns)
 
     @property
     def event_ns(self) -> float:
@@ -166,20 +168,20 @@ class Baseline:
     @property
     def own(self) -> Basis:
         """The program itself: without what is known of the profiler."""
-        return self.recorded if self.bare is None else self._unprofiled
-
-    @cached_property
-    def recorded(self) -> Basis:
-        """The program as it was recorded, under the profiler."""
-        return Basis(self.graph, self.window, self.link.simulate, self.config, measured=True)
+        return self.bare or self.recorded
 
     @cached_property
     def _unprofiled(self) -> Basis:
-        graph = self.graph if self.bare is None else self.bare
-        otherwise = tuple(self.profiled.without(cost) for cost in self._other_costs())
-        unexplained = 0.0 if self.profiler is None else self.profiler.unexplained
-        no_calls = not len(self.graph.calls)
-        return Basis(graph, self.window, self.link.simulate, self.config, otherwise, unexplained, host_unknown=no_calls)
+        """The same, with what is not known of the profiler."""
+        basis = self.bare or self.recorded
+        return replace(
+            basis,
+            otherwise=tuple(self.profiled.without(cost) for cost in self._other_costs()),
+            unexplained=0.0 if self.profiler is None else self.profiler.unexplained,
+            measured=False,
+            host_unknown=not len(self.graph.calls),
+            ran=basis.simulated,
+        )
 
     def _other_costs(self) -> tuple[Cost, ...]:
         """What the profiler may have spent too; nothing else where steps were timed without it."""
