@@ -9,7 +9,9 @@ import numpy as np
 from overlapscope import Confidence, audit, diagnose, open_trace, what_if
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.simulate import simulate
+from overlapscope.diagnosis.attribution import Pieces
 from overlapscope.diagnosis.causes import Cause
+from overlapscope.diagnosis.run_ahead import Blocking, matched
 from overlapscope.model.trace import Trace
 from tests import kineto_maker as make
 
@@ -88,3 +90,28 @@ def test_what_no_dependency_shows_is_not_sure(tmp_path: Path) -> None:
         now += float(random.uniform(1_000, 1_600))
     pageable = [entry for entry in diagnose(opened(tmp_path, *events)).findings if entry.code == "OVL001"]
     assert all(entry.confidence is not Confidence.HIGH and entry.confirm_with for entry in pageable)
+
+
+def test_credit_of_blocking_calls_is_used_up_by_late_time_newest_first() -> None:
+    """Against a plain loop, one nanosecond at a time: waits end the credit of what did not wait before them."""
+    chance = np.random.default_rng(1)
+    for _ in range(50):
+        begins = np.sort(chance.choice(400, 24, replace=False)) * 10
+        call = chance.random(24) < 0.5
+        begins, ends = begins[call], begins[~call]
+        late = Pieces.of(np.arange(len(begins)), begins, begins + chance.integers(1, 10, len(begins)), Cause.HOST_WORK)
+        left, waits = chance.integers(-3, 12, len(ends)), chance.random(len(ends)) < 0.4
+        rows = np.arange(len(ends)) + 100
+        which, start, end, row = matched(late, np.arange(len(begins)), Blocking(ends, rows, left, waits))
+        found = [(w, ns, r) for w, a, b, r in zip(which, start, end, row, strict=True) for ns in range(a, b)]
+        credit, wanted = list[list[int]](), []
+        for moment, number in sorted([(t, n) for n, t in enumerate(ends)] + [(t, ~n) for n, t in enumerate(begins)]):
+            if number >= 0:
+                credit = [entry for entry in credit if entry[2] or not waits[number]]
+                credit.append([rows[number], left[number], waits[number]])
+                continue
+            for ns in range(moment, late.end_ns[~number]):
+                paying = next((entry for entry in credit[::-1] if entry[1] > 0), [-1, 0])
+                paying[1] -= 1
+                wanted.append((~number, ns, paying[0]))
+        assert found == wanted

@@ -55,7 +55,7 @@ class Late(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class _Blocking:
+class Blocking:
     """Calls that block a thread: their end, row, the time that they may have cost, and whether they wait."""
 
     end_ns: Int64
@@ -90,7 +90,7 @@ def lost_run_ahead(
         mine = np.flatnonzero(owner == number)
         theirs = np.isin(calls.row, late.call[mine][late.cause[mine] == Cause.COPY_CALL])
         rows = np.flatnonzero(((calls.owner == number) & blocks) | (blocks & _while_silent(graph, number)) | theirs)
-        parts.insert(-1, _matched(late, mine, _Blocking(calls.end_ns[rows], calls.row[rows], left[rows], waits[rows])))
+        parts.insert(-1, matched(late, mine, Blocking(calls.end_ns[rows], calls.row[rows], left[rows], waits[rows])))
     which, start, end, call = np.concatenate(parts, axis=1)
     return which, start, end, call
 
@@ -109,7 +109,7 @@ def _while_silent(graph: Graph, owner: int) -> Bool:
     return silent
 
 
-def _matched(late: Late, mine: Int64, blocking: _Blocking) -> Int64:
+def matched(late: Late, mine: Int64, blocking: Blocking) -> Int64:
     """Go through a thread's blocking calls and late stretches in time: calls give credit, stretches use it up.
 
     Stretches in a call belong to it, and those before which no credit can be left to none: most need no loop.
@@ -136,7 +136,7 @@ def _matched(late: Late, mine: Int64, blocking: _Blocking) -> Int64:
     return np.stack([mine[which], start, end, row])
 
 
-def _credited(events: Iterable[tuple[int, int]], blocking: _Blocking, start: Int64, end: Int64) -> Iterator[_Part]:
+def _credited(events: Iterable[tuple[int, int]], blocking: Blocking, start: Int64, end: Int64) -> Iterator[_Part]:
     """Parts of stretches, for events with their places: a call gives credit, a stretch is paid with what is left."""
     rows, left, waits = blocking.row.tolist(), blocking.left_ns.tolist(), blocking.waits.tolist()
     starts, ends = start.tolist(), end.tolist()

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from overlapscope import what_if
+from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.dependencies.simulate import simulate
 from overlapscope.whatif import catalogue, changes
-from overlapscope.whatif.catalogue import CHANGES, NAMES, change_of, parse
+from overlapscope.whatif.catalogue import CHANGES, NAMES, Edits, change_of, changed, parse, understood
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.editor import Editor, Where
 from tests.notation import trace_of
@@ -117,3 +119,31 @@ def test_a_new_change_needs_a_class_and_a_line_in_the_catalogue(
     part = what_if(trace, "shorter-kernels=4:within=first")
     assert part.after.kernels.duration_ns.tolist() == [100_000, 400_000]
     assert ShorterKernels.page() == import_module(__name__).__doc__
+
+
+def test_sets_of_changes_made_one_after_the_other_are_as_each_by_itself(tmp_path: Path) -> None:
+    trace = trace_of(
+        tmp_path,
+        """
+        thread 1: memcpy 4MiB pageable HtoD 0-300 -> stream 7: 10-290 | stream-sync 301-302
+                  launch 310-315 -> stream 7: 320-420
+                  memcpy 8B pinned DtoH 430-450 -> stream 7: 435-440 | stream-sync 451-455
+                  launch 460-465 -> stream 7: 470-570
+        """,
+    )
+    graph = build_graph(trace)
+    edits = Edits(graph)
+    sets: tuple[list[str], ...] = (
+        [],
+        ["pin"],
+        ["pin", "non-blocking"],
+        ["pin", "no-scalar-sync"],
+        ["non-blocking"],
+        ["pin", "non-blocking"],
+    )
+    for texts in sets:
+        changes = understood(texts)
+        one, other = edits.changed(changes), changed(graph, changes)
+        assert one.assumptions == other.assumptions, texts
+        assert (simulate(one.graph).time_ns == simulate(other.graph).time_ns).all(), texts
+        assert len(one.possible) == len(other.possible), texts
