@@ -16,8 +16,12 @@ import pytest
 from benchmarks.big_trace import make
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.chains import Chains
+from overlapscope.dependencies.critical_path import critical_path
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.simulate import has_cycle, simulate
+from overlapscope.diagnosis.attribution import Attribution
+from overlapscope.diagnosis.config import DEFAULT
+from overlapscope.diagnosis.idle_by_rule import attributed
 from overlapscope.measure.places import innermost
 from overlapscope.measure.spans import union
 from overlapscope.measure.windows import whole
@@ -49,12 +53,18 @@ def moments_in_operators() -> object:
     return innermost(ops, calls.process, calls.thread, calls.start_ns)
 
 
+def attributed_idle_time() -> object:
+    return attributed(Attribution(graph()), whole(trace()), DEFAULT)
+
+
 PIECES: dict[str, Callable[[], Any]] = {
     "graph": lambda: build_graph(trace()),
     "cycles": lambda: has_cycle(graph()),
     "chains": lambda: Chains.of(graph()),
     "simulation": lambda: simulate(graph()),
     "change": lambda: changed(graph(), understood(["pin", "non-blocking"])),
+    "path": lambda: critical_path(simulate(graph())),
+    "attribution": attributed_idle_time,
     "length": lambda: length_ns(simulate(graph()), whole(trace())),
     "retimed": lambda: retimed(simulate(graph())),
     "innermost": moments_in_operators,
