@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from overlapscope import (
     Against,
@@ -32,6 +33,7 @@ from overlapscope import (
 from overlapscope.budget.baseline import limits_of
 from overlapscope.budget.configuration import budget_from, dotted
 from overlapscope.budget.limits import ABOUT, Unit
+from overlapscope.cli.main import app
 from overlapscope.pytest_plugin.markers import NAMES
 from overlapscope.pytest_plugin.run import RecordedRun
 from tests.conftest import ROOT, SAMPLES
@@ -285,6 +287,16 @@ WRONG_BASELINES: dict[str, str] = {
     '{"schema": "overlapscope.baseline/1", "trace": {}}': "trace.blocked_share: is missing",
     "{": "is no JSON",
 }
+
+
+def test_lists_that_are_too_deep_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BudgetNotUnderstood, match="is no JSON"):
+        read_baseline(written(tmp_path, "[" * 100_000, "deep.json"))
+    with pytest.raises(BudgetNotUnderstood, match="is no TOML"):
+        read_budget(written(tmp_path, "x = " + "[" * 100_000, "deep.toml"))
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    result = CliRunner().invoke(app, ["transfers", str(tmp_path / "deep.json"), "-o", str(tmp_path / "o.svg")])
+    assert (result.exit_code, "is no JSON" in result.output) == (2, True)
 
 
 @pytest.mark.parametrize("text", WRONG_BASELINES)

@@ -51,7 +51,7 @@ def _budget_in(path: Path, *, has_baseline: bool) -> Budget:
         budget = budget_from(table_at(tomllib.loads(_text(path)), _key(path)), _key(path))
         if not has_baseline:
             _refuse_empty_ranges(budget, _key(path))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BudgetNotUnderstood(f"{path}: is no TOML ({error})") from error
     except BudgetNotUnderstood as error:
         raise BudgetNotUnderstood(f"{path}: {error}") from error
@@ -99,7 +99,7 @@ def _json(path: Path) -> Any:
     text = _text(path)
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BudgetNotUnderstood(f"is no JSON ({error})") from error
 
 

@@ -37,7 +37,7 @@ def _read(path: Path) -> dict[str, object]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TraceNotFound(f"{path}: cannot be read ({error.strerror or error})") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnknownTraceFormat(f"{path}: is no JSON") from error
     if not isinstance(found, dict) or not str(found.get("schema")).startswith("overlapscope.transfers/"):
         raise UnknownTraceFormat(f"{path}: not written by overlapscope.workloads.pinning_sweep")
