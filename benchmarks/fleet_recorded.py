@@ -150,8 +150,8 @@ def main() -> None:
     for name in ("on_time", "behind"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=Path, default=getattr(Copies, name), metavar="TRACE")
     parser.add_argument("--code", default=Copies.code, help="the rule that explains why the late trace is late")
-    asked = vars(parser.parse_args()).items()
-    found: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in asked}
+    given = vars(parser.parse_args())
+    found: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     make(found.pop("out"), Copies(**found))
 
 
