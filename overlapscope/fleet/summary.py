@@ -14,7 +14,7 @@ from overlapscope.fleet.heading import clock_lines, problems, size_line
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import distinct, number_list
 from overlapscope.fleet.ranks import label
-from overlapscope.fleet.summary_stragglers import DEFINITION, alike, cause_name, late_lines, saving_line
+from overlapscope.fleet.summary_stragglers import DEFINITION, alike, cause_name, late_figures, late_lines, saving_line
 from overlapscope.formatting import counted, numbers, safe, time, time_unit
 
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ def _savings(job: Job) -> Iterator[str]:
     title = f"Late ({word} a step)"
     width = max(map(len, [title, *(f"  {name}" for name in names)]))
     yield f"{title:<{width}}{'late':>8}{'saves alone':>12}{'with above':>11}  cause"
-    for name, each in zip(names, late[:_MOST_RANKS], strict=True):
-        saved = (each.saving.alone_ns, each.saving.with_earlier_ns) if each.saving else ()
-        cells = [*numbers([each.late_a_step_ns, *(max(value, 0) / each.steps for value in saved)], unit), "", ""]
+    for name, each, cells in zip(names, late[:_MOST_RANKS], late_figures(late[:_MOST_RANKS], unit), strict=True):
         line = f"{f'  {name}':<{width}}{cells[0]:>8}{cells[1]:>12}{cells[2]:>11}  {cause_name(job, each)}"
         yield safe(line, _WIDTH)
     if len(late) > _MOST_RANKS:

@@ -12,7 +12,7 @@ from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import number_list
 from overlapscope.fleet.ranks import label
 from overlapscope.fleet.stragglers import Place, Straggler
-from overlapscope.formatting import share, time
+from overlapscope.formatting import numbers, share, time
 
 DEFINITION = "Late: after the arrival of the median rank; in a step, the sum over its collectives."
 _NO_CAUSE = (
@@ -77,6 +77,18 @@ def saving_line(job: Job) -> str:
         text += f", {label(job.members[late.ranks[0].member])} alone {alone}"
     which = f"all {len(late.ranks)} late ranks" if several else "that"
     return f"Fixing {which} would save the job {text}, simulated across the matched collectives."
+
+
+def late_figures(late: Sequence[Straggler], unit: float) -> list[tuple[str, str, str]]:
+    """Of each late rank and in a step: its lateness, what fixing it alone saves, and with those before; to a us."""
+
+    def saved(each: Straggler) -> tuple[float | None, ...]:
+        found = (each.saving.alone_ns, each.saving.with_earlier_ns) if each.saving else (None, None)
+        return tuple(None if value is None else max(round(value, -3), 0) / each.steps for value in found)
+
+    columns = zip(*((each.late_a_step_ns, *saved(each)) for each in late), strict=True)
+    lateness, alone, earlier = (numbers(column, unit) for column in columns)
+    return list(zip(lateness, alone, earlier, strict=True))
 
 
 def cause_name(job: Job, late: Straggler) -> str:

@@ -9,8 +9,8 @@ from overlapscope.fleet.average import AverageTime, average_step
 from overlapscope.fleet.exposed import Exposed
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.ranks import label
-from overlapscope.fleet.summary_stragglers import cause_name, place_name
-from overlapscope.formatting import counted, numbers, share, time, time_unit
+from overlapscope.fleet.summary_stragglers import cause_name, late_figures, place_name
+from overlapscope.formatting import counted, share, time, time_unit
 from overlapscope.markup import Html, tag
 
 _MOST_LATE = 32  # rows; stragglers.parquet has all
@@ -30,9 +30,7 @@ def late_table(job: Job) -> Iterator[Html]:
     unit, word = time_unit([int(each.late_a_step_ns) for each in late])
     heads = ("rank", "late", "most at", "cause", "fixed alone saves", "with those above")
     rows = []
-    for each in late[:_MOST_LATE]:
-        saved = (each.saving.alone_ns, each.saving.with_earlier_ns) if each.saving else ()
-        cells = numbers([each.late_a_step_ns, *(max(value, 0) / each.steps for value in saved)], unit)
+    for each, cells in zip(late[:_MOST_LATE], late_figures(late[:_MOST_LATE], unit), strict=True):
         what = (label(job.members[each.member]), cells[0], place_name(each.place), cause_name(job, each))
         rows.append((*what, *cells[1:]))
     yield _table(f"Late ranks, in the order in which they bound the step ({word} a step)", heads, rows, (1, 4, 5))
