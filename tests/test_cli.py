@@ -27,6 +27,7 @@ from tests.notation import trace_of
 
 SAMPLE = SAMPLES / "dataloader_train-pageable-blocking.json.gz"
 SMALL = SAMPLES / "page_locking-each-step.json.gz"
+LONG_NAMES = SAMPLES / "offload-pageable-same.json.gz"
 TABLES = ("copies", "gaps", "findings", "ranges")
 
 
@@ -46,7 +47,7 @@ def as_frame(*arguments: str | Path) -> pd.DataFrame:
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("command", ["audit", *TABLES])
 def test_nothing_is_wider_than_the_terminal(command: str, width: int) -> None:
-    result = run(command, SAMPLE, width=width)
+    result = run(command, LONG_NAMES, width=width)
     assert result.exit_code == 0, result.output
     assert max(len(line.rstrip()) for line in result.stdout.splitlines()) <= width
     assert "\x1b" not in result.stdout, "no colours without a terminal"
@@ -131,9 +132,9 @@ def test_an_audit_without_such_a_finding_does_not_fail() -> None:
 
 
 def test_windows_are_selected_alike() -> None:
-    step = as_json("audit", SAMPLE, "--step", "1")["traces"][0]["window"]
-    assert step == as_json("audit", SAMPLE, "--within", "ProfilerStep#1")["traces"][0]["window"]
-    part = as_json("audit", SAMPLE, "--from", "10", "--to", "30")["traces"][0]["window"]
+    step = as_json("audit", SMALL, "--step", "1")["traces"][0]["window"]
+    assert step == as_json("audit", SMALL, "--within", "ProfilerStep#1")["traces"][0]["window"]
+    part = as_json("audit", SMALL, "--from", "10", "--to", "30")["traces"][0]["window"]
     assert part["wall_ns"] == 20_000_000
     first = as_frame("copies", SAMPLE)["start_ns"].min()
     after_ms = (first - open_trace(SAMPLE).start_ns) / 1e6

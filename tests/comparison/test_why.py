@@ -179,11 +179,6 @@ SAID = {
 """By which words a sentence names each change; where the GPU decides what to fetch, there are fewer copies."""
 WITHOUT_A_CALL = {"offload": "non-blocking"}
 """What a workload's pinned variant does in no call of its own: its copies have no synchronisation to drop."""
-UNEXPLAINED = {
-    ("dataloader_train-pinned-item.sqlite.gz", "dataloader_train-pinned-non-blocking.sqlite.gz"),
-    ("pinning_guide-pinned-blocking.json.gz", "pinning_guide-pinned-ahead.json.gz"),
-}
-"""Pairs in which the order loses time, though it only has fewer copies, or whose programs differ less than two runs."""
 FEW = ("gemm_copy-pageable-copy-first-blocking-same", "offload-pageable-same", "pinning_guide-list-to", "scalar_reads")
 FEW += ("prefetcher-non-blocking", "dataloader_train-pinned")
 """Begins of those that are compared each time."""
@@ -214,5 +209,5 @@ def test_what_was_done_is_named(faulty: Path, fixed: Path, changes: tuple[str, .
     largest = max((reason for reason in found.why.reasons if reason.done), key=lambda each: each.saved_ns, default=None)
     if found.wall.changed and largest is not None and largest.saved_ns >= least_ns:
         assert largest.words in found.sentence
-    if found.wall.changed and (faulty.name, fixed.name) not in UNEXPLAINED:
-        assert abs(found.why.unexplained_ns) <= 0.5 * abs(found.why.saved_ns)
+    if found.wall.changed:
+        assert abs(found.why.unexplained_ns) <= 0.25 * abs(found.why.saved_ns)
