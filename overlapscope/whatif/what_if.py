@@ -28,7 +28,7 @@ from overlapscope.whatif.profiler_cost import other_costs, profiler_cost
 from overlapscope.whatif.retimed import retimed
 from overlapscope.whatif.uncertainty import Estimate
 
-_REACHES_DOWN = "the lower bound without it has the most that it cost in any recording"
+_REACHES_DOWN = "the lower bound without it has the most that an event cost in recordings that tell"
 
 
 def what_if(
