@@ -317,7 +317,7 @@ def test_a_call_that_failed_has_lost_nothing(tmp_path: Path) -> None:
     """Nsight Systems may write two rows for a call, of which one has the error."""
     copies = [nsys_maker.call(30, 40, 4, correlation=2, returnValue=0),
               nsys_maker.call(31, 39, 5, correlation=2, returnValue=1)]  # fmt: skip
-    tables = {
+    tables: dict[str, nsys_maker.Rows] = {
         "CUPTI_ACTIVITY_KIND_RUNTIME": [nsys_maker.call(0, 5, 2, returnValue=0), *copies],
         "CUPTI_ACTIVITY_KIND_KERNEL": [nsys_maker.work(10, 20, demangledName=3)],
     }

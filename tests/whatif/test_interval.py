@@ -81,7 +81,7 @@ def test_what_narrows_an_interval_is_not_in_the_trace_yet(
     reason: Reason, recorded: bool, said: str, tmp_path: Path
 ) -> None:
     issue, steps = {"kernel_ns": 5_000, "copy_ns": 5_000}, {"count": 1, "wall_ns": 2_000_000}
-    consumers = {"op_start_ns": [], "tensor": []}
+    consumers: dict[str, list[int]] = {"op_start_ns": [], "tensor": []}
     known = make.calibrated(
         issue_unprofiled=issue, issue_profiled=issue, recorded=steps, unprofiled=steps, copy_consumers=consumers
     )
