@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """The collective at which a rank is latest: its place in a step, and in how many of these; of such a step's."""
+    """The collective at which a rank is latest, by its place in a step.
+
+    ``late_ns`` is its lateness there in the median step; it is late in ``steps`` of the ``of`` steps that have it.
+    """
 
     op: str
     position: int | None
