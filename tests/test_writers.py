@@ -176,7 +176,7 @@ def test_a_pipe_is_written_into_and_stays(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [pipe]
 
 
-@pytest.mark.parametrize("command", ["copies IN --format csv", "explain", "--help"])
+@pytest.mark.parametrize("command", ["copies IN --format csv", "--help"])
 def test_standard_output_that_takes_no_more_is_said(command: str) -> None:
     """A full disk is an error; a reader that has gone, as head does, is none, and the status is that of the result."""
     words = [sys.executable, "-m", "overlapscope", *command.replace("IN", str(SAMPLE)).split()]
