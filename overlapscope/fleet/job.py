@@ -116,7 +116,7 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig, number: int = 1, fou
         times |= collective_times(arrived, of_steps.steps)
     of_steps = Figures(of_steps.steps, times, of_steps.idle)
     copies, findings, devices, definitions = map(tables.of_members, ("copies", "findings", "devices", "definitions"))
-    beside = tables.read("collectives", ["kernels_ns"])["kernels_ns"].to_numpy(np.int64)[arrived.rows.row]
+    beside = integers(folder, "collectives", "kernels_ns")[0][arrived.rows.row]
     compared = Compared(arrived, of_steps, copies, labels, _begins(steps, arrived, clocks), beside, clocks.part)
     return Job(
         number=number,
