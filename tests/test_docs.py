@@ -65,7 +65,7 @@ def test_the_readme_shows_what_the_audit_prints() -> None:
     told = set(re.findall(r"([\d.]+) ms", README))
     assert measured < told
     for time in told - measured:
-        assert f"{time} ms" in printed
+        assert f"{time} ms" in printed or f"most likely {time} " in printed
     for share in re.findall(r"\d+ %", README):
         assert share in printed
 

@@ -458,5 +458,5 @@ def test_a_step_with_a_number_that_no_column_holds_is_no_step(tmp_path: Path) ->
     huge = kineto_maker.annotation(f"ProfilerStep#{10**20}", 300, 99)
     (tmp_path / "in").mkdir()
     kineto_maker.write(tmp_path / "in" / "t.json", *steps, huge, kineto_maker.call(0, 9), kineto_maker.kernel(10, 20))
-    job = reduce_folder(fleet(tmp_path / "in", tmp_path / "out"))
+    (job,) = reduce_folder(fleet(tmp_path / "in", tmp_path / "out"))
     assert (job.traces["status"].tolist(), job.steps["step"].dropna().tolist()) == (["complete"], [1, 2])

@@ -157,7 +157,7 @@ def _draft(export: Export, path: Path, log: HealthLog, options: Options) -> Draf
                 check_keys(str(path), source, rows.names, rows.count, log)
                 draft.tables[table] = _within(BUILDERS[table](rows, translation), options.selection, log)
                 log.events_kept += draft.rows(table)
-    check_strings(strings, log.events_kept, log)
+    check_strings(export.columns("StringIds"), log.events_kept, log)
     _fill_devices(draft, export)
     _log_missing_work(export, draft, log)
     return draft

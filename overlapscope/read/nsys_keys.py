@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from overlapscope.errors import UnusableTrace
 from overlapscope.model.health import MISSING_COLUMN
@@ -36,9 +36,9 @@ def check_keys(path: str, table: str, columns: Iterable[str], rows: int, log: He
         log.damage(f"{MISSING_COLUMN}{table}", rows, f"rows of the table {table}, which has {named}", rows)
 
 
-def check_strings(strings: Mapping[int, str], kept: int, log: HealthLog) -> None:
-    """Count a missing table of strings, where rows were read that have their names there."""
-    if kept and not strings:
+def check_strings(columns: Iterable[str], kept: int, log: HealthLog) -> None:
+    """Count a missing table of strings, or one of another layout, where rows were read that have their names there."""
+    if kept and not {"id", "value"} <= set(columns):
         log.damage(
             f"{MISSING_COLUMN}StringIds", 1, "missing table: StringIds, with the names of kernels, calls and ranges"
         )
