@@ -48,7 +48,7 @@ def test_a_recording_answers_what_an_audit_asks() -> None:
     fit = doctor(open_trace(SAMPLES / "dataloader_train-pinned-non-blocking.json.gz"))
     assert fit.verdict is Verdict.YES
     assert not fit.limits
-    assert fit.statement == "This trace has all that figures and findings rest on."
+    assert fit.statement == "This trace has everything that the figures and findings need."
 
 
 def test_a_plain_trace_does_not(tmp_path: Path) -> None:

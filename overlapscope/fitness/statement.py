@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from overlapscope.fitness.answer import Answered, Verdict
 from overlapscope.fitness.settings import Setting
 
-FIT = "This trace has all that figures and findings rest on."
+FIT = "This trace has everything that the figures and findings need."
 
 
 def statement(limits: Sequence[Answered], setting: Setting | None) -> str:

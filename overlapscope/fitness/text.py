@@ -13,7 +13,7 @@ _HEADINGS: dict[str, Callable[[Answered], bool]] = {
     "It answers": lambda each: each.answer.verdict is Verdict.YES,
     "In part": lambda each: each.limits and each.answer.verdict is Verdict.PARTLY,
     "It does not answer": lambda each: each.limits and each.answer.verdict is Verdict.NO,
-    "Open, but no figure rests on it": lambda each: each.answer.open and not each.check.core,
+    "Open, but no figure needs it": lambda each: each.answer.open and not each.check.core,
     "Does not arise": lambda each: each.answer.verdict is Verdict.DOES_NOT_ARISE,
 }
 """Each with the answers under it; every answer stands under one."""

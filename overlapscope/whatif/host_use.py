@@ -1,4 +1,4 @@
-"""What a change takes for granted of the host: copies that it waited for, and waits for later now, or nowhere.
+"""What a change assumes of the host: copies that it waited for before, and now waits for later or never.
 
 A wait covers the work before it on its stream, and what that waited for. Where the host was free to use the memory of a
 copy before, only the program can tell when it does.
@@ -26,11 +26,14 @@ _NEVER = np.iinfo(np.int64).max
 _BY_HOST = (DependencyKind.SYNCHRONISATION, DependencyKind.STAGING)
 _BY_STREAM = (DependencyKind.EVENT, DependencyKind.OTHER_DEVICE, DependencyKind.LEGACY_DEFAULT_STREAM)
 _MOST_HOPS = 8  # from stream to stream; what is waited for through more of them counts as not waited for
-_USES = {Direction.DTOH: "read the {} of {} to it", Direction.HTOD: "overwrite the {} of {} to the GPU"}
+_USES = {
+    Direction.DTOH: "read the destination of {} to the host ({})",
+    Direction.HTOD: "overwrite the source of {} to the GPU ({})",
+}
 
 
 def taken_for_granted(before: Graph, after: Graph) -> list[str]:
-    """What the host must not do early, for the results of the changed program to be right, in words."""
+    """What the host must not do too early if results are to stay right, in words."""
     if not len(before.trace.copies) or not len(before.calls):
         return []
     was, now = _first_waits(before), _first_waits(after)
@@ -52,10 +55,8 @@ def _of_direction(after: Graph, now: Int64, later: Bool, direction: Direction) -
         if not len(copies):
             continue
         sizes = size(int(np.maximum(after.trace.copies.size_bytes[copies], 0).sum()))
-        use = _USES[direction].format(sizes, counted(len(copies), "copy", "copies"))
-        until = (
-            f"{_waiting(after, now[some])} waits for that" if waited else "all is copied, though no call waits for that"
-        )
+        use = _USES[direction].format(counted(len(copies), "copy", "copies"), sizes)
+        until = f"{_waiting(after, now[some])} has waited" if waited else "they are complete; no call waits for them"
         yield f"assumes that the host does not {use} before {until}"
 
 

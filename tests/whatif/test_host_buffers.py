@@ -63,8 +63,8 @@ READ = """
 @pytest.mark.parametrize("last", ["sync", "launch"])
 def test_a_wait_that_is_taken_out_is_named_where_nobody_knows_who_reads(last: str, tmp_path: Path) -> None:
     found = what_if(trace_of(tmp_path, READ.format(last)), ["no-scalar-sync"])
-    until = "cudaDeviceSynchronize waits for that" if last == "sync" else "all is copied, though no call waits for that"
-    text = f"assumes that the host does not read the 3.81 MiB of 1 copy to it before {until}"
+    until = "cudaDeviceSynchronize has waited" if last == "sync" else "they are complete; no call waits for them"
+    text = f"assumes that the host does not read the destination of 1 copy to the host (3.81 MiB) before {until}"
     assert found.granted == (text,)
     assert text in found.to_dict()["assumptions"]
     assert not what_if(found.trace, ["side-stream"]).granted, "the host waits right after"
@@ -93,5 +93,5 @@ SENT = """
 )
 def test_what_the_host_may_overwrite_early(memory: str, changes: list[str], granted: bool, tmp_path: Path) -> None:
     found = what_if(trace_of(tmp_path, SENT.format(memory)), changes)
-    text = "assumes that the host does not overwrite the 3.81 MiB of 1 copy to the GPU before "
+    text = "assumes that the host does not overwrite the source of 1 copy to the GPU (3.81 MiB) before "
     assert [each.startswith(text) for each in found.granted] == [True] * granted
