@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overlapscope import Trace, audit, diagnose
+from overlapscope import Trace, audit, diagnose, what_if
 from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.finding import Confidence, Finding, Severity
+from overlapscope.model.enums import Direction
 from overlapscope.ordering.order import Order, Race
 from tests import kineto_maker as make
 from tests.notation import trace_of
@@ -140,6 +141,17 @@ def test_an_upload_of_what_has_not_come_down(times: str, confidence: Confidence,
         "| op aten::copy_ 29", "| record A 14-15 -> stream 7 | wait A 16-17 -> stream 20 | op aten::copy_ 29"
     )
     assert found(tmp_path, "OVL101", ordered.format(LATER), **SAME) is None
+
+
+def test_a_prediction_has_racing_copies_in_order_and_says_so(tmp_path: Path) -> None:
+    for notes, race in ((SAME, True), (OTHER, False)):
+        trace = trace_of(tmp_path, ROUND_TRIP.format(TOGETHER), **make.calibrated(**notes))
+        result = what_if(trace, ["faster-link=1"])
+        graph, times = result.simulation.graph, result.simulation.time_ns
+        down, up = (np.flatnonzero(graph.work.engine == way) for way in (Direction.DTOH, Direction.HTOD))
+        assert (times[graph.work_start(up)] >= times[graph.work_end(down)]) == race
+        said = "assumes that OVL101 is fixed first, so that the accesses of 1 pair are in order"
+        assert (said in result.assumptions) == race
 
 
 def issued(what: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -77,11 +77,11 @@ def _everywhere(trace: Trace, finding: Finding) -> Finding:
     return replace(finding, calls=tuple(same_places(trace, np.array(finding.calls)).tolist()))
 
 
-def missing_order(findings: Sequence[Finding]) -> list[str]:
-    """For each finding about a race, in words, that a change which moves copies or waits needs what is missing."""
+def missing_order(findings: Sequence[Finding]) -> dict[str, str]:
+    """For each rule that finds a race, in words, that a change which moves copies or waits needs what is missing."""
     races = [finding for finding in findings if finding.severity is Severity.HAZARD]
     says = {finding.code: "suspects to be" if finding.confidence is Confidence.LOW else "finds" for finding in races}
-    return [f"assumes an order that {code} {how} missing" for code, how in says.items()]
+    return {code: f"assumes an order that {code} {how} missing" for code, how in says.items()}
 
 
 def _as_range(graph: Graph, window: Window, config: DiagnosisConfig) -> tuple[Graph, Window]:
@@ -104,7 +104,7 @@ class _Search:
 
     base: Baseline
     findings: Sequence[Finding]
-    races: Sequence[str]
+    races: Mapping[str, str]
     config: DiagnosisConfig
 
     def steps(self) -> Iterator[Step]:
@@ -156,13 +156,14 @@ class _Search:
             fixes=tuple(dict.fromkeys(finding.code for finding in fixed)),
             places=tuple(dict.fromkeys(self._places(found.changes, before))),
             saving_ns=found.saving_ns,
-            assumes=(*self._races(found.changes), *found.granted),
+            assumes=(*self._races(found), *found.granted),
             **expected(found).to_dict(),
         )
 
-    def _races(self, changes: tuple[Change, ...]) -> Sequence[str]:
-        """What some changes assume though findings say otherwise."""
-        return self.races if any(change.needs_order for change in changes) else ()
+    def _races(self, found: Prediction) -> Iterator[str]:
+        """What some changes assume though findings say otherwise, but for what is in order in the prediction."""
+        if any(change.needs_order for change in found.changes):
+            yield from (text for code, text in self.races.items() if not any(code in said for said in found.granted))
 
     def _places(self, changes: tuple[Change, ...], before: tuple[str, ...]) -> Iterator[str]:
         """Where the newest changes are made: as their findings have it, else where they edit the program."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 
 import numpy as np
 
 from overlapscope.dependencies.build import without_cycles
-from overlapscope.dependencies.graph import Graph
+from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.errors import ChangeNotUnderstood
 from overlapscope.whatif.change import Change, parsed
 from overlapscope.whatif.changes.batch_copies import BatchCopies
@@ -26,6 +27,7 @@ from overlapscope.whatif.changes.side_stream import SideStream
 from overlapscope.whatif.config import DEFAULT, SimulationConfig
 from overlapscope.whatif.editor import Editor, Where
 from overlapscope.whatif.host_buffers import before_host
+from overlapscope.whatif.races import in_order
 
 CHANGES: tuple[type[Change], ...] = (
     Pin,
@@ -113,9 +115,15 @@ class Edits:
         for group in groups[len(self.made) :]:
             _make(editor, group)
             self.made.append((group, editor.copy()))
+        if groups:
+            _put_in_order(editor, *self._races)
         editor.add(before_host(editor.graph))
         editor.graph = without_cycles(editor.graph)
         return editor
+
+    @cached_property
+    def _races(self) -> tuple[Dependencies, list[str]]:
+        return in_order(self.graph, self.config.dependencies.follow_ns)
 
 
 def _in_order(changes: Iterable[Change]) -> list[list[Change]]:
@@ -132,6 +140,12 @@ def _make(editor: Editor, alike: list[Change]) -> None:
         before, editor.assumptions = editor.assumptions, []
         alike[0].apply(editor, where)
         editor.assumptions = before + [f"{alike[0].name}: {text}" for text in editor.assumptions]
+
+
+def _put_in_order(editor: Editor, order: Dependencies, texts: Sequence[str]) -> None:
+    editor.add(order)
+    for text in texts:
+        editor.grant(text)
 
 
 def _where(editor: Editor, changes: list[Change]) -> Where | None:

@@ -1,0 +1,40 @@
+"""Races that a recording knows: a prediction is of the program with their accesses in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from overlapscope.dependencies.graph import Dependencies, Graph
+from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.formatting import counted
+from overlapscope.model.columns import NO_ID
+from overlapscope.ordering.accesses import Races, early_reads, early_refills, early_reuses, early_uploads
+from overlapscope.ordering.order import Order
+
+_RULES: dict[str, Callable[[Order], Races]] = {
+    "OVL101": early_uploads,
+    "OVL102": early_refills,
+    "OVL103": early_reads,
+    "OVL104": early_reuses,
+}
+
+
+def in_order(graph: Graph, follow_ns: int) -> tuple[Dependencies, list[str]]:
+    """Each access that races, after the one before it; and in words what is assumed so.
+
+    What races with the host gets no dependency: a trace does not say where the program would have to wait.
+    """
+    found = {code: races for code, of in _RULES.items() if len(races := of(Order(graph)))}
+    return Dependencies.together(Dependencies.none(), *(_order(graph, each, follow_ns) for each in found.values())), [
+        f"{code} is fixed first, so that the accesses of {counted(len(races), 'pair')} are in order"
+        + ("; the host's wait for that is not simulated" if (races.then == NO_ID).any() else "")
+        for code, races in found.items()
+    ]
+
+
+def _order(graph: Graph, races: Races, follow_ns: int) -> Dependencies:
+    on_gpu = races.then != NO_ID
+    ends, starts = graph.work_end(races.first[on_gpu]), graph.work_start(races.then[on_gpu])
+    return Dependencies.of(ends, starts, np.full(len(ends), follow_ns), DependencyKind.EVENT)
