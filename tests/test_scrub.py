@@ -359,3 +359,12 @@ def test_the_command_tells_what_it_left_out(tmp_path: Path) -> None:
     assert "header host_name (1)" in result.stderr
     missing = CliRunner().invoke(app, ["scrub", str(tmp_path / "none"), str(tmp_path / "out.json")])
     assert (missing.exit_code, "no such file" in missing.stderr) == (2, True)
+
+
+def test_a_layout_that_no_reader_takes_is_refused(tmp_path: Path) -> None:
+    source = nsys_maker.write(tmp_path / "in.sqlite", {"CUPTI_ACTIVITY_KIND_KERNEL": [nsys_maker.work(5, 9)]})
+    with sqlite3.connect(source) as database:
+        database.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME COLUMN start TO began")
+    with pytest.raises(UnusableTrace, match="layout of no known version"):
+        scrub_nsys(source, tmp_path / "out.sqlite")
+    assert not (tmp_path / "out.sqlite").exists()

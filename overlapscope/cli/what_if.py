@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from overlapscope.cli.changes import CHANGES_HELP, complete_change, note_old_name
+from overlapscope.cli.changes import CHANGES_HELP, complete_change, note_old_name, split_changes
 from overlapscope.cli.messages import complaining, refuse_to_replace, require_device_work
 from overlapscope.cli.options import Cache, Debug, Format, From, Output, Quiet, Step, To, TracePath, Within
 from overlapscope.cli.output import deliver, deliver_json, print_lines, render_to
@@ -57,6 +57,7 @@ def what_if_command(  # noqa: PLR0913, PLR0917 - one parameter per option
 
             check_suffix(figure)
         refuse_to_replace(path, output, figure)
+        change = [each for text in change for each in split_changes(text)]
         for text in change:
             note_old_name(text, quiet=quiet)
         found, paths = _predict(path, change, selection, explain=explain, cache=cache, quiet=quiet)

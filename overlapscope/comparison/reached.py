@@ -21,13 +21,22 @@ PLAN = "plan"
 
 @dataclass(frozen=True)
 class Reached(Row):
-    """The predicted time with its interval, and the one that was reached, in ns, both on the comparison's baseline."""
+    """The predicted time with its interval, and the one that was reached, in ns, both on the comparison's baseline.
+
+    ``unprofiled`` says that this is the time without the profiler.
+    """
 
     changes: tuple[str, ...]
     predicted_ns: float
     low_ns: float
     high_ns: float
     reached_ns: float
+    unprofiled: bool
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval has the time that was reached."""
+        return self.low_ns <= self.reached_ns <= self.high_ns
 
     @property
     def sentence(self) -> str:
@@ -36,13 +45,15 @@ class Reached(Row):
         off = abs(self.reached_ns - self.predicted_ns)
         more = "more" if self.reached_ns > self.predicted_ns else "less"
         than = f"{share(off, self.predicted_ns)} {more} than predicted"
+        than += "" if self.inside else ", outside the interval: the program after may have other changes than these"
         changes = " + ".join(self.changes)
         return f"Predicted for {changes}: {predicted}; reached: {time(self.reached_ns)}, {than}."
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data: ``predicted`` of a comparison."""
         times = ("predicted_ns", "low_ns", "high_ns", "reached_ns")
-        return {"changes": list(self.changes)} | {name: round(getattr(self, name)) for name in times}
+        rounded = {name: round(getattr(self, name)) for name in times}
+        return {"changes": list(self.changes), **rounded, "inside": self.inside, "unprofiled": self.unprofiled}
 
 
 def reached(before: Side, predicted: Sequence[Change | str], reached_ns: float, config: DiagnosisConfig) -> Reached:
@@ -60,7 +71,7 @@ def reached(before: Side, predicted: Sequence[Change | str], reached_ns: float, 
     found = run.base.predict(changes)
     times, divisor = found.stated if before.unprofiled else found, before.divisor(run)
     predicted_ns, low, high = (value / divisor for value in (times.predicted_ns, times.low_ns, times.high_ns))
-    return Reached(tuple(map(str, changes)), predicted_ns, low, high, reached_ns)
+    return Reached(tuple(map(str, changes)), predicted_ns, low, high, reached_ns, before.unprofiled)
 
 
 def _planned(run: Run, config: DiagnosisConfig) -> tuple[str, ...]:

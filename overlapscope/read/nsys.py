@@ -23,6 +23,7 @@ from overlapscope.calibration.values import count, moment
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind
+from overlapscope.model.health import MISSING_COLUMN
 from overlapscope.model.metadata import Device, Metadata
 from overlapscope.read.devices import with_calibration
 from overlapscope.read.draft import Arrays, Draft
@@ -57,8 +58,10 @@ class Export:
     def __init__(self, connection: sqlite3.Connection, log: HealthLog) -> None:
         self._connection = connection
         self._log = log
-        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        self.tables = {str(name) for (name,) in names}
+        names = "SELECT name FROM sqlite_master WHERE type = ?"
+        self.tables, self.views = (
+            {str(name) for (name,) in connection.execute(names, [kind])} for kind in ("table", "view")
+        )
 
     def columns(self, table: str) -> list[str]:
         """The columns that ``table`` has; empty where it does not exist, or is a view, which may have no end."""
@@ -148,6 +151,8 @@ def _draft(export: Export, path: Path, log: HealthLog, options: Options) -> Draf
     for done, (table, source) in enumerate(_CUDA_TABLES.items(), 1):
         if options.progress is not None:
             options.progress(done, len(_CUDA_TABLES))
+        if source in export.views:
+            log.damage(f"{MISSING_COLUMN}{source}", 1, f"no table {source}, but a view of this name, which is not read")
         if source not in export.tables:
             continue
         if options.selection.takes(table):

@@ -45,8 +45,8 @@ MARK_EVENT = 34
 
 
 def strings_of(pairs: Mapping[Any, Any]) -> Strings:
-    """StringIds as text by id."""
-    return {key: str(value) for key, value in pairs.items() if isinstance(key, int)}
+    """StringIds as text by id; what is no text is no name."""
+    return {key: value for key, value in pairs.items() if isinstance(key, int) and isinstance(value, str)}
 
 
 def _cells(rows: Rows, name: str) -> Cells | None:

@@ -18,6 +18,8 @@ _KEYS = {
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": (*_TIMES, "globalPid", "correlationId"),
     "NVTX_EVENTS": (*_TIMES, "globalTid", "eventType"),
 }
+CHECKED = frozenset(_KEYS)
+"""The tables whose columns are checked."""
 
 
 def check_keys(path: str, table: str, columns: Iterable[str], rows: int, log: HealthLog) -> None:

@@ -17,6 +17,7 @@ from overlapscope.model.columns import NO_TIME
 from overlapscope.read.bytestream import read_blocks
 from overlapscope.read.dropped import told
 from overlapscope.read.log import HealthLog
+from overlapscope.read.nsys_keys import CHECKED, check_keys
 from overlapscope.read.values import whole_numbers
 from overlapscope.scrub.texts import Hiding
 
@@ -81,6 +82,7 @@ def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter
                 raise UnusableTrace(f"{source}: cannot be scrubbed, the compressed file is damaged")
             with closing(sqlite3.connect(work, isolation_level=None)) as connection:
                 connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+                _check_layout(connection, str(source), log)
                 _scrub(connection, hiding, dropped)
         except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
             if "full" in str(error):
@@ -93,6 +95,13 @@ def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter
         with writing(target) as file, work.open("rb") as ready:
             shutil.copyfileobj(ready, file)
     return dropped
+
+
+def _check_layout(connection: sqlite3.Connection, path: str, log: HealthLog) -> None:
+    """Refuse what no reader takes: what its other columns hold is not known."""
+    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        if table in CHECKED and connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone():
+            check_keys(path, table, _columns(connection, table), 0, log)
 
 
 def _scrub(connection: sqlite3.Connection, hiding: Hiding, dropped: Counter[str]) -> None:

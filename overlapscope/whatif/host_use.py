@@ -54,7 +54,8 @@ def _of_direction(after: Graph, now: Int64, later: Bool, direction: Direction) -
         copies = after.work.row[some]
         if not len(copies):
             continue
-        sizes = size(int(np.maximum(after.trace.copies.size_bytes[copies], 0).sum()))
+        known = after.trace.copies.size_bytes[copies]
+        sizes = size(int(known.sum())) if (known >= 0).all() else "of unknown size"
         use = _USES[direction].format(counted(len(copies), "copy", "copies"), sizes)
         until = f"{_waiting(after, now[some])} has waited" if waited else "they are complete; no call waits for them"
         yield f"assumes that the host does not {use} before {until}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,3 +104,13 @@ def test_a_new_tensor_on_the_host_is_read_at_once(making: tuple[str, ...], chang
         return
     assert (found.estimate.by_order_ns[0] < found.predicted_ns - 500_000) == at_once
     assert (found.estimate.by_order_ns[1] > found.predicted_ns + 500_000) != at_once
+
+
+def test_a_copy_without_a_size_keeps_its_duration(tmp_path: Path) -> None:
+    text = "thread 1: copy 4MB pageable HtoD 0-300 -> stream 7: 5-300 | sync 301-302"
+    known = trace_of(tmp_path, text, **make.H200)
+    unknown = replace(known, copies=replace(known.copies, size_bytes=np.array([-1])))
+    first, second = (what_if(trace, ["pin"]) for trace in (known, unknown))
+    (shorter,), (same,) = (found.after.copies.duration_ns for found in (first, second))
+    assert shorter < same == known.copies.duration_ns[0]
+    assert "pin: HtoD: 1 copy without a size: no other duration is known" in second.assumptions

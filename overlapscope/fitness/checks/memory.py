@@ -8,6 +8,7 @@ from overlapscope.fitness.answer import Answer, Check, Verdict
 from overlapscope.fitness.config import FitnessConfig
 from overlapscope.fitness.unknown import of_amd, setting_of
 from overlapscope.formatting import counted
+from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
 
@@ -27,6 +28,10 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
         return Answer(Verdict.NO, text, counts, setting_of(trace), health=("unknown-direction",))
     if not len(copies):
         return Answer(Verdict.DOES_NOT_ARISE, "no copies between host and GPU in the trace", counts)
+    without = int((copies.size_bytes == NO_ID).sum())
+    if without > config.most_missing * len(copies) and not unknown:
+        text = f"{found}; no size of {without:,} of {counted(len(copies), 'copy', 'copies')}"
+        return Answer(Verdict.PARTLY, text, counts, setting_of(trace), "copies have no size", health=("no-size",))
     if not unknown:
         return Answer(Verdict.YES, f"{found} of {counted(len(copies), 'copy', 'copies')}", counts)
     text = f"no memory kind of {unknown:,} of {counted(len(copies), 'copy', 'copies')}"

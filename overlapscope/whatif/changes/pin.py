@@ -28,6 +28,7 @@ import numpy as np
 
 from overlapscope.dependencies.graph import Dependencies
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
+from overlapscope.formatting import counted
 from overlapscope.measure.copies import host_kind
 from overlapscope.measure.launches import launch_latency_ns
 from overlapscope.model.columns import NO_ID, Int64
@@ -102,7 +103,14 @@ def _shorten(editor: Editor, some: Int64) -> None:
         mine = copies.direction[row] == direction
         if not mine.any():
             continue
+        if unknown := int((copies.size_bytes[row[mine]] < 0).sum()):
+            editor.assume(
+                f"{direction.label}: {counted(unknown, 'copy', 'copies')} without a size: no other duration is known"
+            )
+        mine &= copies.size_bytes[row] >= 0
         sizes = copies.size_bytes[row[mine]]
+        if not len(sizes):
+            continue
         speed = pinned_speed(graph.trace, direction, sizes)
         if speed is None:
             editor.assume(f"{direction.label}: no pinned bandwidth is known, so copies keep their duration")

@@ -49,7 +49,7 @@ class PinAhead(Change):
 def _send_as_usual(editor: Editor, where: Where) -> None:
     """Copies of what was pinned in the loop take no longer than others of their size, where that was measured."""
     copies = editor.trace.copies
-    fresh = after_pinning(editor.trace) & np.append(where.calls, False)[copies.call]
+    fresh = after_pinning(editor.trace) & np.append(where.calls, False)[copies.call] & (copies.size_bytes >= 0)
     speed = calibrated_speed(editor.trace, Direction.HTOD, MemoryKind.PINNED)
     if speed is None or not fresh.any():
         return
