@@ -130,7 +130,7 @@ def test_savings_are_what_the_job_takes_longer_than_without_late_ranks(tmp_path:
     assert late["none"].empty
     text = " ".join(open_fleet(tmp_path / "two-out").summary.split())
     assert "Once these are fixed, rank 2 is" in text
-    assert "Fixing all 2 late ranks would save the job 4.7" in text
+    assert "Fixing all 2 late ranks (1-2) would save the job 4.7" in text
     assert "rank 1 alone next to nothing" in text
 
 

@@ -107,3 +107,19 @@ def test_each_job_has_its_own_answer(tmp_path: Path) -> None:
     assert found.to_pandas("stragglers")[["job", "rank"]].values.tolist() == [[1, 1], [2, 0]]
     assert found.to_pandas("ranks")["job"].tolist() == [1, 1, 2, 2, 2]
     assert set(found.to_pandas("collectives").query("job == 2")["rank"]) == {0, 1, 2}
+
+
+def test_of_many_jobs_each_late_rank_and_each_bad_trace_is_named(tmp_path: Path) -> None:
+    """In the short summaries, and in the lines about the jobs beyond these."""
+    for number in range(14):
+        odd = {"stragglers": {0: "pageable", 1: "kernels"}, "cut": (4,), "missing": (3,)} if number in {2, 13} else {}
+        make(tmp_path / "jobs" / f"{number:02}", Job(6 if odd else 2, seed=number, **odd))  # type: ignore[arg-type]
+    (tmp_path / "jobs" / "00" / "rank1_trace.json.gz").write_bytes(b"")
+    found = open_fleet(fleet(tmp_path / "jobs", tmp_path / "out"))
+    short, _, line = found.summary.partition("Job 14 of 14")
+    assert "! rank1_trace.json.gz (rank 1) cannot be used: is empty" in short
+    for text in (short, line):
+        assert "! rank4_trace.json.gz (rank 4) is damaged: " in text
+        assert "! no trace of rank 3" in text
+    assert "Fixing all 2 late ranks (0-1) would save" in " ".join(short.split())
+    assert "late: 0-1; fixing all would save up to" in " ".join(line.split())

@@ -14,7 +14,8 @@ from overlapscope.fleet.numbers import rank_list
 from overlapscope.fleet.schema import NO_GPU_WORK
 from overlapscope.formatting import counted, safe, time
 
-_MOST = 3  # problems of a kind, and traces of a rank
+_MOST = 6  # problems of a kind
+_MOST_TRACES = 3  # of a rank
 _LONGEST = 200  # characters of a problem
 NOT_ALIGNED = (
     "Clocks are not aligned: too few collectives match. Ranks are compared by durations only, and nothing is said "
@@ -62,7 +63,7 @@ def problems(job: Job) -> Iterator[str]:
         yield f"no whole step of {rank_list(ranks) if ranks else counted(len(without), 'trace')}: in no average"
     twice = job.ranks.twice
     for rank, sources in list(twice.items())[:_MOST]:
-        names = ", ".join(PurePath(source).name for source in sources[:_MOST])
+        names = ", ".join(PurePath(source).name for source in sources[:_MOST_TRACES])
         yield f"rank {rank} has {len(sources)} traces, the first usable one counts: {names}"
     if len(twice) > _MOST:
         yield f"several traces also for {rank_list(list(twice)[_MOST:])}"

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from os.path import commonpath
 from pathlib import PurePath
 
-from overlapscope.fleet.heading import NOT_ALIGNED, size_line
+from overlapscope.fleet.heading import NOT_ALIGNED, problems, size_line
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.summary import NOBODY_LATE, summary, wrapped
-from overlapscope.fleet.summary_stragglers import alike, late_lines, saving_line
+from overlapscope.fleet.summary_stragglers import alike, late_lines, late_list, saved, saving_line
 from overlapscope.formatting import counted
 
-_WHOLE, _SHORT = 3, 12  # jobs with their whole summary, and with a short one
+_WHOLE, _SHORT, _NAMED = 3, 12, 36  # jobs with their whole summary, up to which with a short one, and with a line
 
 
 def summaries(jobs: Sequence[Job]) -> str:
@@ -21,21 +21,41 @@ def summaries(jobs: Sequence[Job]) -> str:
         return summary(jobs[0])
     parts = [wrapped(line) for line in separation(jobs)]
     for job in jobs[:_SHORT]:
-        text = summary(job) if len(jobs) <= _WHOLE else "\n".join(map(wrapped, _short(job)))
+        text = summary(job) if len(jobs) <= _WHOLE else "\n".join(_short(job))
         parts.append(f"{wrapped(f'== {title(job, jobs)}')}\n\n{text.rstrip()}")
     if len(jobs) > _SHORT:
-        parts.append(f"{counted(len(jobs) - _SHORT, 'more job')}: stragglers.parquet has the late ranks of all.")
+        parts.append("\n".join(_in_lines(jobs)))
     return "\n\n".join(parts) + "\n"
 
 
 def _short(job: Job) -> Iterator[str]:
-    """How large a job is, its latest ranks, and what it would save."""
-    yield size_line(job)
+    """How large a job is, what is wrong with its traces, its latest ranks, and what all late ones would save."""
+    yield wrapped(size_line(job))
+    yield from _problems(job)
     for late in alike(job.late.ranks)[:1]:
-        yield next(late_lines(job, late))
-        yield saving_line(job)
+        yield wrapped(next(late_lines(job, late)))
+        yield wrapped(saving_line(job) or f"Late: {late_list(job)}.")
     if not job.late.ranks:
-        yield NOBODY_LATE if job.on_one_clock else NOT_ALIGNED
+        yield wrapped(NOBODY_LATE if job.on_one_clock else NOT_ALIGNED)
+
+
+def _in_lines(jobs: Sequence[Job]) -> Iterator[str]:
+    """The late ranks of each further job, and what is wrong with its traces."""
+    for job in jobs[_SHORT:_NAMED]:
+        nobody = "nobody is late" if job.on_one_clock else "clocks are not aligned"
+        late = f"late: {late_list(job)}" if job.late.ranks else nobody
+        saving = f"; fixing all would save {saved(job)}" if saved(job) else ""
+        yield wrapped(f"{title(job, jobs)}: {late}{saving}")
+        yield from _problems(job)
+    left = jobs[_NAMED:]
+    if left:
+        lagging, wrong = sum(bool(job.late.ranks) for job in left), sum(any(problems(job)) for job in left)
+        text = f"{counted(len(left), 'more job')}, {lagging} with late ranks, {wrong} with traces that are unusable, "
+        yield wrapped(f"{text}damaged, missing or there twice: stragglers.parquet, traces.parquet and ranks.parquet.")
+
+
+def _problems(job: Job) -> Iterator[str]:
+    return (wrapped(problem, "! ") for problem in problems(job))
 
 
 def separation(jobs: Sequence[Job]) -> Iterator[str]:

@@ -20,6 +20,7 @@ _NO_CAUSE = (
     "recorded."
 )
 _MOST_CAUSES = 2
+_MOST_NAMED, _MOST_FILES = 32, 8  # runs of late ranks, and files of ones without a number, in a list of all
 _NEXT_TO_NOTHING = 0.01  # of what fixing all late ranks saves
 _UNKNOWN = "not recorded"
 
@@ -62,20 +63,37 @@ def late_lines(job: Job, late: Alike) -> Iterator[str]:
         yield from () if number else _finding(job, first, cause)
 
 
-def saving_line(job: Job) -> str:
-    """What fixing all late ranks would save the job, beside the latest alone; empty where it saves nothing."""
+def late_list(job: Job) -> str:
+    """All late ranks by their numbers, or by their files where these are not known."""
+    members = [job.members[each.member] for each in job.late.ranks]
+    ranks = [member.rank for member in members if member.rank is not None]
+    if len(ranks) == len(members):
+        return number_list(ranks, _MOST_NAMED)
+    left = len(members) - _MOST_FILES
+    return ", ".join(map(label, members[:_MOST_FILES])) + (f" and {left} more" if left > 0 else "")
+
+
+def saved(job: Job) -> str:
+    """What fixing all late ranks would save the job in a step; empty where it saves nothing."""
     late = job.late
-    steps = late.ranks[0].steps
     if late.saving_ns <= 0:
         return ""
+    a_step_ns = late.saving_ns / late.ranks[0].steps
     most = "up to " if job.absent.ranks else ""
-    text = f"{most}{time(late.saving_ns / steps)} a step ({share(late.saving_ns / steps, job.figures.step_ns)})"
+    return f"{most}{time(a_step_ns)} a step ({share(a_step_ns, job.figures.step_ns)})"
+
+
+def saving_line(job: Job) -> str:
+    """What fixing all late ranks would save the job, beside the latest alone; empty where it saves nothing."""
+    late, text = job.late, saved(job)
+    if not text:
+        return ""
     saving, several = late.ranks[0].saving, len(late.ranks) > 1
     if several and saving is not None:
         little = saving.alone_ns <= _NEXT_TO_NOTHING * late.saving_ns
-        alone = "next to nothing" if little else time(saving.alone_ns / steps)
+        alone = "next to nothing" if little else time(saving.alone_ns / late.ranks[0].steps)
         text += f", {label(job.members[late.ranks[0].member])} alone {alone}"
-    which = f"all {len(late.ranks)} late ranks" if several else "that"
+    which = f"all {len(late.ranks)} late ranks ({late_list(job)})" if several else "that"
     return f"Fixing {which} would save the job {text}, simulated across the matched collectives."
 
 
