@@ -18,8 +18,9 @@ from overlapscope.fleet.figures import COPIES, KERNELS, WAITING
 from overlapscope.fleet.folding import fold_name, folded
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.rank_map import RankRow, Run, of_step, rank_rows, with_runs
-from overlapscope.fleet.reduce import reduce_folder
+from overlapscope.fleet.reduce import SUMMARY, reduce_folder
 from overlapscope.fleet.slots import SLOTS
+from overlapscope.fleet.summary_stragglers import most_worth
 from overlapscope.html.fleet_page import fleet_html
 from tests.test_fleet import fleet
 
@@ -31,6 +32,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Reduced:
     """Six ranks, of which rank 2 has pageable input, and the folder of their results."""
     folder = tmp_path_factory.mktemp("page")
     make(folder / "job", Made(6, stragglers={2: "pageable"}))
+    (job,) = reduce_folder(fleet(folder / "job", folder / "out"))
+    return job, folder / "out"
+
+
+@pytest.fixture(scope="module")
+def six(tmp_path_factory: pytest.TempPathFactory) -> Reduced:
+    """Twelve ranks, of which six are late; the last of them, with slow kernels, bounds the step."""
+    folder = tmp_path_factory.mktemp("six")
+    make(folder / "job", Made(12, stragglers={**dict.fromkeys(range(1, 6), "pageable"), 6: "kernels"}))
     (job,) = reduce_folder(fleet(folder / "job", folder / "out"))
     return job, folder / "out"
 
@@ -110,6 +120,15 @@ def test_ranks_that_differ_are_rows_of_their_own(made: Reduced) -> None:
     assert [fold_name(job, fold) for fold in folded(slower, rank_rows(job))] == ["rank 2", "ranks 0-1, 3, 5", "rank 4"]
     other = job.findings.assign(code=job.findings["code"].where(job.findings["member"] != 0, "OVL099"))
     assert len(folded(replace(job, findings=other), rank_rows(job))) == 3
+
+
+def test_of_many_late_ranks_those_that_save_most_are_shown_in_order(six: Reduced) -> None:
+    job, folder = six
+    places = most_worth(job, 4)
+    assert (places[:3], places[-1]) == ([0, 1, 2], len(job.late.ranks) - 1)
+    assert most_worth(job, 99) == list(range(len(job.late.ranks)))
+    table = (folder / SUMMARY).read_text().partition("Late (ms a step)")[2]
+    assert re.search(r"\n  …\n  rank 6 +\S+ +4\.\d+ +4\.\d+  slower kernels\n  and 2 more late ranks", table)
 
 
 def test_the_page_says_who_is_late_and_loads_nothing(made: Reduced) -> None:

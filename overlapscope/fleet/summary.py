@@ -14,7 +14,15 @@ from overlapscope.fleet.heading import clock_lines, problems, size_line
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import distinct, number_list
 from overlapscope.fleet.ranks import label
-from overlapscope.fleet.summary_stragglers import DEFINITION, alike, cause_name, late_figures, late_lines, saving_line
+from overlapscope.fleet.summary_stragglers import (
+    DEFINITION,
+    alike,
+    cause_name,
+    late_figures,
+    late_lines,
+    most_worth,
+    saving_line,
+)
 from overlapscope.formatting import counted, numbers, safe, time, time_unit
 
 if TYPE_CHECKING:
@@ -77,11 +85,15 @@ def _savings(job: Job) -> Iterator[str]:
     if len(late) < 2:  # noqa: PLR2004 - of one rank the sentence says it all
         return
     unit, word = time_unit([int(each.late_a_step_ns) for each in late])
-    names = [safe(label(job.members[each.member]), _NAME_WIDTH) for each in late[:_MOST_RANKS]]
+    places = most_worth(job, _MOST_RANKS)
+    shown = [late[place] for place in places]
+    names = [safe(label(job.members[each.member]), _NAME_WIDTH) for each in shown]
     title = f"Late ({word} a step)"
     width = max(map(len, [title, *(f"  {name}" for name in names)]))
     yield f"{title:<{width}}{'late':>8}{'saves alone':>12}{'with above':>11}  cause"
-    for name, each, cells in zip(names, late[:_MOST_RANKS], late_figures(late[:_MOST_RANKS], unit), strict=True):
+    for row, (name, each, cells) in enumerate(zip(names, shown, late_figures(shown, unit), strict=True)):
+        if places[row] > (places[row - 1] + 1 if row else 0):
+            yield "  …"
         line = f"{f'  {name}':<{width}}{cells[0]:>8}{cells[1]:>12}{cells[2]:>11}  {cause_name(job, each)}"
         yield safe(line, _WIDTH)
     if len(late) > _MOST_RANKS:

@@ -109,6 +109,17 @@ def late_figures(late: Sequence[Straggler], unit: float) -> list[tuple[str, str,
     return list(zip(lateness, alone, earlier, strict=True))
 
 
+def most_worth(job: Job, most: int) -> list[int]:
+    """The places of up to so many late ranks, in order: those whose fix saves most, alone or after those before."""
+    worth, before = list[float](), dict[int, int]()
+    for each in job.late.ranks:
+        part = int(job.clocks.part[each.member])
+        alone, earlier = (each.saving.alone_ns, each.saving.with_earlier_ns) if each.saving else (0, 0)
+        worth.append(round(max(alone, earlier - before.get(part, 0)), -3))  # to a us, as it is shown
+        before[part] = max(earlier, before.get(part, 0))
+    return sorted(sorted(range(len(worth)), key=lambda place: (-worth[place], place))[:most])
+
+
 def cause_name(job: Job, late: Straggler) -> str:
     """What the cause of a late rank is called."""
     return _name(job, late, late.causes[0]) if late.causes else _UNKNOWN

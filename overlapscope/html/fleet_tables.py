@@ -9,7 +9,7 @@ from overlapscope.fleet.average import AverageTime, average_step
 from overlapscope.fleet.exposed import Exposed
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.ranks import label
-from overlapscope.fleet.summary_stragglers import cause_name, late_figures, place_name
+from overlapscope.fleet.summary_stragglers import cause_name, late_figures, most_worth, place_name
 from overlapscope.formatting import counted, share, time, time_unit
 from overlapscope.markup import Html, tag
 
@@ -29,8 +29,11 @@ def late_table(job: Job) -> Iterator[Html]:
         return
     unit, word = time_unit([int(each.late_a_step_ns) for each in late])
     heads = ("rank", "late", "most at", "cause", "fixed alone saves", "with those above")
-    rows = []
-    for each, cells in zip(late[:_MOST_LATE], late_figures(late[:_MOST_LATE], unit), strict=True):
+    rows, places = list[Sequence[str]](), most_worth(job, _MOST_LATE)
+    shown = [late[place] for place in places]
+    for row, (each, cells) in enumerate(zip(shown, late_figures(shown, unit), strict=True)):
+        if places[row] > (places[row - 1] + 1 if row else 0):
+            rows.append(("…", *[""] * (len(heads) - 1)))
         what = (label(job.members[each.member]), cells[0], place_name(each.place), cause_name(job, each))
         rows.append((*what, *cells[1:]))
     yield _table(f"Late ranks, in the order in which they bound the step ({word} a step)", heads, rows, (1, 4, 5))
