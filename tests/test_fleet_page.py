@@ -18,6 +18,7 @@ from overlapscope.fleet.figures import COPIES, KERNELS, WAITING
 from overlapscope.fleet.folding import fold_name, folded
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.rank_map import RankRow, Run, of_step, rank_rows, with_runs
+from overlapscope.fleet.numbers import rank_list
 from overlapscope.fleet.reduce import SUMMARY, reduce_folder
 from overlapscope.fleet.slots import SLOTS
 from overlapscope.fleet.summary_stragglers import most_worth
@@ -152,6 +153,15 @@ def test_reports_of_single_ranks_are_made_on_demand_and_linked(made: Reduced, tm
     links = set(re.findall(r'href="([^"]+)"', (tmp_path / "a job.html").read_text()))
     assert links == {"a%20job-reports/rank-2.html", "a%20job-reports/rank-5.html"}
     assert "pageable-copy" in (tmp_path / "a job-reports" / "rank-2.html").read_text()
+
+
+def test_late_ranks_without_a_report_are_named(six: Reduced, tmp_path: Path) -> None:
+    page = tmp_path / "job.html"
+    run = CliRunner().invoke(app, ["fleet", "reduce", str(six[1]), "--page", str(page), "--report", "late"])
+    written = {int(file.stem.removeprefix("rank-")) for file in (tmp_path / "job-reports").iterdir()}
+    left = sorted({1, 2, 3, 4, 5, 6} - written)
+    assert (run.exit_code, len(written), 6 in written) == (0, 4, True)
+    assert f"no report of the late {rank_list(left)}: add --report with the number of each" in run.stderr
 
 
 def test_a_report_that_cannot_be_made_is_named_and_the_page_is_written(made: Reduced, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ Folder = Annotated[
 Page = Annotated[Path | None, typer.Option(help="Write one HTML page about the job here.")]
 Reports = Annotated[
     list[str] | None,
-    typer.Option("--report", metavar="RANK|late", help="Write the report of this rank, or of the late ones, too."),
+    typer.Option("--report", metavar="RANK|late", help="Write the report of this rank, or of four late ones, too."),
 ]
 
 
@@ -124,22 +124,22 @@ def _reduced(folder: Path, page: Path | None, asked: Sequence[str]) -> ExitCode:
     from overlapscope.fleet.reduce import reduce_folder
     from overlapscope.fleet.summary_jobs import summaries
 
-    jobs, reports, lacking = reduce_folder(folder), dict[tuple[int, int], Path](), list[str]()
+    jobs, reports = reduce_folder(folder), None
     for member in (each for job in jobs for each in job.members):
         refuse_to_replace(Path(member.source), page)
     if asked:
         from overlapscope.html.fleet_reports import write_reports
 
         target = folder / "reports" if page is None else page.with_name(f"{page.stem}-reports")
-        reports, lacking = write_reports(jobs, asked, target)
+        reports = write_reports(jobs, asked, target)
     if page is not None:
         from overlapscope.html.fleet_page import save_fleet_page
 
-        save_fleet_page(jobs, folder, page, reports)
+        save_fleet_page(jobs, folder, page, reports.paths if reports else None)
     deliver(summaries(jobs), None)
-    for line in lacking:
+    for line in (*reports.lacking, *reports.left_out) if reports else ():
         say(line)
-    return max(_status(jobs), ExitCode.PARTIAL if lacking else ExitCode.CLEAN)
+    return max(_status(jobs), ExitCode.PARTIAL if reports and reports.lacking else ExitCode.CLEAN)
 
 
 def _status(jobs: Sequence[Job]) -> ExitCode:
