@@ -377,6 +377,20 @@ def test_sources_are_folders_patterns_and_files_each_once(tmp_path: Path) -> Non
         find_sources([str(tmp_path / "c")])
 
 
+def test_a_name_without_a_file_and_a_link_to_nothing_are_rows(small: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    shutil.copytree(small, folder, ignore=shutil.ignore_patterns("not_a*", "rank1*"))
+    (folder / "rank1.json").symlink_to(tmp_path / "nowhere.json")
+    (tmp_path / "empty").mkdir()
+    names = [str(folder), str(tmp_path / "rank4.json"), str(tmp_path / "empty"), str(folder / "*.sqlite")]
+    map_traces(find_sources(names), tmp_path / "out", here)
+    reduce_folder(tmp_path / "out")
+    traces = open_fleet(tmp_path / "out").to_pandas("traces").query("status == 'failed'")
+    errors = {Path(row["source"]).name: row["error"] for row in traces.to_dict("records")}
+    none = "cannot be read (No such file or directory)"
+    assert errors == {"*.sqlite": none, "rank1.json": none, "rank4.json": none, "empty": "no trace in this folder"}
+
+
 @pytest.fixture
 def command_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command maps in this process."""

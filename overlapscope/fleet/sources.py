@@ -39,15 +39,22 @@ class LocalFile:
 def find_sources(names: Iterable[str]) -> list[Source]:
     """All files that folders, patterns, paths and URLs name, each once, sorted by name.
 
+    A name that stands for no file is a source, too, which cannot be read: it does not keep the others from it.
+
     Raises:
-        TraceNotFound: a name stands for no file.
+        TraceNotFound: no name stands for a file.
     """
     found: dict[str, Source] = {}
+    missing: list[str] = []
     for name in names:
         here = list(_remote(name) if "://" in name else _local(Path(name)))
-        if not here:
-            raise TraceNotFound(f"{name}: no such file, and no trace in it")
         found |= {source.name: source for source in here}
+        missing += [] if here else [name]
+    if not found:
+        raise TraceNotFound(f"{', '.join(missing)}: no such file, and no trace in it")
+    for name in missing:
+        path = name if "://" in name else str(Path(name).absolute())
+        found[path] = Source(path, 0, 0)
     return [found[name] for name in sorted(found)]
 
 
@@ -71,6 +78,8 @@ def local_file(name: str) -> Iterator[LocalFile]:
             yield LocalFile(Path(name), content)
     except OverlapscopeError:
         raise
+    except IsADirectoryError as error:
+        raise TraceNotFound(f"{name}: no trace in this folder") from error
     except OSError as error:
         raise TraceNotFound(f"{name}: cannot be read ({error.strerror or error})") from error
 
@@ -96,6 +105,8 @@ def _local(path: Path) -> Iterator[Source]:
         if file.is_file():
             about = file.stat()
             yield Source(str(file.absolute()), about.st_size, about.st_mtime_ns)
+        elif file.is_symlink() and not file.exists():
+            yield Source(str(file.absolute()), 0, 0)
 
 
 def _remote(url: str) -> Iterator[Source]:
