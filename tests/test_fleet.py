@@ -414,6 +414,19 @@ def test_the_command_maps_reduces_and_says_how_it_went(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("command_here")
+def test_tables_are_pointed_to_only_where_there_are_some(job: Path, tmp_path: Path) -> None:
+    for number in range(7):
+        (tmp_path / f"{number}.json").write_bytes(b"")
+    arguments = ["fleet", str(tmp_path), str(job / "rank1_trace.json.gz")]
+    without = CliRunner().invoke(app, [*arguments, "--page", str(tmp_path / "page.html")])
+    kept = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "out")])
+    assert "! and 1 more cannot be used: with -o FOLDER, traces.parquet has all" in without.stdout
+    assert "with -o FOLDER, traces.parquet has all" in (tmp_path / "page.html").read_text()
+    assert "! and 1 more cannot be used: traces.parquet has all" in kept.stdout
+    assert CliRunner().invoke(app, [*arguments, "--report", "1"]).exit_code == 2  # no place for it
+
+
+@pytest.mark.usefixtures("command_here")
 def test_a_command_without_room_says_that_the_next_one_goes_on(
     job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

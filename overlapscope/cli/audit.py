@@ -142,7 +142,8 @@ def _write(results: _Results, form: Format, output: Path | None, *, per_rank: bo
         from overlapscope.fleet.audits import job_of_audits
         from overlapscope.fleet.summary import summary
 
-        deliver(f"{summary(job_of_audits(results.audits))}\n--per-rank prints each trace by itself.\n", output)
+        text = summary(job_of_audits(results.audits), "with overlapscope fleet -o FOLDER, ")
+        deliver(f"{text}\n--per-rank prints each trace by itself.\n", output)
         return
     if form is Format.TEXT:
         render_to(output, lambda console: _render(results, console, quiet=quiet))

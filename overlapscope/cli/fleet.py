@@ -85,11 +85,14 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     report that was asked for has no trace, 2 when there is no result.
     """
     from overlapscope.fleet.gather import statuses
+    from overlapscope.fleet.heading import KEEP
     from overlapscope.fleet.run import map_traces
     from overlapscope.fleet.sources import find_sources
 
     with complaining(debug=debug), _folder(output, shard) as folder:
         asked = _asked(report)
+        if asked and page is None and output is None:
+            raise OutputError("--report needs a place for the reports: give --page, or a folder with -o")
         part, sources = _shard(shard), find_sources(names)
         for source in sources:
             refuse_to_replace(Path(source.name), page)
@@ -99,7 +102,7 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         if part.of > 1:
             say(f"shard {part.number} of {part.of}: {counted(len(mine), 'trace')} done", quiet=quiet)
             raise typer.Exit(ExitCode.CLEAN if statuses(folder, done) <= {"complete"} else ExitCode.PARTIAL)
-        status = _reduced(folder, page, asked)
+        status = _reduced(folder, page, asked, "" if output else KEEP)
     raise typer.Exit(status)
 
 
@@ -119,8 +122,11 @@ def reduce_command(
     raise typer.Exit(status)
 
 
-def _reduced(folder: Path, page: Path | None, asked: Sequence[str]) -> ExitCode:
-    """Reduce, with the page and the reports beside it, or beside the tables where there is no page."""
+def _reduced(folder: Path, page: Path | None, asked: Sequence[str], first: str = "") -> ExitCode:
+    """Reduce, with the page and the reports beside it, or beside the tables where there is no page.
+
+    ``first`` says what to do before the tables are there.
+    """
     from overlapscope.fleet.reduce import reduce_folder
     from overlapscope.fleet.summary_jobs import summaries
 
@@ -135,8 +141,8 @@ def _reduced(folder: Path, page: Path | None, asked: Sequence[str]) -> ExitCode:
     if page is not None:
         from overlapscope.html.fleet_page import save_fleet_page
 
-        save_fleet_page(jobs, folder, page, reports.paths if reports else None)
-    deliver(summaries(jobs), None)
+        save_fleet_page(jobs, folder, page, reports.paths if reports else None, first)
+    deliver(summaries(jobs, first), None)
     for line in (*reports.lacking, *reports.left_out) if reports else ():
         say(line)
     return max(_status(jobs), ExitCode.PARTIAL if reports and reports.lacking else ExitCode.CLEAN)

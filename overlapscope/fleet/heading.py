@@ -17,16 +17,23 @@ from overlapscope.formatting import counted, safe, time
 _MOST = 6  # problems of a kind
 _MOST_TRACES = 3  # of a rank
 _LONGEST = 200  # characters of a problem
+KEEP = "with -o FOLDER, "
+"""What to do first where no folder keeps the tables."""
 NOT_ALIGNED = (
     "Clocks are not aligned: too few collectives match. Ranks are compared by durations only, and nothing is said "
     "about who arrives last."
 )
 
 
-def about(job: Job) -> Iterator[str]:
+def table_has_all(table: str, first: str = "") -> str:
+    """Where the rest of a list is; ``first`` says what to do before the table is there."""
+    return f"{first}{table}.parquet has all"
+
+
+def about(job: Job, first: str = "") -> Iterator[str]:
     """All of it."""
     yield size_line(job)
-    yield from problems(job)
+    yield from problems(job, first)
     yield from clock_lines(job)
 
 
@@ -44,8 +51,8 @@ def size_line(job: Job) -> str:
     return text + "."
 
 
-def problems(job: Job) -> Iterator[str]:
-    """Traces that failed or lost data, and ranks that are missing or there twice."""
+def problems(job: Job, first: str = "") -> Iterator[str]:
+    """Traces that failed or lost data, and ranks that are missing or there twice; ``first`` as in `table_has_all`."""
     traces = job.traces
     for status, words in (("failed", "cannot be used"), (NO_GPU_WORK, "has no GPU work"), ("damaged", "is damaged")):
         found = traces[traces["status"] == status].to_dict("records")
@@ -53,7 +60,7 @@ def problems(job: Job) -> Iterator[str]:
             why = row["lost"] if status == "damaged" else row["error"]
             yield safe(f"{_called(row)} {words}: {why}", _LONGEST)
         if len(found) > _MOST:
-            yield f"and {len(found) - _MOST} more {words}: traces.parquet has all"
+            yield f"and {len(found) - _MOST} more {words}: {table_has_all('traces', first)}"
     if job.ranks.missing:
         yield f"no trace of {rank_list(job.ranks.missing)}"
     used = [number for number, member in enumerate(job.members) if member.used]

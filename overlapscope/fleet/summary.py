@@ -10,7 +10,7 @@ import numpy as np
 
 from overlapscope.diagnosis.finding import Severity
 from overlapscope.fleet.figures import COLLECTIVES, COPIES, IDLE, KERNELS, STEP, TRANSFER, WAITING
-from overlapscope.fleet.heading import clock_lines, problems, size_line
+from overlapscope.fleet.heading import clock_lines, problems, size_line, table_has_all
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import distinct, number_list
 from overlapscope.fleet.ranks import label
@@ -38,16 +38,16 @@ _NAME_WIDTH, _COLUMN_WIDTH = 23, 10
 _RANK_COLUMNS = {"kernels": KERNELS, "collectives": COLLECTIVES, "copies": COPIES, "idle": IDLE}
 
 
-def summary(job: Job) -> str:
-    """The summary of a job: at most some forty lines of at most 80 characters."""
+def summary(job: Job, first: str = "") -> str:
+    """The summary of a job: at most some forty lines of at most 80 characters; ``first`` as in `table_has_all`."""
     parts = [
-        list(_heading(job)),
+        list(_heading(job, first)),
         list(_late(job)),
-        list(_savings(job)),
+        list(_savings(job, first)),
         list(_steps(job)),
         list(_rank_rows(job)),
         list(_exposed(job)),
-        list(_findings(job)),
+        list(_findings(job, first)),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
@@ -59,9 +59,9 @@ def wrapped(text: str, indent: str = "") -> str:
     )
 
 
-def _heading(job: Job) -> Iterator[str]:
+def _heading(job: Job, first: str) -> Iterator[str]:
     yield wrapped(size_line(job))
-    yield from (wrapped(problem, "! ") for problem in problems(job))
+    yield from (wrapped(problem, "! ") for problem in problems(job, first))
     yield from (wrapped(line) for line in clock_lines(job))
 
 
@@ -79,7 +79,7 @@ def _late(job: Job) -> Iterator[str]:
         yield wrapped(_by_durations(job, job.waited_for))
 
 
-def _savings(job: Job) -> Iterator[str]:
+def _savings(job: Job, first: str) -> Iterator[str]:
     """The late ranks with what fixing each would save, alone and with those above."""
     late = job.late.ranks
     if len(late) < 2:  # noqa: PLR2004 - of one rank the sentence says it all
@@ -97,7 +97,8 @@ def _savings(job: Job) -> Iterator[str]:
         line = f"{f'  {name}':<{width}}{cells[0]:>8}{cells[1]:>12}{cells[2]:>11}  {cause_name(job, each)}"
         yield safe(line, _WIDTH)
     if len(late) > _MOST_RANKS:
-        yield f"  and {counted(len(late) - _MOST_RANKS, 'more late rank')}: stragglers.parquet has all"
+        left = counted(len(late) - _MOST_RANKS, "more late rank")
+        yield wrapped(f"and {left}: {table_has_all('stragglers', first)}", "  ")
 
 
 def _by_durations(job: Job, member: int) -> str:
@@ -162,7 +163,7 @@ def _exposed(job: Job) -> Iterator[str]:
     yield wrapped(f"Exposed in the whole trace, median rank: {text}; by {', by '.join(others)}.")
 
 
-def _findings(job: Job) -> Iterator[str]:
+def _findings(job: Job, first: str) -> Iterator[str]:
     found = job.findings[job.findings["member"] >= 0]
     found = found[(found["idle_ns"] > 0) | (found["severity"] == str(Severity.HAZARD))]
     if found.empty:
@@ -176,7 +177,7 @@ def _findings(job: Job) -> Iterator[str]:
         cost = f"up to {time(int(mine['idle_ns'].max()))}" if mine["idle_ns"].max() > 0 else "no idle time"
         yield wrapped(f"{title}: {cost}, {_who(job, mine['member'].tolist())}", "  ")
     if len(shared) > _MOST_FINDINGS:
-        yield f"  and {len(shared) - _MOST_FINDINGS} more: findings.parquet has all"
+        yield f"  and {len(shared) - _MOST_FINDINGS} more: {table_has_all('findings', first)}"
 
 
 def _who(job: Job, members: Sequence[int]) -> str:

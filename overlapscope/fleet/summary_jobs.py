@@ -15,23 +15,26 @@ from overlapscope.formatting import counted
 _WHOLE, _SHORT, _NAMED = 3, 12, 36  # jobs with their whole summary, up to which with a short one, and with a line
 
 
-def summaries(jobs: Sequence[Job]) -> str:
-    """The summary of the only job; of several, each under its title, and short ones where there are many."""
+def summaries(jobs: Sequence[Job], first: str = "") -> str:
+    """The summary of the only job; of several, each under its title, and short ones where there are many.
+
+    ``first`` says what to do before the tables are there, as in `table_has_all`.
+    """
     if len(jobs) == 1:
-        return summary(jobs[0])
+        return summary(jobs[0], first)
     parts = [wrapped(line) for line in separation(jobs)]
     for job in jobs[:_SHORT]:
-        text = summary(job) if len(jobs) <= _WHOLE else "\n".join(_short(job))
+        text = summary(job, first) if len(jobs) <= _WHOLE else "\n".join(_short(job, first))
         parts.append(f"{wrapped(f'== {title(job, jobs)}')}\n\n{text.rstrip()}")
     if len(jobs) > _SHORT:
-        parts.append("\n".join(_in_lines(jobs)))
+        parts.append("\n".join(_in_lines(jobs, first)))
     return "\n\n".join(parts) + "\n"
 
 
-def _short(job: Job) -> Iterator[str]:
+def _short(job: Job, first: str) -> Iterator[str]:
     """How large a job is, what is wrong with its traces, its latest ranks, and what all late ones would save."""
     yield wrapped(size_line(job))
-    yield from _problems(job)
+    yield from _problems(job, first)
     for late in alike(job.late.ranks)[:1]:
         yield wrapped(next(late_lines(job, late)))
         yield wrapped(saving_line(job) or f"Late: {late_list(job)}.")
@@ -39,23 +42,24 @@ def _short(job: Job) -> Iterator[str]:
         yield wrapped(NOBODY_LATE if job.on_one_clock else NOT_ALIGNED)
 
 
-def _in_lines(jobs: Sequence[Job]) -> Iterator[str]:
+def _in_lines(jobs: Sequence[Job], first: str) -> Iterator[str]:
     """The late ranks of each further job, and what is wrong with its traces."""
     for job in jobs[_SHORT:_NAMED]:
         nobody = "nobody is late" if job.on_one_clock else "clocks are not aligned"
         late = f"late: {late_list(job)}" if job.late.ranks else nobody
         saving = f"; fixing all would save {saved(job)}" if saved(job) else ""
         yield wrapped(f"{title(job, jobs)}: {late}{saving}")
-        yield from _problems(job)
+        yield from _problems(job, first)
     left = jobs[_NAMED:]
     if left:
         lagging, wrong = sum(bool(job.late.ranks) for job in left), sum(any(problems(job)) for job in left)
         text = f"{counted(len(left), 'more job')}, {lagging} with late ranks, {wrong} with traces that are unusable, "
-        yield wrapped(f"{text}damaged, missing or there twice: stragglers.parquet, traces.parquet and ranks.parquet.")
+        tables = f"{first}stragglers.parquet, traces.parquet and ranks.parquet have all"
+        yield wrapped(f"{text}damaged, missing or there twice: {tables}")
 
 
-def _problems(job: Job) -> Iterator[str]:
-    return (wrapped(problem, "! ") for problem in problems(job))
+def _problems(job: Job, first: str) -> Iterator[str]:
+    return (wrapped(problem, "! ") for problem in problems(job, first))
 
 
 def separation(jobs: Sequence[Job]) -> Iterator[str]:

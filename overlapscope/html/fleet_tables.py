@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from overlapscope.diagnosis.catalogue import RULES
 from overlapscope.fleet.average import AverageTime, average_step
 from overlapscope.fleet.exposed import Exposed
+from overlapscope.fleet.heading import table_has_all
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.ranks import label
 from overlapscope.fleet.summary_stragglers import cause_name, late_figures, most_worth, place_name
@@ -22,8 +23,8 @@ _COUNTED = {
 _NAMES = {rule.code: rule.name for rule in RULES}
 
 
-def late_table(job: Job) -> Iterator[Html]:
-    """The late ranks with the cause of each, and what fixing it would save."""
+def late_table(job: Job, first: str) -> Iterator[Html]:
+    """The late ranks with the cause of each, and what fixing it would save; ``first`` as in `table_has_all`."""
     late = job.late.ranks
     if len(late) < 2:  # noqa: PLR2004 - of one rank the sentences say it all
         return
@@ -38,7 +39,8 @@ def late_table(job: Job) -> Iterator[Html]:
         rows.append((*what, *cells[1:]))
     yield _table(f"Late ranks, in the order in which they bound the step ({word} a step)", heads, rows, (1, 4, 5))
     if len(late) > _MOST_LATE:
-        yield tag("p", f"{counted(len(late) - _MOST_LATE, 'more late rank')}: stragglers.parquet.", class_="about")
+        left = counted(len(late) - _MOST_LATE, "more late rank")
+        yield tag("p", f"{left}: {table_has_all('stragglers', first)}.", class_="about")
 
 
 def average_table(job: Job) -> Iterator[Html]:
