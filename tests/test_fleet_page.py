@@ -14,13 +14,14 @@ from benchmarks.fleet_ranks import Job as Made
 from benchmarks.fleet_ranks import make
 from overlapscope.cli.main import app
 from overlapscope.fleet.average import average_step
-from overlapscope.fleet.figures import COPIES, KERNELS, WAITING
+from overlapscope.fleet.figures import COPIES, IDLE, KERNELS, WAITING
 from overlapscope.fleet.folding import fold_name, folded
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.rank_map import RankRow, Run, of_step, rank_rows, with_runs
 from overlapscope.fleet.numbers import rank_list
 from overlapscope.fleet.reduce import SUMMARY, reduce_folder
 from overlapscope.fleet.slots import SLOTS
+from overlapscope.fleet.summary import summary
 from overlapscope.fleet.summary_stragglers import most_worth
 from overlapscope.html.fleet_page import fleet_html
 from tests.test_fleet import fleet
@@ -130,6 +131,16 @@ def test_of_many_late_ranks_those_that_save_most_are_shown_in_order(six: Reduced
     assert most_worth(job, 99) == list(range(len(job.late.ranks)))
     table = (folder / SUMMARY).read_text().partition("Late (ms a step)")[2]
     assert re.search(r"\n  …\n  rank 6 +\S+ +4\.\d+ +4\.\d+  slower kernels\n  and 2 more late ranks", table)
+
+
+def test_long_numbers_stay_apart_and_sentences_stay_whole(made: Reduced) -> None:
+    job, reason = made[0], f"what is wrong {'with this trace ' * 12}is here."
+    times = {name: values * 1000 if name in {COPIES, IDLE} else values for name, values in job.figures.times.items()}
+    traces = job.traces.assign(status="failed", error=reason)
+    text = summary(replace(job, traces=traces, figures=replace(job.figures, times=times)))
+    latest = text.partition("Latest (ms a step)")[2].partition("\n\n")[0].splitlines()
+    assert [len(line.split()) for line in latest] == [5, 7, 7, 7, 7]
+    assert f"rank0_trace.json.gz (rank 0) cannot be used: {reason}" in " ".join(text.split())
 
 
 def test_the_page_says_who_is_late_and_loads_nothing(made: Reduced) -> None:

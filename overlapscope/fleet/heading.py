@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import PurePath
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from overlapscope.formatting import counted, safe, time
 
 _MOST = 6  # problems of a kind
 _MOST_TRACES = 3  # of a rank
-_LONGEST = 200  # characters of a problem
+_LONGEST, _LONGEST_NAME = 400, 100  # characters of what is wrong with a trace, and of its name
 KEEP = "with -o FOLDER, "
 """What to do first where no folder keeps the tables."""
 NOT_ALIGNED = (
@@ -58,7 +59,7 @@ def problems(job: Job, first: str = "") -> Iterator[str]:
         found = traces[traces["status"] == status].to_dict("records")
         for row in found[:_MOST]:
             why = row["lost"] if status == "damaged" else row["error"]
-            yield safe(f"{_called(row)} {words}: {why}", _LONGEST)
+            yield f"{_called(row)} {words}: {shorten(safe(str(why)), _LONGEST, placeholder=' …')}"
         if len(found) > _MOST:
             yield f"and {len(found) - _MOST} more {words}: {table_has_all('traces', first)}"
     if job.ranks.missing:
@@ -77,7 +78,7 @@ def problems(job: Job, first: str = "") -> Iterator[str]:
 
 
 def _called(row: Mapping[Hashable, Any]) -> str:
-    name, rank = PurePath(row["source"]).name, row["rank"]
+    name, rank = safe(PurePath(row["source"]).name, _LONGEST_NAME), row["rank"]
     return f"{name} (rank {rank})" if isinstance(rank, int) else name
 
 

@@ -35,6 +35,8 @@ _MOST_RANKS = 4
 _MOST_FINDINGS = 4
 _IN_SHORT = ("Cause:", "Fix:")  # what is said of all causes but the first
 _NAME_WIDTH, _COLUMN_WIDTH = 23, 10
+_STEP_COLUMNS = (("median", 10), ("min", 10), ("rank", 7), ("max", 10), ("rank", 7))
+_SAVING_COLUMNS = (("late", 8), ("saves alone", 13), ("with above", 12))
 _RANK_COLUMNS = {"kernels": KERNELS, "collectives": COLLECTIVES, "copies": COPIES, "idle": IDLE}
 
 
@@ -90,11 +92,12 @@ def _savings(job: Job, first: str) -> Iterator[str]:
     names = [safe(label(job.members[each.member]), _NAME_WIDTH) for each in shown]
     title = f"Late ({word} a step)"
     width = max(map(len, [title, *(f"  {name}" for name in names)]))
-    yield f"{title:<{width}}{'late':>8}{'saves alone':>12}{'with above':>11}  cause"
-    for row, (name, each, cells) in enumerate(zip(names, shown, late_figures(shown, unit), strict=True)):
+    head, *lines = _columns(_SAVING_COLUMNS, late_figures(shown, unit))
+    yield f"{title:<{width}}{head}  cause"
+    for row, (name, each, cells) in enumerate(zip(names, shown, lines, strict=True)):
         if places[row] > (places[row - 1] + 1 if row else 0):
             yield "  …"
-        line = f"{f'  {name}':<{width}}{cells[0]:>8}{cells[1]:>12}{cells[2]:>11}  {cause_name(job, each)}"
+        line = f"{f'  {name}':<{width}}{cells}  {cause_name(job, each)}"
         yield safe(line, _WIDTH)
     if len(late) > _MOST_RANKS:
         left = counted(len(late) - _MOST_RANKS, "more late rank")
@@ -118,13 +121,16 @@ def _steps(job: Job) -> Iterator[str]:
     shown = [name for name in order if name in job.figures.times]
     values = {name: job.figures.times[name][used] for name in shown if job.figures.times[name][used].any()}
     unit, word = time_unit([int(np.median(each)) for each in values.values()])
-    yield f"{'Average step (' + word + ')':<28}{'median':>10}{'min':>10}{'rank':>7}{'max':>10}{'rank':>7}"
+    rows = []
     decimals = _decimals(float(np.median(values[STEP])) / unit)
     for name, times in values.items():
         low, high = int(np.argmin(times)), int(np.argmax(times))
         cells = [f"{value / unit:,.{decimals}f}" for value in (np.median(times), times[low], times[high])]
         ranks = [_short(job, used[place]) for place in (low, high)]
-        yield f"  {name:<26}{cells[0]:>10}{cells[1]:>10}{ranks[0]:>7}{cells[2]:>10}{ranks[1]:>7}"
+        rows.append((*cells[:2], ranks[0], cells[2], ranks[1]))
+    titles = (f"Average step ({word})", *(f"  {name}" for name in values))
+    for title, line in zip(titles, _columns(_STEP_COLUMNS, rows), strict=True):
+        yield f"{title:<28}{line}"
 
 
 def _decimals(step: float) -> int:
@@ -144,12 +150,19 @@ def _rank_rows(job: Job) -> Iterator[str]:
     first = {"late": late} if late.any() else {}
     columns = {**first, **{heading: times[name] for heading, name in _RANK_COLUMNS.items()}}
     cells = {heading: numbers(values[order].tolist(), unit) for heading, values in columns.items()}
-    widths = {heading: max(_COLUMN_WIDTH, len(heading) + 2) for heading in cells}
+    head, *lines = _columns([(heading, _COLUMN_WIDTH) for heading in cells], list(zip(*cells.values(), strict=True)))
     title = f"{'Latest' if late.any() else 'Each'} ({word} a step)"
-    yield f"{title:<{_NAME_WIDTH + 2}}" + "".join(f"{heading:>{width}}" for heading, width in widths.items())
+    yield f"{title:<{_NAME_WIDTH + 2}}{head}"
     for row, name in enumerate(distinct([label(job.members[member]) for member in order.tolist()])):
-        line = "".join(f"{column[row]:>{widths[heading]}}" for heading, column in cells.items())
-        yield f"  {safe(name, _NAME_WIDTH - 1):<{_NAME_WIDTH}}{line}"
+        yield f"  {safe(name, _NAME_WIDTH - 1):<{_NAME_WIDTH}}{lines[row]}"
+
+
+def _columns(headings: Sequence[tuple[str, int]], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Headings with their least widths and rows below them as lines; two spaces apart, however long a number is."""
+    lines = [[heading for heading, _ in headings], *rows]
+    longest = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    widths = [max(least, most + 2) for (_, least), most in zip(headings, longest, strict=True)]
+    return ["".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in lines]
 
 
 def _exposed(job: Job) -> Iterator[str]:
