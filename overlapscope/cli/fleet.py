@@ -84,8 +84,8 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     Exit status: 0 when all traces were read completely, 1 when some data was lost, some traces could not be used or a
     report that was asked for has no trace, 2 when there is no result.
     """
-    from overlapscope.fleet.gather import statuses
-    from overlapscope.fleet.heading import KEEP
+    from overlapscope.fleet.gather import trace_rows
+    from overlapscope.fleet.heading import KEEP, REDUCE, bad_traces
     from overlapscope.fleet.run import map_traces
     from overlapscope.fleet.sources import find_sources
 
@@ -93,7 +93,10 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         asked = _asked(report)
         if asked and page is None and output is None:
             raise OutputError("--report needs a place for the reports: give --page, or a folder with -o")
-        part, sources = _shard(shard), find_sources(names)
+        part = _shard(shard)
+        if part.of > 1 and (page or asked):
+            raise OutputError("--shard writes no page and no reports: give --page and --report to overlapscope fleet reduce")
+        sources = find_sources(names)
         for source in sources:
             refuse_to_replace(Path(source.name), page)
         mine = part.share(sources)
@@ -101,7 +104,10 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             done = map_traces(sources, folder, _executor(workers, scheduler), part, progress)
         if part.of > 1:
             say(f"shard {part.number} of {part.of}: {counted(len(mine), 'trace')} done", quiet=quiet)
-            raise typer.Exit(ExitCode.CLEAN if statuses(folder, done) <= {"complete"} else ExitCode.PARTIAL)
+            bad = list(bad_traces(trace_rows(folder, done), REDUCE))
+            for line in bad:
+                say(line)
+            raise typer.Exit(ExitCode.PARTIAL if bad else ExitCode.CLEAN)
         status = _reduced(folder, page, asked, "" if output else KEEP)
     raise typer.Exit(status)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -28,9 +28,10 @@ def found_traces(folder: Path, outcomes: Sequence[Outcome]) -> list[Found]:
     return [_found(outcome.source, _part(folder, outcome, TRACE_NAMES)) for outcome in outcomes]
 
 
-def statuses(folder: Path, outcomes: Sequence[Outcome]) -> set[str]:
-    """The statuses that the traces have."""
-    return {row["status"] for outcome in outcomes for row in _part(folder, outcome, ("traces",))["traces"].to_pylist()}
+def trace_rows(folder: Path, outcomes: Sequence[Outcome]) -> list[dict[Hashable, Any]]:
+    """What is known of each trace before the jobs are: its row of the table, with its source."""
+    rows = (_part(folder, outcome, ("traces",))["traces"].to_pylist()[0] for outcome in outcomes)
+    return [{"source": outcome.source, **row} for outcome, row in zip(outcomes, rows, strict=True)]
 
 
 def gather(folder: Path, outcomes: Sequence[Outcome], jobs: Sequence[Sequence[Member]]) -> None:

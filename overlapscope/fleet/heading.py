@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from textwrap import shorten
 from typing import Any
@@ -18,8 +18,8 @@ from overlapscope.formatting import counted, safe, time
 _MOST = 6  # problems of a kind
 _MOST_TRACES = 3  # of a rank
 _LONGEST, _LONGEST_NAME = 400, 100  # characters of what is wrong with a trace, and of its name
-KEEP = "with -o FOLDER, "
-"""What to do first where no folder keeps the tables."""
+KEEP, REDUCE = "with -o FOLDER, ", "after overlapscope fleet reduce, "
+"""What to do first where no folder keeps the tables, and where shards still write to it."""
 NOT_ALIGNED = (
     "Clocks are not aligned: too few collectives match. Ranks are compared by durations only, and nothing is said "
     "about who arrives last."
@@ -54,14 +54,7 @@ def size_line(job: Job) -> str:
 
 def problems(job: Job, first: str = "") -> Iterator[str]:
     """Traces that failed or lost data, and ranks that are missing or there twice; ``first`` as in `table_has_all`."""
-    traces = job.traces
-    for status, words in (("failed", "cannot be used"), (NO_GPU_WORK, "has no GPU work"), ("damaged", "is damaged")):
-        found = traces[traces["status"] == status].to_dict("records")
-        for row in found[:_MOST]:
-            why = row["lost"] if status == "damaged" else row["error"]
-            yield f"{_called(row)} {words}: {shorten(safe(str(why)), _LONGEST, placeholder=' …')}"
-        if len(found) > _MOST:
-            yield f"and {len(found) - _MOST} more {words}: {table_has_all('traces', first)}"
+    yield from bad_traces(job.traces.to_dict("records"), first)
     if job.ranks.missing:
         yield f"no trace of {rank_list(job.ranks.missing)}"
     used = [number for number, member in enumerate(job.members) if member.used]
@@ -77,8 +70,19 @@ def problems(job: Job, first: str = "") -> Iterator[str]:
         yield f"several traces also for {rank_list(list(twice)[_MOST:])}"
 
 
+def bad_traces(rows: Sequence[Mapping[Hashable, Any]], first: str = "") -> Iterator[str]:
+    """Traces that failed or lost data, by their rows in the table; ``first`` as in `table_has_all`."""
+    for status, words in (("failed", "cannot be used"), (NO_GPU_WORK, "has no GPU work"), ("damaged", "is damaged")):
+        found = [row for row in rows if row["status"] == status]
+        for row in found[:_MOST]:
+            why = row["lost"] if status == "damaged" else row["error"]
+            yield f"{_called(row)} {words}: {shorten(safe(str(why)), _LONGEST, placeholder=' …')}"
+        if len(found) > _MOST:
+            yield f"and {len(found) - _MOST} more {words}: {table_has_all('traces', first)}"
+
+
 def _called(row: Mapping[Hashable, Any]) -> str:
-    name, rank = safe(PurePath(row["source"]).name, _LONGEST_NAME), row["rank"]
+    name, rank = safe(PurePath(row["source"]).name, _LONGEST_NAME), row.get("rank")
     return f"{name} (rank {rank})" if isinstance(rank, int) else name
 
 
