@@ -412,7 +412,7 @@ def test_the_command_maps_reduces_and_says_how_it_went(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["fleet", str(tmp_path / "job"), *options, "--page", str(tmp_path / "page.html")])
     assert refused.exit_code == 2
     assert "--shard writes no page and no reports" in refused.stderr
-    run = CliRunner().invoke(app, ["fleet", "reduce", str(tmp_path / "out")])
+    run = CliRunner().invoke(app, ["fleet", "reduce", "-q", str(tmp_path / "out")])
     assert run.exit_code == 1
     assert "Of the recorded ranks, rank 2 is 4.9" in " ".join(run.stdout.split())
 

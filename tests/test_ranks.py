@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -49,7 +50,9 @@ def test_traces_of_one_rank_are_compared_as_they_are(tmp_path: Path) -> None:
     audits = [audit(trace_of(tmp_path, text, distributedInfo={"rank": 0})) for text in (EARLY, LATE)]
     job = job_of_audits(audits)
     assert [(member.rank, member.used) for member in job.members] == [(None, True)] * 2
-    assert summary(job).startswith("2 traces, ")
+    text = summary(job)
+    assert text.startswith("2 traces, ")
+    assert re.search(r"median +min +trace +max +trace\n  step +\S+ +\S+ +t\.json +\S+ +t\.json\n", text)
 
 
 def test_the_command_prints_one_answer_or_each_by_itself(tmp_path: Path) -> None:

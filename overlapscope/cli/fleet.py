@@ -108,7 +108,7 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             for line in bad:
                 say(line)
             raise typer.Exit(ExitCode.PARTIAL if bad else ExitCode.CLEAN)
-        status = _reduced(folder, page, asked, "" if output else KEEP)
+        status = _reduced(folder, page, asked, "" if output else KEEP, quiet=quiet)
     raise typer.Exit(status)
 
 
@@ -117,6 +117,7 @@ def reduce_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that the shards wrote.")],
     page: Page = None,
     report: Reports = None,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Make the tables and the summary of the results of all shards.
@@ -124,11 +125,11 @@ def reduce_command(
     Exit status: as that of `overlapscope fleet`.
     """
     with complaining(debug=debug), _going_on():
-        status = _reduced(folder, page, _asked(report))
+        status = _reduced(folder, page, _asked(report), quiet=quiet)
     raise typer.Exit(status)
 
 
-def _reduced(folder: Path, page: Path | None, asked: Sequence[str], first: str = "") -> ExitCode:
+def _reduced(folder: Path, page: Path | None, asked: Sequence[str], first: str = "", *, quiet: bool) -> ExitCode:
     """Reduce, with the page and the reports beside it, or beside the tables where there is no page.
 
     ``first`` says what to do before the tables are there.
@@ -149,8 +150,10 @@ def _reduced(folder: Path, page: Path | None, asked: Sequence[str], first: str =
 
         save_fleet_page(jobs, folder, page, reports.paths if reports else None, first)
     deliver(summaries(jobs, first), None)
-    for line in (*reports.lacking, *reports.left_out) if reports else ():
+    for line in reports.lacking if reports else ():
         say(line)
+    for line in reports.left_out if reports else ():
+        say(line, quiet=quiet)
     return max(_status(jobs), ExitCode.PARTIAL if reports and reports.lacking else ExitCode.CLEAN)
 
 

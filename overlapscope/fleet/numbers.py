@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
 _MOST_RUNS = 6
 _SEPARATORS = "-_./ "
+_FILE_TYPE = re.compile(r"(\.pt)?(\.trace)?\.(json|sqlite)(\.gz|\.tmp)?$")
 
 
 def number_list(numbers: Iterable[int], most: int = _MOST_RUNS) -> str:
@@ -32,6 +34,18 @@ def rank_list(ranks: Collection[int]) -> str:
     ('rank 2', 'ranks 5-7, 55')
     """
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {number_list(ranks)}"
+
+
+def short_names(names: Sequence[str], width: int) -> list[str]:
+    """Names whole where all fit into so many characters, else without their file types, else with what differs.
+
+    >>> short_names(["trace_6.json.gz", "trace_7.json.gz"], 15), short_names(["trace_6.json.gz", "trace_7.json.gz"], 9)
+    (['trace_6.json.gz', 'trace_7.json.gz'], ['trace_6', 'trace_7'])
+    """
+    stems = [_FILE_TYPE.sub("", name) for name in names]
+    told_apart = stems if len(set(stems)) == len(set(names)) else list(names)
+    shortest = distinct(told_apart)
+    return next((found for found in (list(names), told_apart) if max(map(len, found)) <= width), shortest)
 
 
 def distinct(names: Sequence[str]) -> list[str]:

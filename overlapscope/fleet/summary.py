@@ -12,7 +12,7 @@ from overlapscope.diagnosis.finding import Severity
 from overlapscope.fleet.figures import COLLECTIVES, COPIES, IDLE, KERNELS, STEP, TRANSFER, WAITING
 from overlapscope.fleet.heading import clock_lines, problems, size_line, table_has_all
 from overlapscope.fleet.job import Job
-from overlapscope.fleet.numbers import distinct, number_list
+from overlapscope.fleet.numbers import number_list, short_names
 from overlapscope.fleet.ranks import label
 from overlapscope.fleet.summary_stragglers import (
     DEFINITION,
@@ -24,6 +24,7 @@ from overlapscope.fleet.summary_stragglers import (
     saving_line,
 )
 from overlapscope.formatting import counted, numbers, safe, time, time_unit
+from overlapscope.model.columns import Int64
 
 if TYPE_CHECKING:
     import pandas
@@ -34,8 +35,7 @@ _MOST_CAUSES = 3
 _MOST_RANKS = 4
 _MOST_FINDINGS = 4
 _IN_SHORT = ("Cause:", "Fix:")  # what is said of all causes but the first
-_NAME_WIDTH, _COLUMN_WIDTH = 23, 10
-_STEP_COLUMNS = (("median", 10), ("min", 10), ("rank", 7), ("max", 10), ("rank", 7))
+_NAME_WIDTH, _COLUMN_WIDTH, _FILE_WIDTH = 23, 10, 9
 _SAVING_COLUMNS = (("late", 8), ("saves alone", 13), ("with above", 12))
 _RANK_COLUMNS = {"kernels": KERNELS, "collectives": COLLECTIVES, "copies": COPIES, "idle": IDLE}
 
@@ -121,15 +121,17 @@ def _steps(job: Job) -> Iterator[str]:
     shown = [name for name in order if name in job.figures.times]
     values = {name: job.figures.times[name][used] for name in shown if job.figures.times[name][used].any()}
     unit, word = time_unit([int(np.median(each)) for each in values.values()])
-    rows = []
+    rows, called = [], _in_column(job, used)
     decimals = _decimals(float(np.median(values[STEP])) / unit)
     for name, times in values.items():
         low, high = int(np.argmin(times)), int(np.argmax(times))
         cells = [f"{value / unit:,.{decimals}f}" for value in (np.median(times), times[low], times[high])]
-        ranks = [_short(job, used[place]) for place in (low, high)]
+        ranks = [called[int(used[place])] for place in (low, high)]
         rows.append((*cells[:2], ranks[0], cells[2], ranks[1]))
+    whose = "rank" if any(job.members[member].rank is not None for member in used.tolist()) else "trace"
+    columns = (("median", 10), ("min", 10), (whose, 7), ("max", 10), (whose, 7))
     titles = (f"Average step ({word})", *(f"  {name}" for name in values))
-    for title, line in zip(titles, _columns(_STEP_COLUMNS, rows), strict=True):
+    for title, line in zip(titles, _columns(columns, rows), strict=True):
         yield f"{title:<28}{line}"
 
 
@@ -153,8 +155,9 @@ def _rank_rows(job: Job) -> Iterator[str]:
     head, *lines = _columns([(heading, _COLUMN_WIDTH) for heading in cells], list(zip(*cells.values(), strict=True)))
     title = f"{'Latest' if late.any() else 'Each'} ({word} a step)"
     yield f"{title:<{_NAME_WIDTH + 2}}{head}"
-    for row, name in enumerate(distinct([label(job.members[member]) for member in order.tolist()])):
-        yield f"  {safe(name, _NAME_WIDTH - 1):<{_NAME_WIDTH}}{lines[row]}"
+    names = short_names([label(job.members[member]) for member in order.tolist()], _NAME_WIDTH - 1)
+    for name, line in zip(names, lines, strict=True):
+        yield f"  {safe(name, _NAME_WIDTH - 1):<{_NAME_WIDTH}}{line}"
 
 
 def _columns(headings: Sequence[tuple[str, int]], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -202,9 +205,11 @@ def _who(job: Job, members: Sequence[int]) -> str:
     return f"{len(members)} of {of} ranks{names}"
 
 
-def _short(job: Job, member: int) -> str:
-    rank = job.members[member].rank
-    return "" if rank is None else str(rank)
+def _in_column(job: Job, used: Int64) -> dict[int, str]:
+    """What a narrow column calls each member: the number of its rank, or what tells its file from others."""
+    files = {member: label(job.members[member]) for member in used.tolist() if job.members[member].rank is None}
+    short = dict(zip(files, short_names(list(files.values()), _FILE_WIDTH), strict=True)) if files else {}
+    return {member: safe(short.get(member, str(job.members[member].rank)), _FILE_WIDTH) for member in used.tolist()}
 
 
 def _title(row: pandas.Series) -> str:
