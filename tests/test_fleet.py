@@ -105,10 +105,21 @@ def test_nothing_is_lost_and_what_is_wrong_is_named(done: Path) -> None:
     assert "left out (1)" in text
     assert "not_a_trace.json cannot be used: JSON without trace events" in text
     assert "no trace of rank 5" in text
-    assert "rank 9 has 2 traces" in text
+    assert "rank 9 has 2 traces: rank9_again.json.gz counts, not rank9_trace.json.gz" in text
     traces = open_fleet(done).to_pandas("traces").set_index("rank")
     assert traces.loc[3, "status"] == "damaged"
     assert (traces["status"] == "failed").sum() == 1
+
+
+def test_a_truncated_copy_of_a_trace_hides_nothing_of_the_whole_one(tmp_path: Path) -> None:
+    make(tmp_path / "job", Made(3, stragglers={2: "pageable"}))
+    whole, copy = tmp_path / "job" / "rank2_trace.json.gz", tmp_path / "job" / "a" / "rank2_trace.json.gz"
+    copy.parent.mkdir()
+    copy.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    found = open_fleet(fleet(tmp_path / "job", tmp_path / "out"))
+    assert found.to_pandas("stragglers")["rank"].tolist() == [2]
+    said = "rank 2 has 2 traces: rank2_trace.json.gz counts, not a/rank2_trace.json.gz"
+    assert said in " ".join(found.summary.split())
 
 
 def test_savings_are_what_the_job_takes_longer_than_without_late_ranks(tmp_path: Path) -> None:
@@ -371,7 +382,8 @@ def test_sources_are_folders_patterns_and_files_each_once(tmp_path: Path) -> Non
     for name in ("a/r0.json", "a/b/r1.json.gz", "a/notes.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}")
-    found = find_sources([str(tmp_path / "a"), str(tmp_path / "a" / "**" / "*.gz"), str(tmp_path / "a" / "r0.json")])
+    file = tmp_path / "a" / "r0.json"
+    found = find_sources([str(tmp_path / "a"), str(tmp_path / "a" / "**" / "*.gz"), str(file), file.as_uri()])
     assert [Path(source.name).name for source in found] == ["r1.json.gz", "r0.json"]
     with pytest.raises(TraceNotFound, match="no such file"):
         find_sources([str(tmp_path / "c")])

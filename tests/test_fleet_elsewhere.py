@@ -144,13 +144,6 @@ def test_what_is_not_in_the_store(bucket: str) -> None:
         pass
 
 
-def test_a_file_url_is_a_file(job: Path) -> None:
-    pytest.importorskip("fsspec")
-    (source,) = find_sources([f"file://{job / 'rank1_trace.json.gz'}"])
-    with local_file(source.name) as one, local_file(str(job / "rank1_trace.json.gz")) as other:
-        assert one.content == other.content
-
-
 def _start(folder: Path, arguments: list[str]) -> subprocess.Popen[bytes]:
     with (folder / "log.txt").open("ab") as log:
         return subprocess.Popen(

@@ -17,8 +17,8 @@ from overlapscope.fleet.average import average_step
 from overlapscope.fleet.figures import COPIES, IDLE, KERNELS, WAITING
 from overlapscope.fleet.folding import fold_name, folded
 from overlapscope.fleet.job import Job
-from overlapscope.fleet.rank_map import RankRow, Run, of_step, rank_rows, with_runs
 from overlapscope.fleet.numbers import rank_list
+from overlapscope.fleet.rank_map import RankRow, Run, of_step, rank_rows, with_runs
 from overlapscope.fleet.reduce import SUMMARY, reduce_folder
 from overlapscope.fleet.slots import SLOTS
 from overlapscope.fleet.summary import summary

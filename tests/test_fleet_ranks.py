@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from overlapscope.fleet.names import named
@@ -105,6 +107,13 @@ def test_of_two_traces_of_a_rank_the_usable_one_counts() -> None:
         ("a/rank0.json", False),
     ]
     assert ranks.missing == ()
+
+
+@pytest.mark.parametrize("worse", [{"whole": False, "steps": 9}, {"steps": 2, "events": 900}, {"events": 80}])
+def test_of_two_traces_of_a_rank_the_whole_one_counts_then_the_longer_one(worse: dict[str, int]) -> None:
+    best = replace(found("b/rank0.json"), steps=3, events=90)
+    ranks = ranks_of([replace(best, source="a/rank0.json", **worse), best])  # type: ignore[arg-type]
+    assert [member.source for member in ranks.members if member.used] == ["b/rank0.json"]
 
 
 def test_nodes_follow_from_the_gpus_of_each() -> None:

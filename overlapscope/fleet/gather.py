@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _GROUP_ROWS, _GROUP_TRACES = 20_000, 100
 """Most rows and traces in a row group: large enough to compress, few enough to wait in memory."""
-TRACE_NAMES = ("traces", "devices")
+TRACE_NAMES = ("traces", "devices", "steps")
 
 
 def found_traces(folder: Path, outcomes: Sequence[Outcome]) -> list[Found]:
@@ -142,4 +142,7 @@ def _found(source: str, part: Part) -> Found:
         start,
         None if start is None else start + row["wall_ns"],
         frozenset(map(int, row["collectives"].split())),
+        row["status"] == "complete",
+        len(set(part["steps"]["step"].to_pylist())),
+        row["events"] or 0,
     )

@@ -11,12 +11,12 @@ import numpy as np
 
 from overlapscope.fleet.figures import COLLECTIVES
 from overlapscope.fleet.job import Job
-from overlapscope.fleet.numbers import rank_list
+from overlapscope.fleet.numbers import distinct_paths, rank_list
 from overlapscope.fleet.schema import NO_GPU_WORK
 from overlapscope.formatting import counted, safe, time
 
 _MOST = 6  # problems of a kind
-_MOST_TRACES = 3  # of a rank
+_MOST_OTHERS = 2  # traces of a rank that do not count
 _LONGEST, _LONGEST_NAME = 400, 100  # characters of what is wrong with a trace, and of its name
 KEEP, REDUCE = "with -o FOLDER, ", "after overlapscope fleet reduce, "
 """What to do first where no folder keeps the tables, and where shards still write to it."""
@@ -62,10 +62,16 @@ def problems(job: Job, first: str = "") -> Iterator[str]:
     if 0 < len(without) < len(used):
         ranks = [member.rank for member in without if member.rank is not None]
         yield f"no whole step of {rank_list(ranks) if ranks else counted(len(without), 'trace')}: in no average"
-    twice = job.ranks.twice
+    yield from _twice(job)
+
+
+def _twice(job: Job) -> Iterator[str]:
+    """Ranks with several traces, and which of these counts."""
+    twice, used = job.ranks.twice, {member.source for member in job.members if member.used}
     for rank, sources in list(twice.items())[:_MOST]:
-        names = ", ".join(PurePath(source).name for source in sources[:_MOST_TRACES])
-        yield f"rank {rank} has {len(sources)} traces, the first usable one counts: {names}"
+        first, *others = distinct_paths(sources)
+        counts = f"{first} counts, not {', '.join(others[:_MOST_OTHERS])}" if sources[0] in used else "none can be used"
+        yield f"rank {rank} has {len(sources)} traces: {counts}"
     if len(twice) > _MOST:
         yield f"several traces also for {rank_list(list(twice)[_MOST:])}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
+from pathlib import PurePath
 
 _MOST_RUNS = 6
 _SEPARATORS = "-_./ "
@@ -58,6 +59,18 @@ def distinct(names: Sequence[str]) -> list[str]:
         return list(names)
     first, last = _alike(names), _alike([name[::-1] for name in names])
     return [name[len(first) : len(name) - len(last)] for name in names]
+
+
+def distinct_paths(sources: Sequence[str]) -> list[str]:
+    """Paths without the folders that all of them lie in.
+
+    >>> distinct_paths(["job/a/rank3.json", "job/b/rank3.json"]), distinct_paths(["a/one.json", "a/two.json"])
+    (['a/rank3.json', 'b/rank3.json'], ['one.json', 'two.json'])
+    """
+    parts = [PurePath(source).parts for source in sources]
+    apart = [place for place, names in enumerate(zip(*parts, strict=False)) if len(set(names)) > 1]
+    first = apart[0] if apart else min(map(len, parts), default=1) - 1
+    return ["/".join(each[first:]) for each in parts]
 
 
 def _alike(names: Sequence[str]) -> str:

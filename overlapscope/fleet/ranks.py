@@ -36,7 +36,8 @@ class Member:
 class Found:
     """What one trace says about its ranks: what it recorded, and the processes with GPU work and their first GPUs.
 
-    ``start_ns`` and ``end_ns`` are Unix times, ``collectives`` the smallest numbers of its collectives.
+    ``start_ns`` and ``end_ns`` are Unix times, ``collectives`` the smallest numbers of its collectives. It is ``whole``
+    where nothing of it is lost.
     """
 
     source: str
@@ -49,6 +50,9 @@ class Found:
     start_ns: int | None = None
     end_ns: int | None = None
     collectives: frozenset[int] = frozenset()
+    whole: bool = True
+    steps: int = 0
+    events: int = 0
 
     @property
     def timed(self) -> bool:
@@ -66,7 +70,7 @@ class Ranks:
 
     @property
     def twice(self) -> dict[int, tuple[str, ...]]:
-        """Ranks of which there are several traces, each with these; the first one is used."""
+        """Ranks of which there are several traces, each with these, the one that is used first."""
         sources: dict[int, list[str]] = {}
         for member in self.members:
             if member.rank is not None:
@@ -76,7 +80,7 @@ class Ranks:
 
 def ranks_of(traces: Sequence[Found], numbers: Sequence[int] | None = None) -> Ranks:
     """The ranks of the traces of a job; these have the numbers from 0 on, or those that are given."""
-    members = list(_without_twins(ranked(traces)))
+    members = list(_without_twins(ranked(traces), traces))
     if numbers is not None:
         members = [replace(member, trace=numbers[member.trace]) for member in members]
     world = max((found.world_size for found in traces if found.world_size), default=None)
@@ -144,18 +148,20 @@ def _in_order(members: Sequence[Member], traces: Sequence[Found]) -> list[Member
     return [replace(each, rank=numbers[each], origin=ORDER) if each in numbers else each for each in members]
 
 
-def _without_twins(members: Iterable[Member]) -> Iterator[Member]:
-    """All members by rank; of several of one rank only the first usable one is used."""
+def _without_twins(members: Iterable[Member], traces: Sequence[Found]) -> Iterator[Member]:
+    """All members by rank; of several of one rank only the best is used, if it can be."""
     seen: set[int] = set()
-    for member in sorted(members, key=_by_rank):
+    for member in sorted(members, key=lambda each: _by_rank(each, traces[each.trace])):
         yield replace(member, used=member.usable and member.rank not in seen)
         if member.usable and member.rank is not None:
             seen.add(member.rank)
 
 
-def _by_rank(member: Member) -> tuple[bool, int, bool, str, int]:
+def _by_rank(member: Member, found: Found) -> tuple[bool, int, bool, tuple[bool, int, int], str, int]:
+    """By rank, and of one rank the best first: a whole trace, then the one with more steps, then more events."""
     unranked = member.rank is None
-    return unranked, member.rank or 0, not member.usable, member.source, member.process or 0
+    worse = (False, 0, 0) if unranked else (not found.whole, -found.steps, -found.events)
+    return unranked, member.rank or 0, not member.usable, worse, member.source, member.process or 0
 
 
 def _on_node(member: Member, world: int | None, gpus: int | None) -> Member:

@@ -11,12 +11,14 @@ from datetime import datetime
 from glob import has_magic
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.request import url2pathname
 
 from overlapscope.errors import OverlapscopeError, TraceNotFound
 
 TRACE_NAMES = ("*.json", "*.json.gz", "*.sqlite", "*.sqlite.gz", "*.json.tmp")
 """What a trace in a folder is called; a pattern may name others."""
 _BLOCK_BYTES = 1 << 20
+_FILE = "file://"
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,13 @@ def find_sources(names: Iterable[str]) -> list[Source]:
     found: dict[str, Source] = {}
     missing: list[str] = []
     for name in names:
-        here = list(_remote(name) if "://" in name else _local(Path(name)))
+        here = list(_remote(name) if "://" in name.removeprefix(_FILE) else _local(_path(name)))
         found |= {source.name: source for source in here}
         missing += [] if here else [name]
     if not found:
         raise TraceNotFound(f"{', '.join(missing)}: no such file, and no trace in it")
     for name in missing:
-        path = name if "://" in name else str(Path(name).absolute())
+        path = name if "://" in name.removeprefix(_FILE) else str(_path(name).absolute())
         found[path] = Source(path, 0, 0)
     return [found[name] for name in sorted(found)]
 
@@ -91,6 +93,11 @@ def _hash(stream: Any, target: Any = None) -> str:
         if target is not None:
             target.write(block)
     return digest.hexdigest()
+
+
+def _path(name: str) -> Path:
+    """The path of a file that is here, by its path or its URL."""
+    return Path(url2pathname(name.removeprefix(_FILE)) if name.startswith(_FILE) else name)
 
 
 def _local(path: Path) -> Iterator[Source]:

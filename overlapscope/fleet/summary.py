@@ -123,7 +123,7 @@ def _steps(job: Job) -> Iterator[str]:
     unit, word = time_unit([int(np.median(each)) for each in values.values()])
     rows, called = [], _in_column(job, used)
     decimals = _decimals(float(np.median(values[STEP])) / unit)
-    for name, times in values.items():
+    for times in values.values():
         low, high = int(np.argmin(times)), int(np.argmax(times))
         cells = [f"{value / unit:,.{decimals}f}" for value in (np.median(times), times[low], times[high])]
         ranks = [called[int(used[place])] for place in (low, high)]
