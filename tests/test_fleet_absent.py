@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +25,17 @@ CUT, FAILED = "cut", "failed"
 
 def words(text: str) -> str:
     return " ".join(text.split())
+
+
+def cut_off(trace: Path, *, first: int = 0, last: int = 99, named: bool = True) -> None:
+    """Leave of a trace what is of these steps of the profiler, with or without the steps themselves."""
+    told = json.loads(gzip.decompress(trace.read_bytes()))
+    steps = {event["name"]: event for event in told["traceEvents"] if event["name"].startswith("ProfilerStep")}
+    begin = steps.get(f"ProfilerStep#{first}", {"ts": 0})["ts"]
+    end = steps.get(f"ProfilerStep#{last + 1}", {"ts": float("inf")})["ts"]
+    kept = [event for event in told["traceEvents"] if begin <= event["ts"] < end]
+    told["traceEvents"] = [event for event in kept if named or event["name"] not in steps]
+    trace.write_bytes(gzip.compress(json.dumps(told).encode(), mtime=0))
 
 
 @pytest.mark.parametrize(
@@ -116,3 +129,17 @@ def test_without_a_world_size_a_process_group_names_missing_ranks() -> None:
     zeros = np.zeros(2, np.int64)
     rows = Matched(zeros, np.array([0, 1]), zeros, zeros, zeros, 1, 2)
     assert absent(ranks, (), rows, ["0 [0, 1, 2]"]).ranks == (2,)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_rank_that_begins_to_record_later_is_not_late(tmp_path: Path, named: bool) -> None:
+    for path in make(tmp_path / "job", Job(4, steps=5, stragglers={2: "pageable"})):
+        cut_off(path, first=5 if "rank1" in path.name else 0, named=named)
+    found = open_fleet(fleet(tmp_path / "job", tmp_path / "out"))
+    (late,) = found.to_pandas("stragglers").to_dict("records")
+    assert (late["rank"], late["saving_steps"]) == (2, 3 if named else 1)
+    if named:
+        assert late["saving_ns"] / 3 == pytest.approx(4_910_000, rel=0.01)
+        assert "rank 1 lacks steps 3-4, in which the others may wait for it" in words(found.summary)
+        assert "Fixing that would save the job 4.91 ms a step" in words(found.summary)
+        assert "the matched collectives of the 3 steps that all ranks have." in words(found.summary)

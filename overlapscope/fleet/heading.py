@@ -11,7 +11,7 @@ import numpy as np
 
 from overlapscope.fleet.figures import COLLECTIVES
 from overlapscope.fleet.job import Job
-from overlapscope.fleet.numbers import distinct_paths, rank_list
+from overlapscope.fleet.numbers import distinct_paths, number_list, rank_list
 from overlapscope.fleet.schema import NO_GPU_WORK
 from overlapscope.formatting import counted, safe, time
 
@@ -62,7 +62,27 @@ def problems(job: Job, first: str = "") -> Iterator[str]:
     if 0 < len(without) < len(used):
         ranks = [member.rank for member in without if member.rank is not None]
         yield f"no whole step of {rank_list(ranks) if ranks else counted(len(without), 'trace')}: in no average"
+    yield from _lacking(job)
     yield from _twice(job)
+
+
+def _lacking(job: Job) -> Iterator[str]:
+    """Ranks that begin to record later than others, or end earlier, by the steps that they lack."""
+    members: dict[tuple[int, ...], list[int]] = {}
+    for member, steps in job.even.lacking.items():
+        members.setdefault(steps, []).append(member)
+    for steps, lacking in list(members.items())[:_MOST]:
+        names = _names([job.members[member].rank for member in lacking], len(lacking))
+        lack, it = ("lacks", "it") if len(lacking) == 1 else ("lack", "them")
+        which = f"{'step' if len(steps) == 1 else 'steps'} {number_list(steps)}"
+        yield f"{names} {lack} {which}, in which the others may wait for {it}"
+    if len(members) > _MOST:
+        yield f"{len(members) - _MOST} more sets of ranks lack other steps: steps.parquet has all"
+
+
+def _names(ranks: Sequence[int | None], traces: int) -> str:
+    known = [rank for rank in ranks if rank is not None]
+    return rank_list(known) if len(known) == traces else counted(traces, "trace")
 
 
 def _twice(job: Job) -> Iterator[str]:

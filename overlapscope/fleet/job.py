@@ -20,8 +20,9 @@ from overlapscope.fleet.late_ranks import Compared
 from overlapscope.fleet.lateness import Arrivals, arrivals
 from overlapscope.fleet.matching import Matched, shared
 from overlapscope.fleet.ranks import Member, Ranks
+from overlapscope.fleet.shared_steps import SharedSteps, shared_steps
 from overlapscope.fleet.stragglers import Late, stragglers
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
 
 if TYPE_CHECKING:
     import pandas
@@ -33,7 +34,7 @@ class Job:
 
     ``absent`` says in which matched collectives a rank without a whole trace may be the last; where one may, nobody
     knows which part of a collective is waiting. ``labels`` has for each matched collective its operation, group, step
-    and place. ``steps``, ``idle`` and ``findings`` have the rows of all ranks, with the number of the member.
+    and place; ``even`` says which are of steps that all ranks have. ``steps``, ``idle`` and ``findings`` have the rows of all ranks, with the number of the member.
     ``waited_for`` is the rank that the others most likely wait for where clocks are not aligned; None where they are,
     or where ranks are even. ``exposed`` has exposed times by each definition. ``number`` is 1 for the only job of its
     traces; where there are several, ``by`` says what tells them apart and ``name`` which one this is.
@@ -48,6 +49,7 @@ class Job:
     arrived: Arrivals
     absent: Absent
     labels: pandas.DataFrame
+    even: SharedSteps
     figures: Figures
     steps: pandas.DataFrame
     idle: pandas.DataFrame
@@ -111,13 +113,16 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig, number: int = 1, fou
     unknown = absent(ranks, damaged, arrived.rows, labels["group"].fillna("").tolist())
     steps, idle = with_base(folder, tables.of_members("steps")), tables.of_members("idle")
     of_steps = figures(steps, idle, len(ranks.members))
+    numbers = labels["step"].fillna(NO_ID).to_numpy(np.int64)
+    even = shared_steps(steps, arrived, numbers, clocks.part, of_steps.steps)
     times = dict(of_steps.times)
     if not (arrived.counts & ~unknown.complete).any():
         times |= collective_times(arrived, of_steps.steps)
     of_steps = Figures(of_steps.steps, times, of_steps.idle)
     copies, findings, devices, definitions = map(tables.of_members, ("copies", "findings", "devices", "definitions"))
     beside = integers(folder, "collectives", "kernels_ns")[0][arrived.rows.row]
-    compared = Compared(arrived, of_steps, copies, labels, _begins(steps, arrived, clocks), beside, clocks.part)
+    begins = _begins(steps, arrived, clocks, even.shared)
+    compared = Compared(arrived, of_steps, copies, labels, begins, beside, clocks.part, even)
     return Job(
         number=number,
         by=found.by if found else (),
@@ -128,6 +133,7 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig, number: int = 1, fou
         arrived=arrived,
         absent=unknown,
         labels=labels,
+        even=even,
         figures=of_steps,
         steps=steps,
         idle=idle,
@@ -181,15 +187,20 @@ def _labels(folder: Path, matched: Matched) -> pandas.DataFrame:
     return some_rows(folder, "collectives", ["op", "group", "sequence", "step", "position"], matched.row[first])
 
 
-def _begins(steps: pandas.DataFrame, arrived: Arrivals, clocks: Clocks) -> Int64:
-    """When each member begins its first step, or its first collective, on aligned clocks."""
-    rows = arrived.rows
+def _begins(steps: pandas.DataFrame, arrived: Arrivals, clocks: Clocks, shared: Bool) -> Int64:
+    """When each member begins what is replayed, on aligned clocks.
+
+    With its first step, or its first collective, or where its last collective before the first shared one ends.
+    """
+    rows, replayed = arrived.rows, shared[arrived.rows.collective]
     begin = np.full(rows.members, np.iinfo(np.int64).max, np.int64)
-    np.minimum.at(begin, rows.member, rows.start_ns)
+    np.minimum.at(begin, rows.member[replayed], rows.start_ns[replayed])
+    before = ~replayed & (rows.end_ns <= begin[rows.member])
     numbered = steps[(steps["member"] >= 0) & steps["step"].notna()]
     first = numbered.groupby("member")["start_ns"].min()
     members = first.index.to_numpy(np.int64)
     begin[members] = np.minimum(begin[members], first.to_numpy(np.int64) - clocks.offset_ns[members])
+    np.maximum.at(begin, rows.member[before], rows.end_ns[before])
     return begin
 
 

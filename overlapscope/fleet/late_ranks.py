@@ -12,6 +12,7 @@ from overlapscope.fleet.figures import STEP, Figures
 from overlapscope.fleet.groups import largest, total
 from overlapscope.fleet.lateness import Arrivals
 from overlapscope.fleet.replay import Replay, replay
+from overlapscope.fleet.shared_steps import SharedSteps
 from overlapscope.model.columns import Bool, Float64, Int64
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ class Compared:
     """What late ranks are looked for in: arrivals, times of ranks, their copies, and labels of collectives.
 
     ``labels`` has ``op``, ``position`` and ``step`` of each matched collective; ``begin_ns`` is when each member
-    begins, ``beside_ns`` the time of other kernels beside the collective of each row, ``part`` the first of the members
-    that its collectives connect each with.
+    begins what is replayed, ``beside_ns`` the time of other kernels beside the collective of each row, ``part`` the
+    first of the members that its collectives connect each with. Only ``even`` steps, which all ranks have, are replayed.
     """
 
     arrived: Arrivals
@@ -34,10 +35,11 @@ class Compared:
     begin_ns: Int64
     beside_ns: Int64
     part: Int64
+    even: SharedSteps
 
     def judged(self, part: int) -> Int64:
-        """The collectives of a part of which it is known when each rank came."""
-        return np.flatnonzero(self.arrived.counts & (self.part[self.arrived.last] == part))
+        """The collectives of a part of which it is known when each rank came, and that all may have."""
+        return np.flatnonzero(self.arrived.counts & self.even.shared & (self.part[self.arrived.last] == part))
 
     def replayed(self, part: int, late: Bool, shares: Float64) -> Replay:
         """Replays of the collectives of a part, see `replay`."""
@@ -63,6 +65,7 @@ def late_ranks(compared: Compared, config: FleetConfig) -> tuple[Round, ...]:
     late, start_ns, rounds = np.zeros(rows.members, np.bool_), rows.start_ns, list[Round]()
     while len(rounds) < config.most_rounds:
         behind = compared.arrived.behind_ns(start_ns)
+        behind = np.where(compared.even.shared[rows.collective], behind, 0) if rounds else behind
         named = _named(compared, total(behind, rows.member, rows.members), late, config)
         if not named:
             break
@@ -74,7 +77,8 @@ def late_ranks(compared: Compared, config: FleetConfig) -> tuple[Round, ...]:
 
 def _named(compared: Compared, behind_ns: Int64, late: Bool, config: FleetConfig) -> list[int]:
     """The next late ranks: their lateness is a part of the job's time, and close to that of the latest."""
-    steps, step_ns, part = compared.figures.steps, compared.figures.times[STEP], compared.part
+    steps = compared.even.steps if late.any() else compared.figures.steps
+    step_ns, part = compared.figures.times[STEP], compared.part
     members = len(part)
     latest = largest(np.where(late, 0, behind_ns), part, members)[part]
     least = np.maximum(config.least_share * steps * step_ns, config.least_of_latest * latest)

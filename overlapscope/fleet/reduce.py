@@ -79,9 +79,10 @@ COLUMNS: dict[str, dict[str, str]] = {
         "own_ns": "i that time in its average step",
         "others_ns": "i that time in the median of the other ranks",
         "place_late_ns": "i lateness at that collective, of the median step",
-        "steps": "i number of its steps",
-        "saving_ns": "i what the job would save over these without that difference in this rank alone, replayed",
+        "steps": "i number of the steps in which it is late_ns late: its own, from round 2 on those that all ranks have",
+        "saving_ns": "i what the job would save over saving_steps without that difference in this rank alone, replayed",
         "with_earlier_ns": "i the same with all ranks of earlier rows fixed, too",
+        "saving_steps": "i number of the steps that are replayed: those that all ranks have",
     },
 }
 """The tables of the job, as in `schema`."""
@@ -204,4 +205,5 @@ def _stragglers(job: Job) -> Iterator[dict[str, Any]]:
             "steps": late.steps,
             "saving_ns": late.saving.alone_ns if late.saving else None,
             "with_earlier_ns": late.saving.with_earlier_ns if late.saving else None,
+            "saving_steps": late.saving.steps if late.saving else None,
         }

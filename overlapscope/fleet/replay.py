@@ -2,6 +2,7 @@
 
 Between two collectives a rank does work of its own; a collective begins when the last rank has come to it, and then
 takes as long as it took. This is the whole model: what a rank does between its collectives stays as long as it was.
+A rank whose record begins after others have been replayed begins earlier by as much as these do by then.
 Kernels that ran beside a collective and do not fit any more run beside the next ones, and what is left of them comes
 before the next collective that the rank was not ready for when the one before ended.
 """
@@ -50,15 +51,20 @@ def replay(arrived: Arrivals, begin_ns: Int64, beside_ns: Int64, judged: Int64, 
     before = np.zeros(rows.members)
     before[there] = begin_ns[there] - origin
     after, pending = np.tile(before, (len(shares), 1)), np.zeros((len(shares), rows.members))
-    starts = rows.start_ns.copy()
+    starts, unseen = rows.start_ns.copy(), np.ones(rows.members, np.bool_)
+    moved, until = np.zeros((len(shares), 1)), 0.0
     for index in np.argsort(arrived.arrival_ns[judged], kind="stable").tolist():
         here = slice(int(first[index]), int(last[index]))
         members, end = rows.member[here], rows.end_ns[here] - origin
+        new = members[unseen[members] & (before[members] >= until)]
+        after[:, new] += moved
+        unseen[members] = False
         own = rows.start_ns[here] - origin - before[members]
         waiting = np.where(own > QUEUED_NS, pending[:, members], 0)
         own = own + waiting
         begins = after[:, members] + own - shares[:, members] * _excess(own, late[members])
-        ends = begins.max(axis=1, keepdims=True) + end - (arrived.arrival_ns[judged[index]] - origin)
+        moved = begins.max(axis=1, keepdims=True) - (arrived.arrival_ns[judged[index]] - origin)
+        ends, until = moved + end, float(end.max())
         after[:, members], before[members] = ends, end
         left = pending[:, members] - waiting + beside_ns[here]
         pending[:, members] = np.maximum(left - (ends - begins), 0)

@@ -33,18 +33,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Saving:
-    """What the job would save, in all its time: by fixing one rank alone, and with all those named before it."""
+    """What the job would save over so many steps: by fixing one rank alone, and with all those named before it."""
 
     alone_ns: int
     with_earlier_ns: int
+    steps: int
 
 
 @dataclass(frozen=True)
 class Straggler:
     """A late rank.
 
-    ``late_ns`` is its lateness in all steps: as recorded in ``round`` 1, else in the replay without the ranks of
-    earlier rounds. ``wait_ns`` is what all ranks together wait at the collectives to which it comes last, as recorded.
+    ``late_ns`` is its lateness in all its ``steps``: as recorded in ``round`` 1, else in the replay without the ranks
+    of earlier rounds, in the steps that all ranks have. ``wait_ns`` is what all ranks together wait at the collectives to which it comes last, as recorded.
     ``began_late_ns`` is how much later than the median rank it began, where that is a part of its lateness worth
     saying, else 0. ``share`` is the part of its lateness that its causes explain; with no cause, all of it goes
     in a replay. ``saving`` is None where it is not simulated.
@@ -72,12 +73,14 @@ class Straggler:
 class Late:
     """All late ranks in the order in which they bound the step, and the job's time with and without their lateness.
 
-    The times are those of the ranks that collectives connect with the first one; 0 where no rank is late.
+    The times are those of the ranks that collectives connect with the first one, over the ``steps`` that all of these
+    have; 0 where no rank is late.
     """
 
     ranks: tuple[Straggler, ...] = ()
     job_ns: int = 0
     saving_ns: int = 0
+    steps: int = 0
 
 
 def stragglers(compared: Compared, config: FleetConfig) -> Late:
@@ -96,11 +99,13 @@ def stragglers(compared: Compared, config: FleetConfig) -> Late:
 def _straggler(compared: Compared, number: int, at: Round, member: int, late: Bool, config: FleetConfig) -> Straggler:
     arrived, figures = compared.arrived, compared.figures
     mine = np.flatnonzero((arrived.rows.member == member) & (at.behind_ns > 0))
-    late_ns, steps = int(at.behind_ns[mine].sum()), max(int(figures.steps[member]), 1)
+    steps = max(int((figures if number == 1 else compared.even).steps[member]), 1)
+    late_ns = int(at.behind_ns[mine].sum())
     others = _others(compared, member, late)
     found = causes(figures, member, others, config.least_cause * late_ns / steps) if others.any() else ()
     explained = net_excess_ns(figures, member, others, found) * steps / late_ns if found else 1.0
-    began = int(compared.begin_ns[member] - np.median(compared.begin_ns[others])) if others.any() else 0
+    at_once = others.any() and not compared.even.lacking
+    began = int(compared.begin_ns[member] - np.median(compared.begin_ns[others])) if at_once else 0
     return Straggler(
         member,
         number,
@@ -123,9 +128,10 @@ def _simulated(compared: Compared, found: Sequence[Straggler], late: Bool, confi
         numbers = mine[: config.most_simulated]
         replayed = compared.replayed(part, late, _shares([ranks[number] for number in mine], len(numbers), len(late)))
         job, alone, earlier = replayed.saving_ns[0], *np.split(replayed.saving_ns[1:], 2)
+        steps = max(int(compared.even.steps[ranks[mine[0]].member]), 1)
         for number, *savings in zip(numbers, alone.tolist(), earlier.tolist(), strict=True):
-            ranks[number] = replace(ranks[number], saving=Saving(*savings))
-        first = first if first.job_ns else Late((), replayed.recorded_ns, int(job))
+            ranks[number] = replace(ranks[number], saving=Saving(*savings, steps))
+        first = first if first.job_ns else Late((), replayed.recorded_ns, int(job), steps)
     return replace(first, ranks=tuple(ranks.values()))
 
 

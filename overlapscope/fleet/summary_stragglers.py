@@ -78,7 +78,7 @@ def saved(job: Job) -> str:
     late = job.late
     if late.saving_ns <= 0:
         return ""
-    a_step_ns = late.saving_ns / late.ranks[0].steps
+    a_step_ns = late.saving_ns / late.steps
     most = "up to " if job.absent.ranks else ""
     return f"{most}{time(a_step_ns)} a step ({share(a_step_ns, job.figures.step_ns)})"
 
@@ -91,18 +91,21 @@ def saving_line(job: Job) -> str:
     saving, several = late.ranks[0].saving, len(late.ranks) > 1
     if several and saving is not None:
         little = saving.alone_ns <= _NEXT_TO_NOTHING * late.saving_ns
-        alone = "next to nothing" if little else time(saving.alone_ns / late.ranks[0].steps)
+        alone = "next to nothing" if little else time(saving.alone_ns / late.steps)
         text += f", {label(job.members[late.ranks[0].member])} alone {alone}"
     which = f"all {len(late.ranks)} late ranks ({late_list(job)})" if several else "that"
-    return f"Fixing {which} would save the job {text}, simulated across the matched collectives."
+    of = f" of the {late.steps} steps that all ranks have" if job.even.lacking else ""
+    return f"Fixing {which} would save the job {text}, simulated across the matched collectives{of}."
 
 
 def late_figures(late: Sequence[Straggler], unit: float) -> list[tuple[str, str, str]]:
     """Of each late rank and in a step: its lateness, what fixing it alone saves, and with those before; to a us."""
 
     def saved(each: Straggler) -> tuple[float | None, ...]:
-        found = (each.saving.alone_ns, each.saving.with_earlier_ns) if each.saving else (None, None)
-        return tuple(None if value is None else max(round(value, -3), 0) / each.steps for value in found)
+        if each.saving is None:
+            return (None, None)
+        found = (each.saving.alone_ns, each.saving.with_earlier_ns)
+        return tuple(max(round(value, -3), 0) / each.saving.steps for value in found)
 
     columns = zip(*((each.late_a_step_ns, *saved(each)) for each in late), strict=True)
     lateness, alone, earlier = (numbers(column, unit) for column in columns)
