@@ -143,3 +143,17 @@ def test_a_rank_that_begins_to_record_later_is_not_late(tmp_path: Path, named: b
         assert "rank 1 lacks steps 3-4, in which the others may wait for it" in words(found.summary)
         assert "Fixing that would save the job 4.91 ms a step" in words(found.summary)
         assert "the matched collectives of the 3 steps that all ranks have." in words(found.summary)
+
+
+def test_waiting_is_not_transfer_where_the_late_rank_has_ended_its_record(tmp_path: Path) -> None:
+    for path in make(tmp_path / "job", Job(4, steps=5, stragglers={2: "pageable"})):
+        cut_off(path, last=5 if "rank2" in path.name else 99)
+    found = open_fleet(fleet(tmp_path / "job", tmp_path / "out"))
+    matched = found.to_pandas("matched").set_index("step").sort_index()
+    assert matched.loc[:5, "complete"].all()
+    assert not matched.loc[6:, "complete"].any()
+    assert matched.loc[6:, "transfer_ns"].isna().all()
+    text = words(found.summary)
+    assert "rank 2 lacks steps 6-7, in which the others may wait for it" in text
+    assert "Rank 2 is 4.91 ms late at AllReduce 1 of every step" in text
+    assert "transfer in collectives 0.45" in text

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from overlapscope.fleet.matching import Matched
-from overlapscope.fleet.ranks import ORDER, Ranks
+from overlapscope.fleet.ranks import ORDER, Member, Ranks
+from overlapscope.fleet.shared_steps import SharedSteps
 from overlapscope.model.columns import Bool
 
 _LISTED = re.compile(r"\[([\d, ]*)\]")
@@ -56,6 +57,15 @@ def absent(ranks: Ranks, damaged: Collection[int], rows: Matched, groups: Sequen
         if may.any() or not rows.collectives:
             seen.add(rank)
     return Absent(tuple(rank for rank in untraced if rank in seen), tuple(sorted(seen & set(cut))), complete)
+
+
+def without_steps(found: Absent, members: Sequence[Member], groups: Sequence[str], even: SharedSteps) -> Absent:
+    """The same, with the collectives incomplete in which a rank that lacks their step may take part."""
+    (group, listed), complete = _listed(groups), found.complete.copy()
+    for number, steps in even.lacking.items():
+        may = np.array([names is None or members[number].rank in names for names in listed], np.bool_)[group]
+        complete &= ~(may & np.isin(even.numbers, steps))
+    return replace(found, complete=complete)
 
 
 def _listed(groups: Sequence[str]) -> tuple[np.ndarray, list[frozenset[int] | None]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from overlapscope.fleet.groups import total
 from overlapscope.fleet.lateness import Arrivals
-from overlapscope.model.columns import Int64
+from overlapscope.model.columns import Bool, Int64
 
 if TYPE_CHECKING:
     import pandas
@@ -75,9 +75,9 @@ def step_times(steps: pandas.DataFrame) -> Times:
     return {name: values.to_numpy(np.int64) for name, values in columns.items()}
 
 
-def collective_times(arrived: Arrivals, steps: Int64) -> Times:
-    """How long each member waits in collectives for the last rank, and for the transfer, in an average step."""
-    rows, judged = arrived.rows, arrived.counts[arrived.rows.collective]
+def collective_times(arrived: Arrivals, shared: Bool, steps: Int64) -> Times:
+    """How long each member waits in collectives for the last rank, and for the transfer, in an average shared step."""
+    rows, judged = arrived.rows, (arrived.counts & shared)[arrived.rows.collective]
     waits = np.where(judged, arrived.waits_ns, 0)
     moves = np.where(judged, np.maximum(rows.end_ns - arrived.arrival_ns[rows.collective], 0), 0)
     return {WAITING: _mean(waits, rows.member, steps), TRANSFER: _mean(moves, rows.member, steps)}

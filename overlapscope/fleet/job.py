@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overlapscope.fleet.absent import Absent, absent
+from overlapscope.fleet.absent import Absent, absent, without_steps
 from overlapscope.fleet.clocks import Clocks, align
 from overlapscope.fleet.columns import integers, some_rows
 from overlapscope.fleet.config import FleetConfig
@@ -110,14 +110,17 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig, number: int = 1, fou
         "traces", ["trace", "rank", "source", "status", "code", "error", "lost", "content", "world_size"]
     )
     damaged = set(traces.loc[traces["status"] == "damaged", "trace"].tolist())
-    unknown = absent(ranks, damaged, arrived.rows, labels["group"].fillna("").tolist())
     steps, idle = with_base(folder, tables.of_members("steps")), tables.of_members("idle")
     of_steps = figures(steps, idle, len(ranks.members))
     numbers = labels["step"].fillna(NO_ID).to_numpy(np.int64)
     even = shared_steps(steps, arrived, numbers, clocks.part, of_steps.steps)
+    groups = labels["group"].fillna("").tolist()
+    traced = absent(ranks, damaged, arrived.rows, groups)
+    unknown = without_steps(traced, ranks.members, groups, even)
     times = dict(of_steps.times)
-    if not (arrived.counts & ~unknown.complete).any():
-        times |= collective_times(arrived, of_steps.steps)
+    complete = unknown.complete | (traced.complete & ~even.shared)  # of what times are told
+    if complete[arrived.counts].all():
+        times |= collective_times(arrived, even.shared, even.steps)
     of_steps = Figures(of_steps.steps, times, of_steps.idle)
     copies, findings, devices, definitions = map(tables.of_members, ("copies", "findings", "devices", "definitions"))
     beside = integers(folder, "collectives", "kernels_ns")[0][arrived.rows.row]

@@ -22,12 +22,14 @@ class SharedSteps:
 
     ``lacking`` has the members that lack steps of the others, with these. ``shared`` says for each matched collective
     whether it is of a step that none of its ranks lacks, ``steps`` for each member how many such steps there are. Where
-    none lacks any, or none is left, all collectives and all steps of a member count.
+    none lacks any, or none is left, all collectives and all steps of a member count. ``numbers`` has the step of each
+    collective.
     """
 
     lacking: Mapping[int, tuple[int, ...]]
     shared: Bool
     steps: Int64
+    numbers: Int64
 
 
 def shared_steps(
@@ -59,6 +61,7 @@ def shared_steps(
         {member: tuple(names[lacks[member]].tolist()) for member in members.tolist() if lacks[member].any()},
         ~fewer[of] | left[of, code],
         np.where(fewer[part], left.sum(axis=1)[part], own_steps),
+        numbers,
     )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Place:
     """The collective at which a rank is latest, by its place in a step.
 
-    ``late_ns`` is its lateness there in the median step; it is late in ``steps`` of the ``of`` steps that have it.
+    ``late_ns`` is its lateness there in the median step; it is late in ``steps`` of the ``of`` steps in which it has it.
     """
 
     op: str
@@ -112,7 +112,7 @@ def _straggler(compared: Compared, number: int, at: Round, member: int, late: Bo
         late_ns,
         steps,
         int(arrived.wait_ns[arrived.late & (arrived.last == member)].sum()),
-        _place(compared, arrived.rows.collective[mine], at.behind_ns[mine]),
+        _place(compared, member, arrived.rows.collective[mine], at.behind_ns[mine]),
         began if began >= config.least_cause * late_ns else 0,
         found,
         tuple(copies_differ(compared.copies, member, others)),
@@ -154,14 +154,16 @@ def _others(compared: Compared, member: int, late: Bool) -> Bool:
     return on_time if on_time.any() else beside
 
 
-def _place(compared: Compared, collective: Int64, behind_ns: Int64) -> Place:
+def _place(compared: Compared, member: int, collective: Int64, behind_ns: Int64) -> Place:
     labels, arrived = compared.labels, compared.arrived
+    own = np.zeros(len(labels), np.bool_)
+    own[arrived.rows.collective[arrived.rows.member == member]] = True
     late = labels.iloc[collective].assign(late_ns=behind_ns)
     late["position"] = late["position"].fillna(0)
     most = late.groupby(["op", "position"])["late_ns"].sum().reset_index().sort_values("late_ns", kind="stable")
     op, position = str(most["op"].iloc[-1]), int(most["position"].iloc[-1])
     here = late[_at(late, op, position)]
-    everywhere = labels[arrived.counts & _at(labels, op, position)]
+    everywhere = labels[own & arrived.counts & _at(labels, op, position)]
     return Place(
         op=op,
         position=position or None,
