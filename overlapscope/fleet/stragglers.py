@@ -129,8 +129,8 @@ def _simulated(compared: Compared, found: Sequence[Straggler], late: Bool, confi
         replayed = compared.replayed(part, late, _shares([ranks[number] for number in mine], len(numbers), len(late)))
         job, alone, earlier = replayed.saving_ns[0], *np.split(replayed.saving_ns[1:], 2)
         steps = max(int(compared.even.steps[ranks[mine[0]].member]), 1)
-        for number, *savings in zip(numbers, alone.tolist(), earlier.tolist(), strict=True):
-            ranks[number] = replace(ranks[number], saving=Saving(*savings, steps))
+        for number, alone_ns, both_ns in zip(numbers, alone.tolist(), earlier.tolist(), strict=True):
+            ranks[number] = replace(ranks[number], saving=Saving(alone_ns, both_ns, steps))
         first = first if first.job_ns else Late((), replayed.recorded_ns, int(job), steps)
     return replace(first, ranks=tuple(ranks.values()))
 
