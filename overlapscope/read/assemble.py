@@ -14,6 +14,7 @@ from overlapscope.read.correlate import Calls, doubled, join, outermost
 from overlapscope.read.draft import Arrays, Draft
 from overlapscope.read.event_waits import event_waits
 from overlapscope.read.labels import api_kind, sync_kind
+from overlapscope.read.part import part_of
 from overlapscope.read.plausible import keep_possible
 from overlapscope.read.processes import assign_processes
 
@@ -40,7 +41,8 @@ def assemble(draft: Draft) -> Trace:
     names = Names(tuple(draft.pool))
     tables = {name: kind.build(names, draft.rows(name), draft.tables[name]) for name, kind in TABLES.items()}
     checks.check(draft, tables)
-    return Trace(names=names, metadata=draft.metadata, health=draft.log.health(), **tables)  # type: ignore[arg-type]
+    part = part_of(tables, draft.selection, draft.log)
+    return Trace(names=names, metadata=draft.metadata, health=draft.log.health(), **part)  # type: ignore[arg-type]
 
 
 def _take_modules(draft: Draft) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, Int32
-from overlapscope.read.draft import Arrays, NamePool
+from overlapscope.read.draft import HOST_TABLES, Arrays, NamePool
 from overlapscope.read.events import FORMS, AnyEvent, MetaArgs, arguments
 from overlapscope.read.kineto_columns import BUILDERS, NAME_COLUMNS, times
 from overlapscope.read.selection import Selection
-from overlapscope.read.values import NeedsExact, usable_times
+from overlapscope.read.values import NeedsExact, integers, usable_times
 
 _TABLE_OF_CATEGORY = {
     "cpu_op": "cpu_ops",
@@ -54,6 +54,8 @@ class Decoded:
     thread_names: dict[tuple[int, int], str] = field(default_factory=dict)
     recorded_ns: set[tuple[int, int]] = field(default_factory=set)
     """Begins and ends of what the profiler recorded."""
+    left_out_processes: set[int] = field(default_factory=set)
+    """Processes of host events that are not wanted."""
     unknown: Counter[str] = field(default_factory=Counter)
     """Events left out, by their unknown category."""
     dropped: Counter[str] = field(default_factory=Counter)
@@ -104,13 +106,16 @@ class Decoded:
         recorded = _spans(routes.recorded)
         built = {table: BUILDERS[table](rows, self.pool) for table, rows in routes.tables.items()}
         for table, batch in built.items():
-            self.batches.setdefault(table, []).append(self._checked(batch))
+            self.batches.setdefault(table, []).append(self._checked(table, batch))
         self.recorded_ns |= recorded
         self._note_threads(routes.metadata)
         for category, rows in routes.unknown.items():
             self.unknown[category] += len(rows)
         self.dropped["no-phase"] += routes.no_phase
-        self.dropped["not-wanted"] += sum(map(len, routes.not_wanted))
+        for table, rows in routes.not_wanted.items():
+            self.dropped["not-wanted"] += len(rows)
+            if table in HOST_TABLES:
+                self.left_out_processes.update(integers([row.pid for row in rows]).tolist())
         self.events += routes.events
 
     def add_all(self, other: Decoded) -> None:
@@ -121,6 +126,7 @@ class Decoded:
             self.batches.setdefault(table, []).extend(_renamed(batch, numbers) for batch in batches)
         self.thread_names |= other.thread_names
         self.recorded_ns |= other.recorded_ns
+        self.left_out_processes |= other.left_out_processes
         self.unknown.update(other.unknown)
         self.dropped.update(other.dropped)
         self.events += other.events
@@ -134,15 +140,18 @@ class Decoded:
             joined[table] = {name: np.concatenate([batch.pop(name) for batch in batches]) for name in list(batches[0])}
         return joined
 
-    def _checked(self, batch: Arrays) -> Arrays:
+    def _checked(self, table: str, batch: Arrays) -> Arrays:
         """Drop rows without a usable time, or out of the window, and turn durations into ends."""
         start, duration = batch["start_ns"], batch.pop("duration_ns")
         usable, no_time, backwards = usable_times(start, duration)
         self.dropped["no-time"] += no_time
         self.dropped["negative-duration"] += backwards
         batch["end_ns"] = np.where(usable, start + np.where(usable, duration, 0), start)
-        wanted = usable & self.selection.rows(batch)
-        self.dropped["not-wanted"] += int(usable.sum() - wanted.sum())
+        wanted = usable & self.selection.rows_to_read(table, start, batch["end_ns"])
+        left_out = usable & ~wanted
+        self.dropped["not-wanted"] += int(left_out.sum())
+        if table in HOST_TABLES:
+            self.left_out_processes.update(np.unique(batch["process"][left_out]).tolist())
         return batch if wanted.all() else {name: values[wanted] for name, values in batch.items()}
 
     def _note_threads(self, metadata: list[AnyEvent]) -> None:
@@ -162,7 +171,7 @@ class _Routes(dict[str | None, list[AnyEvent]]):
         self.unknown: dict[str, list[AnyEvent]] = {}
         self.recorded: list[AnyEvent] = []
         self.metadata: list[AnyEvent] = []
-        self.not_wanted: list[list[AnyEvent]] = []
+        self.not_wanted: dict[str, list[AnyEvent]] = {}
         self.no_phase = 0
         self.events = 0
 
@@ -179,11 +188,10 @@ class _Routes(dict[str | None, list[AnyEvent]]):
     def __missing__(self, category: str | None) -> list[AnyEvent]:
         known = (category or "").lower()
         table = _TABLE_OF_CATEGORY.get(known)
-        if table is not None and self._selection.takes(table):
+        if table is not None and self._selection.reads(table):
             rows = self.tables.setdefault(table, [])
         elif table is not None:
-            rows = []
-            self.not_wanted.append(rows)
+            rows = self.not_wanted.setdefault(table, [])
         elif known == _RECORDED:
             rows = self.recorded
         elif known in _LEFT_OUT:

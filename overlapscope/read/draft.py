@@ -10,8 +10,11 @@ import numpy.typing as npt
 
 from overlapscope.model.metadata import Metadata
 from overlapscope.read.log import HealthLog
+from overlapscope.read.selection import Selection
 
 Arrays = dict[str, npt.NDArray[Any]]
+HOST_TABLES = ("cpu_ops", "ranges", "frames")
+"""Tables of host events that name a process even where it makes no call of the GPU's runtime."""
 
 
 class NamePool(dict[str, int]):
@@ -37,6 +40,9 @@ class Draft:
     tables: dict[str, Arrays] = field(default_factory=dict)
     process_known: bool = False
     syncs_recorded: bool = True
+    selection: Selection = Selection()
+    host_processes: frozenset[int] = frozenset()
+    """Processes of rows of `HOST_TABLES` that were left out."""
 
     def rows(self, table: str) -> int:
         """How many rows ``table`` has."""

@@ -132,7 +132,15 @@ def read_kineto(path: Path, log: HealthLog, options: Options) -> Draft:
         metadata_of(header, path, decoded.thread_names, is_list=opening.is_list),
         recorded_ns=tuple(sorted(decoded.recorded_ns)),
     )
-    return Draft(metadata, log, pool, tables, syncs_recorded="syncs" in tables)
+    return Draft(
+        metadata,
+        log,
+        pool,
+        tables,
+        syncs_recorded="syncs" in tables,
+        selection=options.selection,
+        host_processes=frozenset(decoded.left_out_processes),
+    )
 
 
 def _read_shares(reader: _Reader, text: Text, shares: list[Share], options: Options) -> None:

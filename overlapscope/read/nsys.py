@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -146,7 +147,8 @@ def read_nsys(database: Path, path: Path, log: HealthLog, options: Options) -> D
 
 def _draft(export: Export, path: Path, log: HealthLog, options: Options) -> Draft:
     strings = strings_of(export.pairs("StringIds", "id", "value"))
-    draft = Draft(_metadata(export, strings, path), log, process_known=True, syncs_recorded=True)
+    selection = replace(options.selection, process_known=True)
+    draft = Draft(_metadata(export, strings, path), log, process_known=True, syncs_recorded=True, selection=selection)
     translation = Source(strings, enum_labels(export.pairs), draft.pool, log)
     for done, (table, source) in enumerate(_CUDA_TABLES.items(), 1):
         if options.progress is not None:
@@ -155,12 +157,12 @@ def _draft(export: Export, path: Path, log: HealthLog, options: Options) -> Draf
             log.damage(f"{MISSING_COLUMN}{source}", 1, f"no table {source}, but a view of this name, which is not read")
         if source not in export.tables:
             continue
-        if options.selection.takes(table):
+        if selection.reads(table):
             rows = export.rows(source)
             log.events_read += rows.count
             if rows.count:
                 check_keys(str(path), source, rows.names, rows.count, log)
-                draft.tables[table] = _within(BUILDERS[table](rows, translation), options.selection, log)
+                draft.tables[table] = _within(table, BUILDERS[table](rows, translation), selection, log)
                 log.events_kept += draft.rows(table)
     check_strings(export.columns("StringIds"), log.events_kept, log)
     _fill_devices(draft, export)
@@ -168,11 +170,11 @@ def _draft(export: Export, path: Path, log: HealthLog, options: Options) -> Draf
     return draft
 
 
-def _within(columns: Arrays, selection: Selection, log: HealthLog) -> Arrays:
-    """The rows within the window, of a table that has times."""
+def _within(table: str, columns: Arrays, selection: Selection, log: HealthLog) -> Arrays:
+    """The rows that have to be read, of a table that has times."""
     if selection.window is None or "end_ns" not in columns:
         return columns
-    inside = selection.rows(columns)
+    inside = selection.rows_to_read(table, columns["start_ns"], columns["end_ns"])
     log.note("not-wanted", int((~inside).sum()), NOT_WANTED, len(inside))
     return {name: values[inside] for name, values in columns.items()}
 

@@ -46,8 +46,10 @@ def open_trace(
         path: a Kineto (torch.profiler) JSON trace or an Nsight Systems SQLite export, plain or gzip.
             The content decides, whatever the suffix says.
         progress: called with (done, all) while reading: bytes of the file, or tables of a plain database.
-        categories: the tables to read, such as ``{"kernels", "copies"}``; the others stay empty.
-        window: read only what touches this time, as (from, to) in ns on the trace's own clock.
+        categories: the tables to keep, such as ``{"kernels", "copies"}``; the others stay empty. Tables on which these
+            depend are read too, and left out afterwards, as calls are that tell the process of a kernel.
+        window: keep only what touches this time, as (from, to) in ns on the trace's own clock. Calls, ranges and work
+            of GPUs at other times are read too where what is kept depends on them.
         processes: with how many processes a big JSON trace is decoded; by default as many as there are cores.
         cache: whether to take it from the user's cache folder where its content was read before, and to keep it there
             where reading takes longer than half a second. ``OVERLAPSCOPE_CACHE`` names another folder, or is ``off``.

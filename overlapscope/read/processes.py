@@ -6,9 +6,8 @@ import numpy as np
 
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import DEVICE_WORK
-from overlapscope.read.draft import Draft
+from overlapscope.read.draft import HOST_TABLES, Draft
 
-_HOST_TABLES = ("api_calls", "cpu_ops", "ranges", "frames")
 _FAR = np.iinfo(np.int64).max
 
 
@@ -37,11 +36,9 @@ def assign_processes(draft: Draft) -> None:
 
 def _calling_processes(draft: Draft) -> list[int]:
     """The processes with CUDA calls; where there are none, the processes with any host event."""
-    for tables in (_HOST_TABLES[:1], _HOST_TABLES[1:]):
-        found = set().union(*(_values(draft.column(table, "process")) for table in tables)) - {NO_ID}
-        if found:
-            return sorted(found)
-    return []
+    calling = _values(draft.column("api_calls", "process")) - {NO_ID}
+    host = draft.host_processes.union(*(_values(draft.column(table, "process")) for table in HOST_TABLES))
+    return sorted(calling or host - {NO_ID})
 
 
 def _values(column: Int64) -> set[int]:

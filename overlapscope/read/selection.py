@@ -1,38 +1,83 @@
-"""Which events of a trace are wanted: those of some tables, within a window of time."""
+"""Which events of a trace are wanted: those of some tables, in a window of time; and what has to be read for them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
-from overlapscope.model.columns import Bool
-from overlapscope.model.trace import TABLES
-from overlapscope.read.draft import Arrays
+from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.tables import HostWork
+from overlapscope.model.trace import DEVICE_WORK, TABLES
 
 NOT_WANTED = "events outside of the window or of the categories that were asked for; left out"
+_ISSUED = (*DEVICE_WORK, "event_records")
+_HOST = tuple(name for name, kind in TABLES.items() if issubclass(kind, HostWork))
+_NEEDS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(_ISSUED, frozenset({"api_calls", *DEVICE_WORK})),  # their processes and calls
+    "syncs": frozenset({"api_calls", "event_records", *DEVICE_WORK}),  # their kinds and sources
+    "event_waits": frozenset({"syncs"}),
+    **dict.fromkeys(_HOST, frozenset({"ranges"})),  # their ends: a recording ends with its last step
+}
+"""For each table those of which any row can change what its rows say; they are read whole, and left out afterwards."""
+_PARTS = {"modules": frozenset({"ranges", "cpu_ops"})}
+"""Tables that are made of rows of others."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The tables to read, all where None, and the window that events have to touch, in ns on the trace's own clock."""
+    """The tables to keep, all where None, and the window that events have to touch, in ns on the trace's own clock.
+
+    ``process_known`` says whether device work names its process in the file: elsewhere, calls tell it.
+    """
 
     tables: frozenset[str] | None = None
     window: tuple[int, int] | None = None
+    process_known: bool = False
 
-    def takes(self, table: str) -> bool:
-        """Whether the rows of ``table`` are wanted."""
-        return self.tables is None or table in self.tables
+    @property
+    def everything(self) -> bool:
+        """Whether all of a trace is wanted."""
+        return self.tables is None and self.window is None
 
-    def rows(self, columns: Arrays) -> Bool:
-        """Which rows touch the window."""
-        start, end = columns["start_ns"], columns["end_ns"]
+    def takes(self, *tables: str) -> bool:
+        """Whether all of these tables are wanted."""
+        return self.tables is None or self.tables.issuperset(tables)
+
+    def reads(self, table: str) -> bool:
+        """Whether ``table`` has to be read: it is wanted, or a wanted one depends on it."""
+        parts = (table in others and self.takes(made) for made, others in _PARTS.items())
+        return self.takes(table) or table in self._whole or any(parts)
+
+    def rows_to_read(self, table: str, start_ns: Int64, end_ns: Int64) -> Bool:
+        """Which rows of ``table`` have to be read."""
+        return np.ones(len(start_ns), np.bool_) if table in self._whole else self.touches(start_ns, end_ns)
+
+    def touches(self, start_ns: Int64, end_ns: Int64) -> Bool:
+        """Which intervals touch the window."""
         if self.window is None:
-            return np.ones(len(start), np.bool_)
-        inside: Bool = (start < self.window[1]) & (end >= self.window[0])
+            return np.ones(len(start_ns), np.bool_)
+        inside: Bool = (start_ns < self.window[1]) & (end_ns >= self.window[0])
         return inside
+
+    @cached_property
+    def _whole(self) -> frozenset[str]:
+        """The tables on which wanted ones depend, directly or not."""
+        found: set[str] = set()
+        new = set(TABLES if self.tables is None else self.tables)
+        while new:
+            new = set().union(*map(self._needs, new)) - found
+            found |= new
+        return frozenset(found)
+
+    def _needs(self, table: str) -> frozenset[str]:
+        needed = _NEEDS.get(table, frozenset())
+        if self.process_known and table in _ISSUED:  # then only the numbers of their calls depend on others
+            return frozenset(filter(self.takes, needed))
+        return needed
 
     def to_json(self) -> dict[str, Any]:
         """The selection as plain data."""
