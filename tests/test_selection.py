@@ -102,6 +102,8 @@ def check_part(path: Path, whole: Trace, categories: set[str] | None, window: Wi
     for table in TABLES:
         expected = said(whole, table, wanted, window) if table in wanted else []
         assert said(part, table, wanted, window) == expected, (table, categories, window)
+    known = {warning.code for warning in whole.health} | {"not-wanted"}
+    assert {warning.code for warning in part.health} <= known, (categories, window)
 
 
 @pytest.mark.parametrize("name", ["ranks", "offload-pinned-side.json.gz", "offload-pinned-side.sqlite.gz"])
@@ -113,6 +115,15 @@ def test_a_part_says_what_the_whole_says(tmp_path: Path, name: str) -> None:
     for window in windows(whole):
         check_part(path, whole, None, window)
         check_part(path, whole, {"kernels"}, window)
+
+
+def test_what_was_left_out_is_no_fault_of_the_file() -> None:
+    whole = open_trace(FILES[0])
+    assert not open_trace(FILES[1], categories={"api_calls"}).health.damaged
+    for window in windows(whole)[1:]:
+        health = open_trace(FILES[0], window=window).health
+        assert {warning.code for warning in health} <= {warning.code for warning in whole.health} | {"not-wanted"}
+        assert not health.no_device_work
 
 
 def test_a_selection_that_makes_no_sense() -> None:

@@ -1,4 +1,7 @@
-"""Check the assembled trace for plausibility: count everything doubtful in its health, change nothing."""
+"""Check the assembled trace for plausibility: count everything doubtful in its health, change nothing.
+
+Only rows that were asked for are checked, and only in ways for which all their tables were asked for.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ from overlapscope.model.tables import ApiCalls, Copies, DeviceWork, Syncs
 from overlapscope.model.trace import DEVICE_WORK
 from overlapscope.read.draft import Draft
 from overlapscope.read.log import UNKNOWN_CATEGORY, HealthLog
+from overlapscope.read.part import asked_for
 
-_ASKED_FOR = (Direction.HTOD, Direction.DTOH, Direction.HTOH)
+_HOST_SIDED = (Direction.HTOD, Direction.DTOH, Direction.HTOH)
+_HOST_TABLES = ("api_calls", "cpu_ops", "ranges")
 
 
 @dataclass(frozen=True)
@@ -30,31 +35,39 @@ class Limits:
 
 
 def check(draft: Draft, tables: Mapping[str, Table], limits: Limits | None = None) -> None:
-    """Log everything doubtful about the finished tables."""
+    """Log everything doubtful about what was asked for of the finished tables."""
     limits = limits or Limits()
-    log = draft.log
-    work = [cast(DeviceWork, tables[name]) for name in DEVICE_WORK]
+    log, asked, takes = draft.log, asked_for(tables, draft.selection), draft.selection.takes
+    work = [cast(DeviceWork, asked[name]) for name in DEVICE_WORK]
     calls = cast(ApiCalls, tables["api_calls"])
-    copies = cast(Copies, tables["copies"])
     total = sum(len(table) for table in work)
-    _check_presence(draft, tables, total)
-    _check_joins(log, work, calls, total)
-    _check_clocks(log, work, calls, tables, limits, total)
+    if takes("api_calls", *DEVICE_WORK):
+        _check_presence(draft, tables)
+    if takes("api_calls"):
+        _check_joins(log, work, total)
+        _check_order(log, work, calls, total)
+    if takes("api_calls", *DEVICE_WORK) and draft.selection.window is None:
+        _check_calls(log, work, calls)
+    if takes(*_HOST_TABLES):
+        _check_clocks(log, work, tables, limits, total)
     _check_places(log, work, total)
-    _check_copies(log, copies)
+    _check_copies(log, cast(Copies, asked["copies"]))
     _check_doubles(log, work, total)
-    _check_syncs(draft, cast(Syncs, tables["syncs"]), calls)
+    _check_waits(log, cast(Syncs, asked["syncs"]))
+    if takes("syncs") and not draft.syncs_recorded:
+        _note_no_syncs(log, cast(ApiCalls, asked["api_calls"]))
 
 
-def _asked_for(table: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _of_a_program(table: DeviceWork) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Which work was issued by a program; page migrations are not, and have no call."""
     if isinstance(table, Copies):
         return cast("np.ndarray[tuple[int], np.dtype[np.bool_]]", table.direction < Direction.UVM_HTOD)
     return np.ones(len(table), np.bool_)
 
 
-def _check_presence(draft: Draft, tables: Mapping[str, Table], total: int) -> None:
+def _check_presence(draft: Draft, tables: Mapping[str, Table]) -> None:
     log, calls = draft.log, cast(ApiCalls, tables["api_calls"])
+    total = sum(len(tables[name]) for name in DEVICE_WORK)
     issuing = int(np.isin(calls.kind, ISSUING).sum())
     if total == 0 and issuing and log.has_prefix(UNKNOWN_CATEGORY):
         log.damage(
@@ -86,19 +99,22 @@ def _why_cpu_only(draft: Draft) -> str:
     return "the program used no GPU, or torch.profiler ran without ProfilerActivity.CUDA"
 
 
-def _check_joins(log: HealthLog, work: list[DeviceWork], calls: ApiCalls, total: int) -> None:
-    unjoined = sum(int(((table.call == NO_ID) & _asked_for(table)).sum()) for table in work)
+def _check_joins(log: HealthLog, work: list[DeviceWork], total: int) -> None:
+    unjoined = sum(int(((table.call == NO_ID) & _of_a_program(table)).sum()) for table in work)
     log.warn(
         "device-work-without-call",
         unjoined,
         "kernels, copies or memsets without the call that issued them: their launch delay and range are unknown",
         total,
     )
+
+
+def _check_calls(log: HealthLog, work: list[DeviceWork], calls: ApiCalls) -> None:
     owned = np.zeros(len(calls), np.bool_)
     for table in work:
         owned[table.call[table.call != NO_ID]] = True
     issuing = np.isin(calls.kind, ISSUING) & (calls.parent == NO_ID)
-    if total:
+    if any(map(len, work)):
         log.note(
             "calls-without-device-work",
             int((issuing & ~owned).sum()),
@@ -108,9 +124,7 @@ def _check_joins(log: HealthLog, work: list[DeviceWork], calls: ApiCalls, total:
         )
 
 
-def _check_clocks(
-    log: HealthLog, work: list[DeviceWork], calls: ApiCalls, tables: Mapping[str, Table], limits: Limits, total: int
-) -> None:
+def _check_order(log: HealthLog, work: list[DeviceWork], calls: ApiCalls, total: int) -> None:
     early, worst = 0, 0
     for table in work:
         joined = table.call != NO_ID
@@ -124,7 +138,12 @@ def _check_clocks(
         "host and device clocks disagree, so launch delays are doubtful",
         total,
     )
-    host = [tables[name] for name in ("api_calls", "cpu_ops", "ranges") if len(tables[name])]
+
+
+def _check_clocks(
+    log: HealthLog, work: list[DeviceWork], tables: Mapping[str, Table], limits: Limits, total: int
+) -> None:
+    host = [tables[name] for name in _HOST_TABLES if len(tables[name])]
     if not host:
         return
     first = min(int(table.start_ns.min()) for table in host)  # type: ignore[attr-defined]
@@ -150,12 +169,12 @@ def _check_places(log: HealthLog, work: list[DeviceWork], total: int) -> None:
         ("process", "no-process", "kernels, copies or memsets without a process"),
     ):
         # Page migrations belong to no stream.
-        missing = sum(int(((getattr(table, column) == NO_ID) & _asked_for(table)).sum()) for table in work)
+        missing = sum(int(((getattr(table, column) == NO_ID) & _of_a_program(table)).sum()) for table in work)
         log.warn(code, missing, text, total)
 
 
 def _check_copies(log: HealthLog, copies: Copies) -> None:
-    asked = _asked_for(copies)
+    asked = _of_a_program(copies)
     log.warn(
         "unknown-direction",
         int((copies.direction == Direction.UNKNOWN).sum()),
@@ -169,7 +188,7 @@ def _check_copies(log: HealthLog, copies: Copies) -> None:
         len(copies),
     )
     host_side = np.where(copies.direction == Direction.DTOH, copies.target_kind, copies.source_kind)
-    unknown = np.isin(copies.direction, _ASKED_FOR) & (host_side == MemoryKind.UNKNOWN)
+    unknown = np.isin(copies.direction, _HOST_SIDED) & (host_side == MemoryKind.UNKNOWN)
     log.note(
         "unknown-memory-kind",
         int(unknown.sum()),
@@ -204,22 +223,24 @@ def _check_doubles(log: HealthLog, work: list[DeviceWork], total: int) -> None:
     )
 
 
-def _check_syncs(draft: Draft, syncs: Syncs, calls: ApiCalls) -> None:
+def _note_no_syncs(log: HealthLog, calls: ApiCalls) -> None:
     waiting = np.isin(calls.kind, (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, ApiKind.DEVICE_SYNC, ApiKind.WAIT_EVENT))
-    if not draft.syncs_recorded:
-        draft.log.note(
-            "syncs-not-recorded",
-            int(waiting.sum()),
-            "synchronising calls without synchronisation events; record with enable_cuda_sync_events=True",
-        )
+    log.note(
+        "syncs-not-recorded",
+        int(waiting.sum()),
+        "synchronising calls without synchronisation events; record with enable_cuda_sync_events=True",
+    )
+
+
+def _check_waits(log: HealthLog, syncs: Syncs) -> None:
     event_waits = syncs.kind == SyncKind.STREAM_WAIT_EVENT
-    draft.log.note(
+    log.note(
         "inferred-waits",
         int((event_waits & syncs.inferred).sum()),
         "stream waits without a recorded event; the stream that they wait for is inferred",
         int(event_waits.sum()),
     )
-    draft.log.note(
+    log.note(
         "unknown-wait-source",
         int((event_waits & (syncs.source_stream == NO_ID)).sum()),
         "stream waits for a stream that is neither recorded nor inferred",

@@ -202,15 +202,15 @@ def _log_missing_work(export: Export, draft: Draft, log: HealthLog) -> None:
         "CUDA graph launches were traced as a whole: the kernels and copies inside are not in the trace; "
         "record with --cuda-graph-trace=node",
     )
-    copies_called = draft.rows("api_calls") and not draft.rows("copies") and _calls_copy(draft)
+    copies_asked_for = draft.selection.takes("api_calls", "copies") and not draft.rows("copies")
     log.damage(
         "copies-not-recorded",
-        int(copies_called),
+        _copy_calls(draft) if copies_asked_for else 0,
         "copy calls were recorded, but not their copies; device times of copies are unknown",
     )
 
 
-def _calls_copy(draft: Draft) -> int:
+def _copy_calls(draft: Draft) -> int:
     return int((draft.column("api_calls", "kind") == ApiKind.COPY).sum())
 
 

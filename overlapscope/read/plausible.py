@@ -38,13 +38,13 @@ def keep_possible(draft: Draft, limits: Possible = DEFAULT) -> None:
     """Drop rows with impossible times, and forget impossible sizes and device numbers.
 
     Raises:
-        UnusableTrace: no row is left, and some were lost.
+        UnusableTrace: no row is left of all, and some were lost.
     """
     _drop(draft, "no-time", "events without a readable time; left out", -LATEST_NS, LATEST_NS)
     first = _densest(draft, limits.longest_ns)
     far = "events more than a week from most others, so their time is wrong; left out"
     _drop(draft, "far-off-time", far, first, first + limits.longest_ns)
-    if draft.log.health().damaged and not any(map(draft.rows, draft.tables)):
+    if draft.selection.everything and draft.log.health().damaged and not any(map(draft.rows, draft.tables)):
         raise UnusableTrace(f"{draft.metadata.path}: a trace without a readable event; record it again")
     _forget(draft, limits)
 
