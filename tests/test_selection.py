@@ -126,6 +126,12 @@ def test_what_was_left_out_is_no_fault_of_the_file() -> None:
         assert not health.no_device_work
 
 
+def test_frames_of_modules_where_nothing_else_was_recorded(tmp_path: Path) -> None:
+    frame = make.cpu_op("nn.Module: Linear_0", 0, 9) | {"cat": "python_function"}
+    path = make.write(tmp_path / "frames.json", frame)
+    assert len(open_trace(path).frames) == len(open_trace(path, categories={"frames"}).frames) == 1
+
+
 def test_a_selection_that_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="gpu_memcpy"):
         open_trace(FILES[0], categories=["gpu_memcpy"])

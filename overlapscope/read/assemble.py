@@ -48,13 +48,14 @@ def assemble(draft: Draft) -> Trace:
 def _take_modules(draft: Draft) -> None:
     """Give calls of modules, which recordings note as ranges or operators, a table of their own."""
     numbers = {number: text.removeprefix(MODULE) for text, number in draft.pool.items() if text.startswith(MODULE)}
-    if not numbers:
+    tables = [table for table in ("ranges", "cpu_ops") if draft.rows(table)]
+    if not numbers or not tables:
         return
     renamed = np.arange(len(draft.pool))
     for number, text in numbers.items():
         renamed[number] = draft.pool[text]
     parts = []
-    for table in filter(draft.rows, ("ranges", "cpu_ops")):
+    for table in tables:
         columns = draft.tables[table]
         here = np.isin(columns["name_id"], list(numbers))
         parts.append({spec.name: columns[spec.name][here] for spec in Modules.columns()})
