@@ -122,4 +122,4 @@ def test_of_many_jobs_each_late_rank_and_each_bad_trace_is_named(tmp_path: Path)
         assert "! rank4_trace.json.gz (rank 4) is damaged: " in text
         assert "! no trace of rank 3" in text
     assert "Fixing all 2 late ranks (0-1) would save" in " ".join(short.split())
-    assert "late: 0-1; fixing all would save up to" in " ".join(line.split())
+    assert "late ranks 0-1; fixing all would save up to" in " ".join(line.split())

@@ -130,7 +130,7 @@ def test_of_many_late_ranks_those_that_save_most_are_shown_in_order(six: Reduced
     assert (places[:3], places[-1]) == ([0, 1, 2], len(job.late.ranks) - 1)
     assert most_worth(job, 99) == list(range(len(job.late.ranks)))
     table = (folder / SUMMARY).read_text().partition("Late (ms a step)")[2]
-    assert re.search(r"\n  …\n  rank 6 +\S+ +0\.\d+ +4\.\d+  slower kernels\n  and 2 more late ranks", table)
+    assert re.search(r"\n  …\n  rank 6 +\S+ +\S+ +4\.\d+  slower kernels\n  and 2 more late ranks", table)
 
 
 def test_long_numbers_stay_apart_and_sentences_stay_whole(made: Reduced) -> None:

@@ -95,9 +95,7 @@ def map_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             raise OutputError("--report needs a place for the reports: give --page, or a folder with -o")
         part = _shard(shard)
         if part.of > 1 and (page or asked):
-            raise OutputError(
-                "--shard writes no page and no reports: give --page and --report to overlapscope fleet reduce"
-            )
+            raise OutputError("--shard writes no page and no reports: ask overlapscope fleet reduce for them")
         sources = find_sources(names)
         for source in sources:
             refuse_to_replace(Path(source.name), page)

@@ -37,7 +37,7 @@ def _short(job: Job, first: str) -> Iterator[str]:
     yield from _problems(job, first)
     for late in alike(job.late.ranks)[:1]:
         yield wrapped(next(late_lines(job, late)))
-        yield wrapped(saving_line(job) or f"Late: {late_list(job)}.")
+        yield wrapped(saving_line(job) or f"All late ranks: {late_list(job)}.")
     if not job.late.ranks:
         yield wrapped(NOBODY_LATE if job.on_one_clock else NOT_ALIGNED)
 
@@ -46,7 +46,7 @@ def _in_lines(jobs: Sequence[Job], first: str) -> Iterator[str]:
     """The late ranks of each further job, and what is wrong with its traces."""
     for job in jobs[_SHORT:_NAMED]:
         nobody = "nobody is late" if job.on_one_clock else "clocks are not aligned"
-        late = f"late: {late_list(job)}" if job.late.ranks else nobody
+        late = f"late {'ranks' if len(job.late.ranks) > 1 else 'rank'} {late_list(job)}" if job.late.ranks else nobody
         saving = f"; fixing all would save {saved(job)}" if saved(job) else ""
         yield wrapped(f"{title(job, jobs)}: {late}{saving}")
         yield from _problems(job, first)
