@@ -59,12 +59,12 @@ def absent(ranks: Ranks, damaged: Collection[int], rows: Matched, groups: Sequen
     return Absent(tuple(rank for rank in untraced if rank in seen), tuple(sorted(seen & set(cut))), complete)
 
 
-def without_steps(found: Absent, members: Sequence[Member], groups: Sequence[str], even: SharedSteps) -> Absent:
+def without_steps(found: Absent, members: Sequence[Member], groups: Sequence[str], common: SharedSteps) -> Absent:
     """The same, with the collectives incomplete in which a rank that lacks their step may take part."""
     (group, listed), complete = _listed(groups), found.complete.copy()
-    for number, steps in even.lacking.items():
+    for number, steps in common.lacking.items():
         may = np.array([names is None or members[number].rank in names for names in listed], np.bool_)[group]
-        complete &= ~(may & np.isin(even.numbers, steps))
+        complete &= ~(may & np.isin(common.numbers, steps))
     return replace(found, complete=complete)
 
 

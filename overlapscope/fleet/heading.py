@@ -69,7 +69,7 @@ def problems(job: Job, first: str = "") -> Iterator[str]:
 def _lacking(job: Job) -> Iterator[str]:
     """Ranks that begin to record later than others, or end earlier, by the steps that they lack."""
     members: dict[tuple[int, ...], list[int]] = {}
-    for member, steps in job.even.lacking.items():
+    for member, steps in job.common.lacking.items():
         members.setdefault(steps, []).append(member)
     for steps, lacking in list(members.items())[:_MOST]:
         names = _names([job.members[member].rank for member in lacking], len(lacking))

@@ -34,7 +34,8 @@ class Job:
 
     ``absent`` says in which matched collectives a rank without a whole trace may be the last; where one may, nobody
     knows which part of a collective is waiting. ``labels`` has for each matched collective its operation, group, step
-    and place; ``even`` says which are of steps that all ranks have. ``steps``, ``idle`` and ``findings`` have the rows of all ranks, with the number of the member.
+    and place; ``common`` says which are of steps that all ranks have. ``steps``, ``idle`` and ``findings`` have the
+    rows of all ranks, with the number of the member.
     ``waited_for`` is the rank that the others most likely wait for where clocks are not aligned; None where they are,
     or where ranks are even. ``exposed`` has exposed times by each definition. ``number`` is 1 for the only job of its
     traces; where there are several, ``by`` says what tells them apart and ``name`` which one this is.
@@ -49,7 +50,7 @@ class Job:
     arrived: Arrivals
     absent: Absent
     labels: pandas.DataFrame
-    even: SharedSteps
+    common: SharedSteps
     figures: Figures
     steps: pandas.DataFrame
     idle: pandas.DataFrame
@@ -113,19 +114,19 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig, number: int = 1, fou
     steps, idle = with_base(folder, tables.of_members("steps")), tables.of_members("idle")
     of_steps = figures(steps, idle, len(ranks.members))
     numbers = labels["step"].fillna(NO_ID).to_numpy(np.int64)
-    even = shared_steps(steps, arrived, numbers, clocks.part, of_steps.steps)
+    common = shared_steps(steps, arrived, numbers, clocks.part, of_steps.steps)
     groups = labels["group"].fillna("").tolist()
     traced = absent(ranks, damaged, arrived.rows, groups)
-    unknown = without_steps(traced, ranks.members, groups, even)
+    unknown = without_steps(traced, ranks.members, groups, common)
     times = dict(of_steps.times)
-    complete = unknown.complete | (traced.complete & ~even.shared)  # of what times are told
+    complete = unknown.complete | (traced.complete & ~common.shared)  # of what times are told
     if complete[arrived.counts].all():
-        times |= collective_times(arrived, even.shared, even.steps)
+        times |= collective_times(arrived, common.shared, common.steps)
     of_steps = Figures(of_steps.steps, times, of_steps.idle)
     copies, findings, devices, definitions = map(tables.of_members, ("copies", "findings", "devices", "definitions"))
     beside = integers(folder, "collectives", "kernels_ns")[0][arrived.rows.row]
-    begins = _begins(steps, arrived, clocks, even.shared)
-    compared = Compared(arrived, of_steps, copies, labels, begins, beside, clocks.part, even)
+    begins = _begins(steps, arrived, clocks, common.shared)
+    compared = Compared(arrived, of_steps, copies, labels, begins, beside, clocks.part, common)
     return Job(
         number=number,
         by=found.by if found else (),
@@ -136,7 +137,7 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig, number: int = 1, fou
         arrived=arrived,
         absent=unknown,
         labels=labels,
-        even=even,
+        common=common,
         figures=of_steps,
         steps=steps,
         idle=idle,

@@ -25,7 +25,7 @@ class Compared:
 
     ``labels`` has ``op``, ``position`` and ``step`` of each matched collective; ``begin_ns`` is when each member
     begins what is replayed, ``beside_ns`` the time of other kernels beside the collective of each row, ``part`` the
-    first of the members that its collectives connect each with. Only ``even`` steps, which all ranks have, are replayed.
+    first of the members that its collectives connect each with. Only the ``common`` steps of all ranks are replayed.
     """
 
     arrived: Arrivals
@@ -35,11 +35,11 @@ class Compared:
     begin_ns: Int64
     beside_ns: Int64
     part: Int64
-    even: SharedSteps
+    common: SharedSteps
 
     def judged(self, part: int) -> Int64:
         """The collectives of a part of which it is known when each rank came, and that all may have."""
-        return np.flatnonzero(self.arrived.counts & self.even.shared & (self.part[self.arrived.last] == part))
+        return np.flatnonzero(self.arrived.counts & self.common.shared & (self.part[self.arrived.last] == part))
 
     def replayed(self, part: int, late: Bool, shares: Float64) -> Replay:
         """Replays of the collectives of a part, see `replay`."""
@@ -65,7 +65,7 @@ def late_ranks(compared: Compared, config: FleetConfig) -> tuple[Round, ...]:
     late, start_ns, rounds = np.zeros(rows.members, np.bool_), rows.start_ns, list[Round]()
     while len(rounds) < config.most_rounds:
         behind = compared.arrived.behind_ns(start_ns)
-        behind = np.where(compared.even.shared[rows.collective], behind, 0) if rounds else behind
+        behind = np.where(compared.common.shared[rows.collective], behind, 0) if rounds else behind
         named = _named(compared, total(behind, rows.member, rows.members), late, config)
         if not named:
             break
@@ -77,7 +77,7 @@ def late_ranks(compared: Compared, config: FleetConfig) -> tuple[Round, ...]:
 
 def _named(compared: Compared, behind_ns: Int64, late: Bool, config: FleetConfig) -> list[int]:
     """The next late ranks: their lateness is a part of the job's time, and close to that of the latest."""
-    steps = compared.even.steps if late.any() else compared.figures.steps
+    steps = compared.common.steps if late.any() else compared.figures.steps
     step_ns, part = compared.figures.times[STEP], compared.part
     members = len(part)
     latest = largest(np.where(late, 0, behind_ns), part, members)[part]

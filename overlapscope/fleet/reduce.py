@@ -79,7 +79,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "own_ns": "i that time in its average step",
         "others_ns": "i that time in the median of the other ranks",
         "place_late_ns": "i lateness at that collective, of the median step",
-        "steps": "i number of the steps in which it is late_ns late: its own, from round 2 on those that all ranks have",
+        "steps": "i number of steps that late_ns is over: its own, from round 2 on those that all ranks have",
         "saving_ns": "i what the job would save over saving_steps without that difference in this rank alone, replayed",
         "with_earlier_ns": "i the same with all ranks of earlier rows fixed, too",
         "saving_steps": "i number of the steps that are replayed: those that all ranks have",

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Place:
     """The collective at which a rank is latest, by its place in a step.
 
-    ``late_ns`` is its lateness there in the median step; it is late in ``steps`` of the ``of`` steps in which it has it.
+    ``late_ns`` is its lateness there in the median step; it is late in ``steps`` of the ``of`` steps in which it has
+    this collective.
     """
 
     op: str
@@ -45,10 +46,10 @@ class Straggler:
     """A late rank.
 
     ``late_ns`` is its lateness in all its ``steps``: as recorded in ``round`` 1, else in the replay without the ranks
-    of earlier rounds, in the steps that all ranks have. ``wait_ns`` is what all ranks together wait at the collectives to which it comes last, as recorded.
-    ``began_late_ns`` is how much later than the median rank it began, where that is a part of its lateness worth
-    saying, else 0. ``share`` is the part of its lateness that its causes explain; with no cause, all of it goes
-    in a replay. ``saving`` is None where it is not simulated.
+    of earlier rounds, in the steps that all ranks have. ``wait_ns`` is what all ranks together wait at the collectives
+    to which it comes last, as recorded. ``began_late_ns`` is how much later than the median rank it began, where that
+    is a part of its lateness worth saying, else 0. ``share`` is the part of its lateness that its causes explain; with
+    no cause, all of it goes in a replay. ``saving`` is None where it is not simulated.
     """
 
     member: int
@@ -99,12 +100,12 @@ def stragglers(compared: Compared, config: FleetConfig) -> Late:
 def _straggler(compared: Compared, number: int, at: Round, member: int, late: Bool, config: FleetConfig) -> Straggler:
     arrived, figures = compared.arrived, compared.figures
     mine = np.flatnonzero((arrived.rows.member == member) & (at.behind_ns > 0))
-    steps = max(int((figures if number == 1 else compared.even).steps[member]), 1)
+    steps = max(int((figures if number == 1 else compared.common).steps[member]), 1)
     late_ns = int(at.behind_ns[mine].sum())
     others = _others(compared, member, late)
     found = causes(figures, member, others, config.least_cause * late_ns / steps) if others.any() else ()
     explained = net_excess_ns(figures, member, others, found) * steps / late_ns if found else 1.0
-    at_once = others.any() and not compared.even.lacking
+    at_once = others.any() and not compared.common.lacking
     began = int(compared.begin_ns[member] - np.median(compared.begin_ns[others])) if at_once else 0
     return Straggler(
         member,
@@ -128,9 +129,9 @@ def _simulated(compared: Compared, found: Sequence[Straggler], late: Bool, confi
         numbers = mine[: config.most_simulated]
         replayed = compared.replayed(part, late, _shares([ranks[number] for number in mine], len(numbers), len(late)))
         job, alone, earlier = replayed.saving_ns[0], *np.split(replayed.saving_ns[1:], 2)
-        steps = max(int(compared.even.steps[ranks[mine[0]].member]), 1)
-        for number, alone_ns, both_ns in zip(numbers, alone.tolist(), earlier.tolist(), strict=True):
-            ranks[number] = replace(ranks[number], saving=Saving(alone_ns, both_ns, steps))
+        steps = max(int(compared.common.steps[ranks[mine[0]].member]), 1)
+        for number, by_itself, with_earlier in zip(numbers, alone.tolist(), earlier.tolist(), strict=True):
+            ranks[number] = replace(ranks[number], saving=Saving(by_itself, with_earlier, steps))
         first = first if first.job_ns else Late((), replayed.recorded_ns, int(job), steps)
     return replace(first, ranks=tuple(ranks.values()))
 

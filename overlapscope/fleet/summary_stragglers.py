@@ -12,7 +12,7 @@ from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import number_list
 from overlapscope.fleet.ranks import label
 from overlapscope.fleet.stragglers import Place, Straggler
-from overlapscope.formatting import numbers, share, time
+from overlapscope.formatting import counted, numbers, share, time
 
 DEFINITION = "Late: after the arrival of the median rank; in a step, the sum over its collectives."
 _NO_CAUSE = (
@@ -94,7 +94,7 @@ def saving_line(job: Job) -> str:
         alone = "next to nothing" if little else time(saving.alone_ns / late.steps)
         text += f", {label(job.members[late.ranks[0].member])} alone {alone}"
     which = f"all {len(late.ranks)} late ranks ({late_list(job)})" if several else "that"
-    of = f" of the {late.steps} steps that all ranks have" if job.even.lacking else ""
+    of = "" if job.common.shared.all() else f" of the {counted(late.steps, 'step')} that all ranks have"
     return f"Fixing {which} would save the job {text}, simulated across the matched collectives{of}."
 
 
