@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from overlapscope import open_fleet
 from overlapscope.fleet.config import DEFAULT
 from overlapscope.fleet.jobs import FOLDER, HOST, NAME, TIME, WORLD_SIZE, jobs_of
 from overlapscope.fleet.ranks import Found
+from overlapscope.fleet.summary_jobs import title
 from tests.test_fleet import fleet
 
 SECOND = 10**9
@@ -123,3 +126,14 @@ def test_of_many_jobs_each_late_rank_and_each_bad_trace_is_named(tmp_path: Path)
         assert "! no trace of rank 3" in text
     assert "Fixing all 2 late ranks (0-1) would save" in " ".join(short.split())
     assert "late ranks 0-1; fixing all would save up to" in " ".join(line.split())
+
+
+def test_jobs_here_and_at_urls_have_titles() -> None:
+    jobs: list[Any] = [
+        SimpleNamespace(traces={"source": [source]}, number=number, name="world size 2")
+        for number, source in enumerate(("/here/a/rank0.json", "s3://there/rank0.json"), 1)
+    ]
+    assert [title(job, jobs) for job in jobs] == [
+        "Job 1 of 2: world size 2, in /here/a",
+        "Job 2 of 2: world size 2",
+    ]

@@ -76,10 +76,14 @@ def separation(jobs: Sequence[Job]) -> Iterator[str]:
 def title(job: Job, jobs: Sequence[Job]) -> str:
     """What one of several jobs is called: its number, what tells it apart, and where its traces lie."""
     folder, whole = _folder([job]), _folder(jobs)
-    where = "" if folder == whole or "://" in folder else f", in {PurePath(folder).relative_to(whole)}"
+    within = PurePath(folder).relative_to(whole) if whole else folder
+    where = f", in {within}" if folder not in {"", whole} else ""
     return f"Job {job.number} of {len(jobs)}: {job.name}{where}"
 
 
 def _folder(jobs: Sequence[Job]) -> str:
-    folders = [str(PurePath(source).parent) for job in jobs for source in job.traces["source"]]
-    return commonpath(folders) if len({"://" in folder for folder in folders}) == 1 else ""
+    """The folder that has all traces; empty where some lie at URLs."""
+    sources = [source for job in jobs for source in job.traces["source"]]
+    if any("://" in source for source in sources):
+        return ""
+    return commonpath([str(PurePath(source).parent) for source in sources])
