@@ -24,9 +24,9 @@ def repetitions(before: Inside, after: Inside, most: float) -> tuple[int, int] |
     divisor = np.maximum(np.gcd(*counts), 1)
     ratios, member = np.unique(counts // divisor, axis=1, return_inverse=True)
     shares = [np.bincount(member.reshape(-1), ns) / ns.sum() for ns in took]
-    held = np.minimum(*shares)
-    one, two = ratios[:, int(held.argmax())].tolist()
-    return (one, two) if one != two and one and two and held.max() >= most else None
+    common = np.minimum(*shares)
+    one, two = ratios[:, int(common.argmax())].tolist()
+    return (one, two) if one != two and one and two and common.max() >= most else None
 
 
 def _kernels(side: Inside, codes: Int64) -> tuple[Int64, Int64]:
