@@ -26,12 +26,16 @@ def in_order(graph: Graph, follow_ns: int) -> tuple[Dependencies, list[str]]:
 
     What races with the host gets no dependency: a trace does not say where the program would have to wait.
     """
-    found = {code: races for code, of in _RULES.items() if len(races := of(Order(graph)))}
-    return Dependencies.together(Dependencies.none(), *(_order(graph, each, follow_ns) for each in found.values())), [
-        f"{code} is fixed first, so that the accesses of {counted(len(races), 'pair')} are in order"
-        + ("; the host's wait for that is not simulated" if (races.then == NO_ID).any() else "")
-        for code, races in found.items()
-    ]
+    order = Order(graph)
+    found = {code: races for code, of in _RULES.items() if len(races := of(order))}
+    edges = (_order(graph, races, follow_ns) for races in found.values())
+    return Dependencies.together(Dependencies.none(), *edges), [_said(*each) for each in found.items()]
+
+
+def _said(code: str, races: Races) -> str:
+    text = f"{code} is fixed first, so that the accesses of {counted(len(races), 'pair')} are in order"
+    with_host = (races.then == NO_ID).any()
+    return f"{text}; the host's wait for that is not simulated" if with_host else text
 
 
 def _order(graph: Graph, races: Races, follow_ns: int) -> Dependencies:
