@@ -45,8 +45,9 @@ def simulate_fixes(
     if interval:
         graph, window = _as_range(graph, window, config)
     base = Baseline.of(graph, window, SimulationConfig(dependencies=config.dependencies))
-    everywhere = [_everywhere(graph.trace, finding) for finding in fixable]
-    steps = tuple(_Search(base, everywhere, missing_order(findings), config).steps())
+    everywhere = [_everywhere(graph.trace, finding) for finding in findings]
+    candidates = [finding for finding in everywhere if finding.change is not None]
+    steps = tuple(_Search(base, candidates, missing_order(findings), config).steps())
     if not (fixable or steps):
         return findings, None
     plan = Plan(
@@ -56,15 +57,8 @@ def simulate_fixes(
         base.baseline,
         base.stated_ns,
     )
-    return tuple(_with_saving(base, attribution, finding, plan, config) for finding in findings), plan
-
-
-def _with_saving(
-    base: Baseline, attribution: Attribution, finding: Finding, plan: Plan, config: DiagnosisConfig
-) -> Finding:
-    """The finding with what its change saves, made everywhere at its places."""
-    found = with_saving(base, attribution, _everywhere(base.graph.trace, finding), plan, config)
-    return replace(found, calls=finding.calls)
+    saving = (with_saving(base, attribution, finding, plan, config) for finding in everywhere)
+    return tuple(replace(found, calls=was.calls) for found, was in zip(saving, findings, strict=True)), plan
 
 
 def _everywhere(trace: Trace, finding: Finding) -> Finding:

@@ -36,17 +36,23 @@ class AverageTime:
 
 def average_step(job: Job) -> Iterator[AverageTime]:
     """The times of an average step, idle time also by what explains most; nothing where no rank has a whole step."""
+    yield from average_times(job)
     used = np.flatnonzero(job.figures.steps > 0)
     if not len(used):
         return
-    by_step = _by_step(job)
-    for name in _ORDER:
-        if name in job.figures.times and (name == STEP or job.figures.times[name][used].any()):
-            yield _spread(name, "", job.figures.times[name], used, by_step.get(name))
     least = _LEAST_IDLE * job.figures.step_ns
     causes = [(code, kind, values) for (code, kind), values in _idle(job).items() if values[used].max() >= least]
     for code, kind, values in sorted(causes, key=lambda cause: (-np.median(cause[2][used]), -cause[2][used].max())):
         yield _spread(kind, code, values, used)
+
+
+def average_times(job: Job) -> Iterator[AverageTime]:
+    """The same without what explains idle time."""
+    used = np.flatnonzero(job.figures.steps > 0)
+    by_step = _by_step(job) if len(used) else {}
+    for name in _ORDER if len(used) else ():
+        if name in job.figures.times and (name == STEP or job.figures.times[name][used].any()):
+            yield _spread(name, "", job.figures.times[name], used, by_step.get(name))
 
 
 def _spread(

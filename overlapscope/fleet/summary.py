@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from overlapscope.diagnosis.finding import Severity
-from overlapscope.fleet.figures import COLLECTIVES, COPIES, IDLE, KERNELS, STEP, TRANSFER, WAITING
+from overlapscope.fleet.average import average_times
+from overlapscope.fleet.figures import COLLECTIVES, COPIES, IDLE, KERNELS, STEP
 from overlapscope.fleet.heading import clock_lines, problems, size_line, table_has_all
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import number_list, short_names
@@ -117,20 +118,18 @@ def _steps(job: Job) -> Iterator[str]:
     used = np.flatnonzero(job.figures.steps > 0)
     if len(used) < 2:  # noqa: PLR2004 - one rank has no spread
         return
-    order = (STEP, KERNELS, COLLECTIVES, WAITING, TRANSFER, COPIES, IDLE)
-    shown = [name for name in order if name in job.figures.times]
-    values = {name: job.figures.times[name][used] for name in shown if job.figures.times[name][used].any()}
-    unit, word = time_unit([int(np.median(each)) for each in values.values()])
+    times = list(average_times(job))
+    unit, word = time_unit([int(each.median_ns) for each in times])
     rows, called = [], _in_column(job, used)
-    decimals = _decimals(float(np.median(values[STEP])) / unit)
-    for times in values.values():
-        low, high = int(np.argmin(times)), int(np.argmax(times))
-        cells = [f"{value / unit:,.{decimals}f}" for value in (np.median(times), times[low], times[high])]
-        ranks = [called[int(used[place])] for place in (low, high)]
-        rows.append((*cells[:2], ranks[0], cells[2], ranks[1]))
+    decimals = _decimals(times[0].median_ns / unit)
+    for each in times:
+        median, least, most = (
+            f"{value / unit:,.{decimals}f}" for value in (each.median_ns, each.least_ns, each.most_ns)
+        )
+        rows.append((median, least, called[each.least_member], most, called[each.most_member]))
     whose = "rank" if any(job.members[member].rank is not None for member in used.tolist()) else "trace"
     columns = (("median", 10), ("min", 10), (whose, 7), ("max", 10), (whose, 7))
-    titles = (f"Average step ({word})", *(f"  {name}" for name in values))
+    titles = (f"Average step ({word})", *(f"  {each.name}" for each in times))
     for title, line in zip(titles, _columns(columns, rows), strict=True):
         yield f"{title:<28}{line}"
 
