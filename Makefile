@@ -15,11 +15,11 @@ $(BIN)/overlapscope: pyproject.toml
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/overlapscope
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[test]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
 	touch $@
 
 $(VENV)/.bench: pyproject.toml | $(BIN)/overlapscope
