@@ -2,8 +2,9 @@
 
 However well copies are hidden, kernels still take as long as they take, and so do the copies of each direction, which
 share one engine, and the work of the host. The longest of these is a lower bound of the time, and what is left of the
-time above it is the most that any overlap can save. Copies keep their durations: pinned memory, fewer bytes and a
-faster link are no overlap.
+time above it is the most that any overlap can save; and overlap of copies saves no more than they cost, by being
+exposed and by blocking the host. Copies keep their durations: pinned memory, fewer bytes and a faster link are no
+overlap.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from overlapscope.formatting import time
 from overlapscope.measure.devices import Activity
 from overlapscope.measure.host import DEFAULT, HostConfig, blocked_from_ns
 from overlapscope.measure.spans import Spans, intersect, merge, subtract, union
-from overlapscope.model.columns import Bool
+from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction
 from overlapscope.model.frames import Row
 from overlapscope.model.tables import HostWork, Timed
@@ -33,7 +34,8 @@ class Ceiling(Row):
 
     ``now_ns`` is the analysed time. ``kernels_ns`` is the time with a kernel, a memset or a copy within the device,
     ``htod_ns``, ``dtoh_ns`` and ``ptop_ns`` that with a copy of this direction, and ``host_ns`` the time that the
-    busiest thread spent in operators and CUDA calls that did not block it, without the profiler's own.
+    busiest thread spent in operators and CUDA calls that did not block it, without the profiler's own. ``copies_ns`` is
+    the time in which a copy was exposed or a copy call blocked a thread.
     """
 
     now_ns: int
@@ -42,6 +44,7 @@ class Ceiling(Row):
     dtoh_ns: int
     ptop_ns: int
     host_ns: int
+    copies_ns: int
 
     @property
     def parts(self) -> dict[str, int]:
@@ -61,7 +64,12 @@ class Ceiling(Row):
 
     @property
     def saving_ns(self) -> int:
-        """What perfect overlap saves, at most."""
+        """What perfect overlap of copies saves, at most."""
+        return min(self.above_ns, self.copies_ns)
+
+    @property
+    def above_ns(self) -> int:
+        """The time above the longest part, in which something waits for something else."""
         return self.now_ns - self.bound_ns
 
     @property
@@ -95,7 +103,17 @@ def ceiling(trace: Trace, active: Activity, config: HostConfig = DEFAULT) -> Cei
         dtoh_ns=intersect(of(Direction.DTOH), active.extent).total_ns,
         ptop_ns=intersect(of(Direction.PTOP), active.extent).total_ns,
         host_ns=_host_ns(trace, active, config),
+        copies_ns=_copies_ns(trace, active, here, config),
     )
+
+
+def _copies_ns(trace: Trace, active: Activity, here: Bool, config: HostConfig) -> int:
+    """The time in which a copy of the device was exposed or its call blocked a thread."""
+    calls = trace.copies.call[here]
+    calls = np.unique(calls[calls != NO_ID])
+    blocked = union(blocked_from_ns(trace, config)[calls], trace.api_calls.end_ns[calls])
+    exposed = subtract(active.copies, active.kernels)
+    return intersect(merge(exposed, blocked), active.extent).total_ns
 
 
 def _host_ns(trace: Trace, active: Activity, config: HostConfig) -> int:

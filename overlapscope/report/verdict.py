@@ -96,7 +96,7 @@ def _blocked(
 def _ceiling(devices: Sequence[Ceiling], config: VerdictConfig) -> list[str]:
     """That overlap cannot help, with what perfect overlap would give; of the device that is busy longest."""
     most = max(devices, key=lambda each: each.bound_ns)
-    if most.saving_ns >= config.ceiling_share * most.now_ns:
+    if most.above_ns >= config.ceiling_share * most.now_ns:
         return []
     saved = f"{time(most.saving_ns)} of {time(most.now_ns)} ({share(most.saving_ns, most.now_ns)})"
     rest = "" if most.bound_by in (KERNELS, HOST) else "; only fewer bytes or faster copies help"
