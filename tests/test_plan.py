@@ -12,7 +12,10 @@ from rich.console import Console
 from overlapscope import Window, audit, diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT
 from overlapscope.diagnosis.places import same_places
+from overlapscope.formatting import time
 from overlapscope.report.findings import findings, worth
+from overlapscope.report.tables import plan_rows
+from overlapscope.whatif.interval import Basis
 from tests import kineto_maker as make
 from tests.conftest import PAIRS, SAMPLES
 from tests.notation import trace_of
@@ -52,7 +55,38 @@ def test_a_diagnosis_plans_what_was_really_done() -> None:
         "unprofiled_ns": first.unprofiled.simulated_ns,
         "baseline": "unprofiled",
         "baseline_ns": first.unprofiled.simulated_ns,
+        "profiler_cost": "calibrated",
     }
+
+
+def test_what_only_the_profiler_cost_is_no_saving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same fix of the same trace, in a simulation without the profiler in which it saves nothing."""
+    trace = trace_at(PAIRS / "loss_each_batch-faulty-plain.json.gz")
+    change = ("no-scalar-sync",)
+    assert [finding.offered for finding in diagnose(trace).findings if finding.change in change] == [True]
+    real = Basis.length_with
+    monkeypatch.setattr(
+        Basis,
+        "length_with",
+        lambda basis, changes: real(basis, changes) if basis.measured else basis.simulated_ns,
+    )
+    found = diagnose(trace)
+    (finding,) = [each for each in found.findings if each.change in change]
+    assert finding.saving_ns
+    assert (finding.unprofiled_saving_ns, finding.offered) == (0, False)
+    assert found.plan is not None
+    assert "(nothing without the profiler, estimated), less than two runs" not in worth(finding, found.plan)[0]
+    assert worth(finding, found.plan)[0].startswith("fix not offered: no-scalar-sync saves ")
+
+
+def test_a_saving_with_the_profiler_is_said_beside_that_without_it() -> None:
+    found = planned(SAMPLES / "moe_prefetch-pageable.json.gz", "moe_prefetch")
+    assert found.plan is not None
+    finding, plan = found.findings[0], replace(found.plan, profiler_cost="in part")
+    assert "without the profiler" not in worth(finding, found.plan)[0]
+    assert f"({time(finding.unprofiled_saving_ns or 0)} without the profiler, estimated)" in worth(finding, plan)[0]
+    assert [row["without the profiler (%)"] for row in plan_rows(plan)][:2] == ["0", "-69"]
+    assert "without the profiler (%)" not in plan_rows(found.plan)[0]
 
 
 @pytest.mark.parametrize("simulated", [False, True])

@@ -14,6 +14,7 @@ from overlapscope.measure.windows import Window
 from overlapscope.model.columns import Int8, Int64, known
 from overlapscope.model.frames import Row, frame
 from overlapscope.model.trace import Trace
+from overlapscope.whatif.prediction import IN_PART
 
 if TYPE_CHECKING:
     import pandas
@@ -78,7 +79,7 @@ class Expected(Row):
         predicted_ns: simulated time of the window, with profiler overhead.
         low_ns: the least time that is expected, with profiler overhead.
         high_ns: the most.
-        unprofiled_ns: simulated time without profiler overhead; None where the overhead is not known.
+        unprofiled_ns: simulated time without profiler overhead, as far as the trace tells that.
         unprofiled_low_ns: the least that is expected without it, known or not.
         unprofiled_high_ns: the most.
         time_ns: simulated time on the plan's baseline, with its interval ``time_low_ns`` to ``time_high_ns``.
@@ -88,7 +89,7 @@ class Expected(Row):
     predicted_ns: int
     low_ns: int
     high_ns: int
-    unprofiled_ns: int | None
+    unprofiled_ns: int
     unprofiled_low_ns: int
     unprofiled_high_ns: int
     time_ns: int
@@ -133,6 +134,8 @@ class Finding:
             change or a simulation.
         saving_high_ns: upper bound of the saving, given where the saving is close to zero because the trace does not
             record which work waits for which; None elsewhere.
+        unprofiled_saving_ns: the saving without profiler overhead, as far as the trace tells that; None like
+            ``saving_ns``.
         expected: the times with its change alone; None without a saving, and where it is not offered.
         offered: whether its fix is worth trying: False where the simulation recovers almost nothing.
         waits_instead: what the GPU would wait for after a fix that recovers almost nothing; None where that is unclear.
@@ -162,6 +165,7 @@ class Finding:
     waited_for: str
     saving_ns: int | None = None
     saving_high_ns: int | None = None
+    unprofiled_saving_ns: int | None = None
     expected: Expected | None = None
     offered: bool = True
     waits_instead: str | None = None
@@ -235,16 +239,26 @@ class Step(Expected):
 class Plan:
     """Changes in the order of their saving, each simulated together with those before it.
 
-    Savings count on one baseline: ``unprofiled`` where that is known, else ``recorded``. The time of the window without
-    changes is ``baseline_ns`` on it, ``simulated_ns`` with profiler overhead, and ``unprofiled_ns`` without (None where
-    that is not known).
+    Savings count on one baseline: ``unprofiled`` where a calibration tells the profiler overhead, else ``recorded``.
+    The time of the window without changes is ``baseline_ns`` on it, ``simulated_ns`` with profiler overhead, and
+    ``unprofiled_ns`` without, as far as ``profiler_cost`` is known: ``calibrated``, ``in part`` or ``unknown``.
     """
 
     steps: tuple[Step, ...]
     simulated_ns: int
-    unprofiled_ns: int | None
+    unprofiled_ns: int
     baseline: str
     baseline_ns: int
+    profiler_cost: str
+
+    def unprofiled_change(self, after_ns: int) -> float | None:
+        """By which share a time without profiler overhead differs from that without changes.
+
+        None where savings count on that anyway, and where nothing is known of the overhead.
+        """
+        if self.profiler_cost != IN_PART or not self.unprofiled_ns:
+            return None
+        return after_ns / self.unprofiled_ns - 1
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON-ready data."""
@@ -255,13 +269,14 @@ class Plan:
         columns = [entry.name for entry in fields(Step)]
         return frame((step.to_dict() for step in self.steps), columns)
 
-    def simulation(self) -> dict[str, int | str | None]:
+    def simulation(self) -> dict[str, int | str]:
         """The simulation without changes as JSON-ready data: ``simulation`` in an audit."""
         return {
             "simulated_ns": self.simulated_ns,
             "unprofiled_ns": self.unprofiled_ns,
             "baseline": self.baseline,
             "baseline_ns": self.baseline_ns,
+            "profiler_cost": self.profiler_cost,
         }
 
 

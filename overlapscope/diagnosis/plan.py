@@ -50,13 +50,7 @@ def simulate_fixes(
     steps = tuple(_Search(base, candidates, missing_order(findings), config).steps())
     if not (fixable or steps):
         return findings, None
-    plan = Plan(
-        steps,
-        base.simulated_ns,
-        base.unprofiled_ns,
-        base.baseline,
-        base.stated_ns,
-    )
+    plan = Plan(steps, base.simulated_ns, base.own_ns, base.baseline, base.stated_ns, base.known)
     saving = (with_saving(base, attribution, finding, plan, config) for finding in everywhere)
     return tuple(replace(found, calls=was.calls) for found, was in zip(saving, findings, strict=True)), plan
 

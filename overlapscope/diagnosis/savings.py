@@ -40,7 +40,7 @@ def expected(found: Prediction) -> Expected:
         predicted_ns=found.predicted_ns,
         low_ns=found.low_ns,
         high_ns=found.high_ns,
-        unprofiled_ns=known.predicted_ns if known is not found else None,
+        unprofiled_ns=found.own.predicted_ns,
         unprofiled_low_ns=found.own.low_ns,
         unprofiled_high_ns=found.own.high_ns,
         time_ns=known.predicted_ns,
@@ -60,7 +60,8 @@ def with_saving(
     """Add the simulated saving of a finding's change by itself, as the plan has it; 0 where it would cost time.
 
     A saving close to zero gets an upper bound too, since the consumers of a copy may not be in the trace. If that is
-    close to zero too, and the change helps with no other one, it is not offered.
+    close to zero too, and the change helps with no other one, it is not offered; nor if it only saves what the profiler
+    cost.
     """
     if finding.change is None:
         return finding
@@ -73,11 +74,15 @@ def with_saving(
     high = most if most >= least and most > saving else None
     idle_ns = finding.idle_ns * base.stated_ns / max(base.simulated_ns, 1)
     worth = max(config.worthless_share * idle_ns, config.noise_share * base.stated_ns)
-    offered = max(saving, high or 0) >= worth or any(finding.change in step.changes for step in plan.steps)
+    own_saving = max(base.own_ns - base.own.length_with((change,)), 0)
+    lasts = high is not None or own_saving >= config.noise_share * base.own_ns
+    planned = any(finding.change in step.changes for step in plan.steps)
+    offered = planned or (lasts and max(saving, high or 0) >= worth)
     return replace(
         finding,
         saving_ns=saving,
         saving_high_ns=high,
+        unprofiled_saving_ns=own_saving,
         expected=expected(base.predict((change,))) if saving and offered else None,
         offered=offered,
         waits_instead=None if offered else _waits_instead(base, attribution, change, finding, config),

@@ -80,6 +80,7 @@ def audit(
     devices = tuple(_device(attribution, key, facts, diagnosis, config) for key in device_keys(trace, window))
     devices = tuple(device for device in devices if len(device.activity.busy) or within is None)
     blocking = host_blocking(trace, window, config.host)
+    blocked_ns = blocked_by_calls(trace, facts, np.flatnonzero(inside(trace, trace.copies, window)))
     return Audit(
         trace=trace,
         fit=doctor(trace, config.fitness),
@@ -91,12 +92,12 @@ def audit(
         costly=_costly(trace, facts, window, config.costly_copies),
         counts=_counts(trace, window),
         diagnosis=diagnosis,
-        headline=headline(devices, diagnosis),
+        headline=headline(devices, diagnosis, blocked_ns),
         verdict=verdict(
             trace,
             window,
             [(device.activity, device.directions, device.kernel_gaps, device.ceiling) for device in devices],
-            blocked_by_calls(trace, facts, np.flatnonzero(inside(trace, trace.copies, window))),
+            blocked_ns,
         ),
     )
 

@@ -13,6 +13,7 @@ from overlapscope.diagnosis.lateness import Lateness
 from overlapscope.formatting import share, time
 from overlapscope.report.data import DeviceAudit
 from overlapscope.whatif.catalogue import parse
+from overlapscope.whatif.prediction import IN_PART
 
 _NO_CAUSE = (KERNELS, MEMSETS, OUTSIDE)
 SIMULATED = {
@@ -35,17 +36,19 @@ class HeadlineConfig:
     problem: float = 0.05
 
 
-def headline(devices: Sequence[DeviceAudit], diagnosis: Diagnosis, config: HeadlineConfig = HeadlineConfig()) -> str:
+def headline(
+    devices: Sequence[DeviceAudit], diagnosis: Diagnosis, blocked_ns: int, config: HeadlineConfig = HeadlineConfig()
+) -> str:
     """Two to seven sentences: results that may be wrong, then the GPU that waits most, if there are several.
 
-    Empty without GPU work.
+    Empty without GPU work. ``blocked_ns`` is the time for which the copy calls blocked the host.
     """
     used = [device for device in devices if device.time.total_ns and len(device.activity.busy)]
     if not used:
         return ""
     device = max(used, key=lambda each: each.time.waiting_ns / each.time.total_ns)
     sentences = [*_hazards(diagnosis), _busy(device, used, config), *_cause(device, diagnosis, config)]
-    sentences += [*_suspected(diagnosis), *_fix(diagnosis), *_copies(device, diagnosis, config)]
+    sentences += [*_suspected(diagnosis), *_fix(diagnosis), *_copies(device, diagnosis, blocked_ns, config)]
     return " ".join(sentences)
 
 
@@ -143,14 +146,27 @@ def _fix(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"With {' + '.join(first.changes)}: {change}; {SIMULATED[plan.baseline]}."
         yield from _settled_first(diagnosis, last)
         return
+    yield from _small(diagnosis, plan)
+
+
+def _small(diagnosis: Diagnosis, plan: Plan) -> Iterator[str]:
+    """That no fix saves enough for a plan, and what the best that is offered saves."""
     offered = [finding for finding in diagnosis.findings if finding.saving_ns is not None and finding.offered]
     best = max(offered, key=lambda finding: finding.saving_high_ns or finding.saving_ns or 0, default=None)
     if best is not None:
-        most = "" if best.saving_high_ns is None else f", up to {time(best.saving_high_ns)}"
-        left = "" if best.expected is None else f", leaving {best.expected.interval}"
-        yield f"{best.change} saves {time(best.saving_ns)}{most}{left}; {SIMULATED[plan.baseline]}."
+        yield f"No fix saves much: the best, {best.change}, saves {_share(best, plan)}; {SIMULATED[plan.baseline]}."
     elif any(finding.change is not None for finding in diagnosis.findings):
         yield "No simulated fix saves enough to be offered."
+
+
+def _share(finding: Finding, plan: Plan) -> str:
+    """Which share of the time the fix of a finding saves, without the profiler first."""
+    saved = share(finding.saving_ns or 0, plan.baseline_ns)
+    saved += "" if finding.saving_high_ns is None else f" to {share(finding.saving_high_ns, plan.baseline_ns)}"
+    without = share(finding.unprofiled_saving_ns or 0, plan.unprofiled_ns)
+    if plan.profiler_cost != IN_PART or without == saved:
+        return saved
+    return f"{without} without the profiler, {saved} with it"
 
 
 def _settled_first(diagnosis: Diagnosis, step: Step) -> Iterator[str]:
@@ -163,15 +179,25 @@ def _settled_first(diagnosis: Diagnosis, step: Step) -> Iterator[str]:
 
 def _saving(step: Step, plan: Plan) -> str:
     """The time after a step of a plan, and its change from the baseline."""
-    return f"{step.interval} ({share(step.time_ns - plan.baseline_ns, plan.baseline_ns)})"
+    change = share(step.time_ns - plan.baseline_ns, plan.baseline_ns)
+    return f"{step.interval} ({change}{_estimate(plan, step.unprofiled_ns)})"
 
 
-def _copies(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) -> Iterator[str]:
-    """That copies are not the problem, where something else is."""
+def _estimate(plan: Plan, after_ns: int) -> str:
+    """The change without the profiler, where the times of a plan are with it."""
+    change = plan.unprofiled_change(after_ns)
+    return "" if change is None else f", {share(change, 1)} without the profiler"
+
+
+def _copies(device: DeviceAudit, diagnosis: Diagnosis, blocked_ns: int, config: HeadlineConfig) -> Iterator[str]:
+    """That copies are not the problem, where something else is; or only that their calls blocked the host."""
     spent, least = device.time, config.problem * device.time.total_ns
     costly = [finding for finding in diagnosis.findings if _costs(finding, device)]
     blamed = sum(finding.idle_ns for finding in costly if rule(finding.code).about_copies)
     if spent.waiting_ns + spent.of(COLLECTIVES) >= least > max(spent.copies_ns, blamed):
         small = spent.copies_ns < config.mentioned * spent.total_ns
         cost = "less than 1 %" if small else share(spent.copies_ns, spent.total_ns)
-        yield f"Copies are not the problem: they cost {cost} of the time."
+        if blocked_ns >= least:
+            yield f"Transfers cost {cost} of the time, but copy calls blocked the host for {time(blocked_ns)}."
+        else:
+            yield f"Copies are not the problem: they cost {cost} of the time."

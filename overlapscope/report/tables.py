@@ -99,9 +99,17 @@ def plan_rows(found: Plan) -> list[Cells]:
             "fixes": ["", *(", ".join(step.fixes) for step in found.steps)],
             **{name: ["" if text == "?" else text for text in texts] for name, texts in shown.items()},
             "change (%)": [_percent(ns - found.baseline_ns, found.baseline_ns) for ns in every],
+            **_unprofiled(found),
             "where": ["", *(safe(step.places[0]) if step.places else "" for step in found.steps)],
         }
     )
+
+
+def _unprofiled(found: Plan) -> TextColumns:
+    """The same change without the profiler, where the times are with it."""
+    times = (found.unprofiled_ns, *(step.unprofiled_ns for step in found.steps))
+    known = [_percent(change, 1) for ns in times if (change := found.unprofiled_change(ns)) is not None]
+    return {"without the profiler (%)": known} if known else {}
 
 
 def _other(bound_ns: int, step: Step) -> int | None:
@@ -167,7 +175,7 @@ def _hidden(device: DeviceAudit, group: CopyGroup) -> str:
     return _percent(group.hidden_ns, group.total_ns) if device.activity.kernels.total_ns else "undefined"
 
 
-def _percent(part: int, whole: int) -> str:
+def _percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f}" if whole else "undefined"
 
 

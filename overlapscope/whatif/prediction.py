@@ -149,7 +149,8 @@ class Prediction(_Expected):
         """What it says, in one sentence."""
         what = " + ".join(map(str, self.changes)) or "nothing changed"
         text = f"{what}: {time(self.simulated_ns)} -> {_expected(self.estimate)}"
-        text += f", {share(self.saving_ns, self.simulated_ns)} less" if self.simulated_ns else ""
+        change = f"{share(abs(self.saving_ns), self.simulated_ns)} {'less' if self.saving_ns >= 0 else 'more'}"
+        text += f", {change}" if self.simulated_ns else ""
         without = self.unprofiled
         text += f"; without the profiler{_KNOWN[without.cost]} {time(without.simulated_ns)} -> "
         return text + _expected(without.estimate) + "."

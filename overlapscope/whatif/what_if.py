@@ -141,7 +141,7 @@ class Baseline:
             measured_ns=self.window.wall_ns,
             simulated_ns=self.simulated_ns,
             estimate=self._estimate(self.recorded, recorded, bounds=bounds),
-            unprofiled=Unprofiled(self._known, self.event_ns, self.own_ns, bare),
+            unprofiled=Unprofiled(self.known, self.event_ns, self.own_ns, bare),
             narrowed_by=narrower(bare, assumed, self.graph.trace, self.config.uncertainty.wide),
             assumptions=(*granted, *assumed, *about_open_waits(self.graph.trace), *self._about_profiler),
             granted=granted,
@@ -188,7 +188,7 @@ class Baseline:
         return other_costs(self.profiler, self.graph.trace, self.config.uncertainty)
 
     @property
-    def _known(self) -> str:
+    def known(self) -> str:
         """How much is known of what the profiler cost."""
         if self.profiler is None or not len(self.graph.calls):
             return UNKNOWN
