@@ -13,6 +13,7 @@ from overlapscope import Trace, audit, diagnose, what_if
 from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.finding import Confidence, Finding, Severity
 from overlapscope.model.enums import Direction
+from overlapscope.ordering.accesses import early_reads
 from overlapscope.ordering.order import Order, Race
 from tests import kineto_maker as make
 from tests.notation import trace_of
@@ -54,6 +55,8 @@ BETWEEN = {
     "a blocking copy on its stream": ("memcpy 4KB pinned DtoH 16-640 -> stream 7: 605-630", Race.NOT_KNOWN),
     "a blocking copy on another stream": ("memcpy 4KB pinned DtoH 16-26 -> stream 21: 18-24", Race.UNORDERED),
     "a pageable copy on its stream": ("copy 4KB pageable DtoH 16-640 -> stream 7: 605-630", Race.NOT_KNOWN),
+    "a time that is there when both events are complete": ("cudaEventElapsedTime 16-650", Race.NOT_KNOWN),
+    "code that is loaded": ("cuModuleLoadData 16-650", Race.NOT_KNOWN),
     "a host function that may tell": ("cudaLaunchHostFunc_v10000 16-17", Race.NOT_KNOWN),
     "a wait for a value in memory": ("cuStreamWaitValue32_v2 16-17", Race.NOT_KNOWN),
     "another thread": ("launch 13-14 -> stream 21: 20-24\nthread 2: launch 16-17 -> stream 21: 25-27", Race.UNORDERED),
@@ -90,6 +93,37 @@ def test_the_legacy_default_stream_orders_blocking_streams(beside: bool, tmp_pat
     down = "copy 4MB pinned DtoH 50-52 -> stream 21: 53-150 | launch 60-61 -> stream 7: 160-170"
     text = f"thread 1: {alone} {down} | copy 4MB pinned HtoD 70-72 -> stream 20: 180-280"
     assert races(tmp_path, text, first=-3) is (Race.UNORDERED if beside else Race.NOT_KNOWN)
+
+
+BLOCKING = "launch 1-2 -> stream 7: 3-30 | launch 2-3 -> stream 20: 4-32"  # stream 21 never runs beside stream 7
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "copy 4MB pinned DtoH 50-52 -> stream 21: 53-150 | launch 60-61 -> stream 7: 160-170 |"
+        "record A 62-63 -> stream 7 | wait A 64-65 -> stream 20 | copy 4MB pinned HtoD 70-72 -> stream 20: 180-280",
+        "copy 4MB pinned DtoH 50-52 -> stream 20: 53-150 | record A 62-63 -> stream 20 | wait A 64-65 -> stream 7 |"
+        "launch 66-67 -> stream 7: 160-170 | copy 4MB pinned HtoD 70-72 -> stream 21: 180-280",
+    ],
+    ids=["an event behind the default stream", "the default stream behind an event"],
+)
+def test_what_waits_for_the_default_stream_waits_for_blocking_ones(text: str, tmp_path: Path) -> None:
+    """And these for what it waited for."""
+    assert races(tmp_path, f"thread 1: {BLOCKING} | {text}", 2) is Race.NOT_KNOWN
+    no_wait = re.sub(r"wait A (\S+) -> stream \d+", r"range none \1", text)
+    assert races(tmp_path, f"thread 1: {BLOCKING} | {no_wait}", 2) is Race.UNORDERED
+
+
+def test_an_event_that_is_recorded_later_is_not_what_was_waited_for(tmp_path: Path) -> None:
+    """Profilers may name the last record of an event, also one after the wait."""
+    text = f"thread 1: {OTHERS} | wait 5-6 | {DOWN} | cudaEventRecord 14-15 | {UP.format(LATER)}"
+    wait = make.sync("Stream Wait Event", 5, 1, stream=20, correlation=3, wait_on_stream=7)
+    wait["args"]["wait_on_cuda_event_record_corr_id"] = 5
+    graph = build_graph(trace_of(tmp_path, text, wait))
+    first, then = (np.flatnonzero(graph.work.engine == way) for way in (Direction.DTOH, Direction.HTOD))
+    assert graph.trace.event_waits.recorded_ns > graph.trace.event_waits.time_ns
+    assert Order(graph).of_work(first, then).tolist() == [Race.UNORDERED]
 
 
 def test_the_order_in_a_cuda_graph_is_not_known(tmp_path: Path) -> None:
@@ -255,6 +289,71 @@ def test_a_pause_after_the_last_copy_alone_is_no_sign_of_a_read(tmp_path: Path) 
 
     assert found(tmp_path, "OVL103", loop(4)) is not None
     assert found(tmp_path, "OVL103", loop(1)) is None
+
+
+STAGED = {
+    "an upload": ("HtoD 10-13 -> stream 7: 500-520 | op aten::fill_ 30-50", 1, 3, 30),
+    "a download": ("DtoH 10-600 -> stream 7: 500-630 | op aten::sum 605-620", 0, 2, 605),
+}
+
+
+@pytest.mark.parametrize("case", STAGED)
+@pytest.mark.parametrize(("memory", "found_it"), [("pinned", True), ("pageable", False), ("unknown", False)])
+def test_pageable_memory_is_free_when_the_call_returns(case: str, memory: str, found_it: bool, tmp_path: Path) -> None:
+    what, copied, used, moment = STAGED[case]
+    text = f"{BUSY} | op aten::copy_ 9-10 | copy 64KB {memory} {what} | launch 900-901 -> stream 7: 902-910"
+    accesses = columns(op_start_ns=[9, moment], tensor=[0, 0], access=[copied, used])
+    code = "OVL103" if used == 2 else "OVL102"
+    assert (found(tmp_path, code, text.replace("9-10", "9-15"), host_accesses=accesses) is not None) == found_it
+
+
+@pytest.mark.parametrize(
+    ("wait", "confidence"),
+    [
+        ("stream-sync 14-600 -> stream 7", None),
+        ("record A 13-14 -> stream 7 | event-sync A 14-600 -> stream 7", None),
+        ("sync 14-600", None),
+        ("stream-sync 14-600 -> stream 20", Confidence.HIGH),
+    ],
+)
+def test_a_synchronisation_is_right_where_the_clock_of_the_gpu_is_not(
+    wait: str, confidence: Confidence | None, tmp_path: Path
+) -> None:
+    """The copy seems to end after the call that waited for it; that with another stream did not wait."""
+    text = (
+        f"{BUSY} | launch 1-2 -> stream 20: 3-9 | op aten::copy_ 9-13 | copy 4MB pinned DtoH 10-12 -> stream 7: 500-630"
+    )
+    read = columns(op_start_ns=[9, 605], tensor=[0, 0], access=[0, 2])
+    finding = found(tmp_path, "OVL103", f"{text} | {wait} | op aten::sum 605-620 | sync 900-901", host_accesses=read)
+    assert (None if finding is None else finding.confidence) is confidence
+
+
+@pytest.mark.parametrize(("device", "end", "late"), [(0, 600, True), (1, 600, False)])
+def test_a_synchronisation_of_another_gpu_is_none(device: int, end: int, late: bool, tmp_path: Path) -> None:
+    """Which one it was is in its record."""
+    text = f"{BUSY} | launch 2-3 -> gpu 1 stream 7: 4-490 | op aten::copy_ 9-13 |"
+    text += f"copy 4MB pinned DtoH 10-12 -> gpu 1 stream 7: 500-{end + 20} | sync 14-{end} | op aten::sum 640-660"
+    record = make.sync("Context Sync", 14, end - 14, stream=-1, correlation=4)
+    record["args"]["device"] = device
+    read = make.calibrated(host_accesses=columns(op_start_ns=[9, 640], tensor=[0, 0], access=[0, 2]))
+    order = Order(build_graph(trace_of(tmp_path, text, record, **read)))
+    assert (len(early_reads(order)) > 0) == late
+
+
+@pytest.mark.parametrize("where", ["gpu 1 stream 7", "stream 20"])
+def test_a_buffer_that_goes_to_two_places_is_free_when_both_have_it(where: str, tmp_path: Path) -> None:
+    text = (
+        f"{BUSY} | launch 2-3 -> {where}: 4-690 |"
+        f"op aten::copy_ 9-13 | copy 4MB pinned HtoD 10-12 -> {where}: 700-800 |"
+        "op aten::copy_ 15-19 | copy 4MB pinned HtoD 16-18 -> stream 7: 500-600 | stream-sync 20-610 -> stream 7 |"
+        "{} op aten::fill_ 820-840 | launch 900-901 -> stream 7: 902-910"
+    )
+    notes = {"host_accesses": columns(op_start_ns=[9, 15, 820], tensor=[0, 0, 0], access=[1, 1, 3])}
+    finding = found(tmp_path, "OVL102", text.format(""), **notes)
+    assert finding is not None
+    assert finding.evidence["unordered"] == 1
+    both = text.format("record A 611-612 -> stream 7 | event-sync 613-810 |")
+    assert found(tmp_path, "OVL102", both, **notes) is None
 
 
 CACHE = ("down 0", "down 1", "down 2", "down 3", "up 0", "up 1", "up 2", "up 3")

@@ -12,7 +12,10 @@ import numpy as np
 from overlapscope.calibration.schema import Access, HostAccesses
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.operators import issuing_operators
+from overlapscope.measure.copies import host_kind
+from overlapscope.measure.distinct import distinct_columns
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
+from overlapscope.model.enums import MemoryKind
 from overlapscope.ordering.order import Order, Race
 
 
@@ -115,34 +118,54 @@ def known_copies(graph: Graph, access: Access) -> Int64:
 
 
 def copies_before_copies(graph: Graph, first: Access, then: Access) -> tuple[Int64, Int64]:
-    """Copies of one kind, and the latest of another kind before each from or to the same host tensor, as that first."""
-    accesses = _accesses(graph)
-    if accesses is None:
-        return _nothing(), _nothing()
-    by_operator = _OperatorWork.of(graph)
-    one, other = _pairs(accesses, first, then)
-    before, after = by_operator.last(one), by_operator.first(other)
-    known = (before != NO_ID) & (after != NO_ID)
-    return before[known], after[known]
+    """Copies of one kind, and those of another kind before each from or to the same host tensor, as that first.
+
+    Of each stream the latest copy since the access before; in any case the latest.
+    """
+    by_operator, one, other = _before(graph, first, then)
+    after = by_operator.first(other)
+    known = (one != NO_ID) & (after != NO_ID)
+    return one[known], after[known]
 
 
 def copies_before_host(graph: Graph, first: Access, then: Access) -> tuple[Int64, Int64]:
-    """The latest copy before each access of the host to the same tensor, and when the operator that accesses starts."""
-    accesses = _accesses(graph)
+    """Such copies before each access of the host to the same tensor, and when the operator that accesses starts."""
+    _, one, moment_ns = _before(graph, first, then)
+    return one[one != NO_ID], moment_ns[one != NO_ID]
+
+
+def _before(graph: Graph, first: Access, then: Access) -> tuple[_OperatorWork, Int64, Int64]:
+    """Work by operator; the last work of some accesses, and the start of the operator of later ones."""
+    accesses, by_operator = _accesses(graph), _OperatorWork.of(graph)
     if accesses is None:
-        return _nothing(), _nothing()
-    one, moment_ns = _pairs(accesses, first, then)
-    work = _OperatorWork.of(graph).last(one)
-    return work[work != NO_ID], moment_ns[work != NO_ID]
+        return by_operator, _nothing(), _nothing()
+    work = by_operator.last(accesses.op_start_ns)
+    place = np.stack([np.append(getattr(graph.work, name), NO_ID)[work] for name in ("process", "device", "stream")])
+    one, other = _pairs(accesses, distinct_columns(place)[1], first, then)
+    return by_operator, work[one], accesses.op_start_ns[other]
 
 
 def _of_copies(order: Order, first: Access, then: Access) -> Races:
-    return _unordered(order, *copies_before_copies(order.graph, first, then))
+    one, other = copies_before_copies(order.graph, first, then)
+    free = ~_staged(order.graph, one)
+    return _unordered(order, one[free], other[free])
 
 
 def _of_host(order: Order, first: Access, then: Access) -> Races:
     work, moment_ns = copies_before_host(order.graph, first, then)
+    free = ~_staged(order.graph, work)
+    work, moment_ns = work[free], moment_ns[free]
     return _only(Races(work, np.full(len(work), NO_ID), order.of_host(work, moment_ns)))
+
+
+def _staged(graph: Graph, some: Int64) -> Bool:
+    """Which copies may be done with their host memory when their call returns: those that may be of pageable memory.
+
+    What goes up is in the driver's buffer by then, what comes down has come (CUDA Runtime API, API synchronization
+    behavior).
+    """
+    kind = np.append(host_kind(graph.trace.copies), MemoryKind.UNKNOWN)[graph.work.copy[some]]
+    return np.isin(kind, (MemoryKind.PAGEABLE, MemoryKind.UNKNOWN))
 
 
 def _accesses(graph: Graph) -> HostAccesses | None:
@@ -151,14 +174,23 @@ def _accesses(graph: Graph) -> HostAccesses | None:
     return accesses if accesses is not None and len(accesses.tensor) else None
 
 
-def _pairs(accesses: HostAccesses, first: Access, then: Access) -> tuple[Int64, Int64]:
-    """For each access of one kind the latest of another kind to the same tensor before it, both as operators."""
+def _pairs(accesses: HostAccesses, lane: Int64, first: Access, then: Access) -> tuple[Int64, Int64]:
+    """For each access of one kind those of another kind to the same tensor before it, as rows.
+
+    The latest; and the latest of each other lane, unless an access as this one came after that: it has its own pair.
+    """
     rows = np.lexsort((accesses.op_start_ns, accesses.tensor))
-    start_ns, tensor, access = (column[rows] for column in (accesses.op_start_ns, accesses.tensor, accesses.access))
-    latest = np.maximum.accumulate(np.where(access == first, np.arange(len(rows)), NO_ID))
-    found = np.flatnonzero((access == then) & (latest != NO_ID))
-    found = found[tensor[latest[found]] == tensor[found]]
-    return start_ns[latest[found]], start_ns[found]
+    tensor, access = accesses.tensor[rows], accesses.access[rows]
+    places = np.arange(len(rows))
+    latest, later = (np.maximum.accumulate(np.where(access == kind, places, NO_ID)) for kind in (first, then))
+    before = np.append(NO_ID, later)[places]
+    parts = [(places[:0], places[:0])]
+    for each in np.unique(lane[accesses.access == first]).tolist():
+        one = np.maximum.accumulate(np.where((access == first) & (lane[rows] == each), places, NO_ID))
+        found = (access == then) & (one != NO_ID) & (tensor[one] == tensor) & ((one == latest) | (one > before))
+        parts.append((rows[one[found]], rows[found]))
+    ones, others = zip(*parts, strict=True)
+    return np.concatenate(ones), np.concatenate(others)
 
 
 def _unordered(order: Order, first: Int64, then: Int64) -> Races:

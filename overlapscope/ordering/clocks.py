@@ -18,10 +18,11 @@ import numpy as np
 
 from overlapscope.dependencies.graph import Graph
 from overlapscope.model.columns import NO_ID, Int64
-from overlapscope.model.enums import ALLOCATIONS, ApiKind, SyncKind
+from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind, SyncKind
 
 _NEVER = np.iinfo(np.int64).max // 2  # something can be added to it
-_BEFORE = np.iinfo(np.int64).min
+BEFORE = np.iinfo(np.int64).min
+"""Earlier than everything in a trace."""
 _UNCLEAR = (*ALLOCATIONS, ApiKind.QUERY)
 """Calls that may wait for the device, or tell the host that something is complete."""
 
@@ -101,6 +102,7 @@ class Steps:
 class Clocks:
     """The clocks of a process: one for each stream, and the host's."""
 
+    process: int
     streams: Streams
     clocks: tuple[Clock, ...]
 
@@ -117,13 +119,13 @@ def clocks_of(graph: Graph, process: int, clear_ns: int) -> Clocks:
     """The clocks of a process; work that ends up to ``clear_ns`` after a wait may have been waited for."""
     streams = Streams.of(graph, process)
     parts = [*_of_waits(graph, process, streams, clear_ns), *_of_host(graph, process, streams, clear_ns)]
-    return Clocks(streams, _run(parts, len(streams.keys)))
+    return Clocks(process, streams, _run(parts, len(streams.keys)))
 
 
 def _run(parts: list[Steps], count: int) -> tuple[Clock, ...]:
     """Take all steps in their order; the loop is over waits and synchronisations."""
-    times = [[_BEFORE] for _ in range(count + 1)]
-    values = [[np.full(count, _BEFORE)] for _ in range(count + 1)]
+    times = [[BEFORE] for _ in range(count + 1)]
+    values = [[np.full(count, BEFORE)] for _ in range(count + 1)]
 
     def at(number: int, moment_ns: int) -> Int64:
         return values[number][bisect_right(times[number], moment_ns) - 1]
@@ -151,8 +153,9 @@ def _of_waits(graph: Graph, process: int, streams: Streams, clear_ns: int) -> li
     unsure = np.flatnonzero(mine & (target != NO_ID) & ~sure)
     over = _next_starts(graph, streams, target[unsure], waits.time_ns[unsure])
     known = _finished(graph, streams, over + clear_ns, waits.time_ns[unsure])
+    recorded_ns = np.minimum(waits.recorded_ns, waits.time_ns)  # a later record is not what was waited for
     return [
-        Steps.from_source(waits.time_ns[sure], target[sure], source[sure], waits.recorded_ns[sure]),
+        Steps.from_source(waits.time_ns[sure], target[sure], source[sure], recorded_ns[sure]),
         Steps.of_known(waits.time_ns[unsure], target[unsure], known),
     ]
 
@@ -164,15 +167,14 @@ def _of_host(graph: Graph, process: int, streams: Streams, clear_ns: int) -> lis
     sure, source, since = _synchronised(graph, streams)
     sure &= mine
     whole = np.flatnonzero(mine & (calls.kind == ApiKind.DEVICE_SYNC))
-    waiting = np.isin(calls.kind, (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, *_UNCLEAR))
-    unsure = np.flatnonzero(mine & waiting & ~sure)
+    unsure = np.flatnonzero(mine & np.isin(calls.kind, (*SYNC_CALLS, *_UNCLEAR)) & ~sure)
     syncs = graph.trace.syncs  # those without a call may be of queries, whose calls some profilers leave out
     alone = (syncs.process == process) & (syncs.call == NO_ID) & (syncs.kind != SyncKind.STREAM_WAIT_EVENT)
-    ends = np.append(calls.end_ns, _BEFORE)[work.call]
+    ends = np.append(calls.end_ns, BEFORE)[work.call]
     done = np.flatnonzero((streams.number != NO_ID) & (work.end_ns <= ends))
     return [
         Steps.from_source(calls.end_ns[sure], host, source[sure], since[sure]),
-        Steps.of_known(calls.end_ns[whole], host, np.repeat(calls.start_ns[whole][:, None], host, axis=1)),
+        Steps.of_known(calls.end_ns[whole], host, _of_devices(graph, streams, whole)),
         Steps.of_known(
             calls.end_ns[unsure],
             host,
@@ -187,6 +189,17 @@ def _of_host(graph: Graph, process: int, streams: Streams, clear_ns: int) -> lis
     ]
 
 
+def _of_devices(graph: Graph, streams: Streams, whole: Int64) -> Int64:
+    """What the host knows after synchronisations with a device: nothing, where several could be meant."""
+    syncs, devices = graph.trace.syncs, np.array([device for device, _ in streams.keys], np.int64)
+    device = np.full(len(graph.calls) + 1, NO_ID, np.int64)
+    some = syncs.kind == SyncKind.DEVICE
+    device[graph.call_of[syncs.call[some]]] = syncs.device[some]
+    named = device[whole][:, None] == devices
+    started: Int64 = np.where(named | (len(set(devices.tolist())) == 1), graph.calls.start_ns[whole][:, None], BEFORE)
+    return started
+
+
 def _synchronised(graph: Graph, streams: Streams) -> tuple[Int64, Int64, Int64]:
     """For each call whether it is known what it synchronised with, the stream, and until which time of issue."""
     syncs, calls = graph.trace.syncs, graph.calls
@@ -199,7 +212,8 @@ def _synchronised(graph: Graph, streams: Streams) -> tuple[Int64, Int64, Int64]:
     since[call[whole]] = calls.start_ns[call[whole]]
     event = (syncs.kind == SyncKind.EVENT) & (call != NO_ID) & (syncs.record_call != NO_ID) & ~syncs.inferred
     source[call[event]] = streams.numbers(device, syncs.source_stream)[event]
-    since[call[event]] = graph.trace.api_calls.start_ns[syncs.record_call[event]]
+    recorded_ns = graph.trace.api_calls.start_ns[syncs.record_call[event]]
+    since[call[event]] = np.minimum(recorded_ns, calls.start_ns[call[event]])
     sure = (source[:-1] != NO_ID) & np.isin(calls.kind, (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC))
     return sure, source[:-1], since[:-1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -22,12 +23,24 @@ _UNSEEN = (
     "StreamBatchMemOp",
     "WaitExternalSemaphores",
     "waitExternalSemaphores",
+    "EventElapsedTime",
+    "ModuleLoad",
+    "ModuleUnload",
+    "LibraryLoad",
 )
-"""Parts of the names of calls that order work, or tell the host, in ways that are not in a trace."""
+"""Parts of the names of calls that order work, or tell the host, in ways that are not in a trace.
+
+A time between two events is there when both are complete, and loading code may wait for the GPU (CUDA C++ Programming
+Guide, Lazy Loading).
+"""
 
 
 class Race(IntEnum):
-    """What is known of two accesses: something may order them; nothing does; the later one began too early."""
+    """What is known of two accesses: something may order them; nothing does; the later one began too early.
+
+    On one GPU times decide that. The clocks of the host and of another GPU are some tens of microseconds off at times:
+    where the trace has a synchronisation that orders the two, it is right.
+    """
 
     NOT_KNOWN = 0
     UNORDERED = 1
@@ -52,20 +65,40 @@ class Order:
 
     def _of(self, first: Int64, then: Int64, start_ns: Int64, known_ns: Int64) -> Int8:
         work = self.graph.work
-        issued = work.issued_ns(self.graph.calls)
         known = (work.call[first] != NO_ID) & (np.append(work.call, 0)[then] != NO_ID)
-        seen = known & (work.end_ns[first] > start_ns + self.config.clear_ns)
-        unordered = known & ~seen & ~self._from_graph(first) & ~self._from_graph(then) & self._waits_known
-        for process in np.unique(work.process[first[unordered]]).tolist():
-            mine = np.flatnonzero(unordered & (work.process[first] == process))
+        early = known & (work.end_ns[first] > start_ns + self.config.clear_ns)
+        complete = np.zeros(len(first), np.bool_)
+        complete[known] = self._complete(first[known], then[known], known_ns[known])
+        seen = early & ~(complete & (work.device[first] != np.append(work.device, NO_ID)[then]))
+        unordered = known & ~early & ~complete & ~self._from_graph(first) & ~self._from_graph(then) & self._waits_known
+        unordered[unordered] = ~self._may_follow(first[unordered], then[unordered], known_ns[unordered])
+        return np.select([seen, unordered], [Race.SEEN, Race.UNORDERED], Race.NOT_KNOWN).astype(np.int8)
+
+    def _complete(self, first: Int64, then: Int64, known_ns: Int64) -> Bool:
+        """Which work is known to be complete, at some moments, to the streams of other work or to the host."""
+        issued = self.graph.work.issued_ns(self.graph.calls)
+        result = np.zeros(len(first), np.bool_)
+        for process, mine in self._by_process(first):
             clocks = self._clocks[process]
             one, other = clocks.streams.number[first[mine]], np.append(clocks.streams.number, NO_ID)[then[mine]]
-            complete = clocks.known(other, known_ns[mine])[np.arange(len(mine)), one]
-            unordered[mine] = (one != other) & (issued[first[mine]] >= complete)
-            unordered[mine] &= ~self._may_be_told(process, issued[first[mine]], known_ns[mine])
-        default = DefaultStreams(self.graph, self.config.clear_ns)
-        unordered[unordered] = ~default.may_order(first[unordered], then[unordered])
-        return np.select([seen, unordered], [Race.SEEN, Race.UNORDERED], Race.NOT_KNOWN).astype(np.int8)
+            known = clocks.known(other, known_ns[mine])[np.arange(len(mine)), one]
+            result[mine] = (one == other) | (issued[first[mine]] < known)
+        return result
+
+    def _may_follow(self, first: Int64, then: Int64, known_ns: Int64) -> Bool:
+        """Whether something that is not in a trace may order work, or what the host does, behind other work."""
+        issued = self.graph.work.issued_ns(self.graph.calls)
+        result = np.zeros(len(first), np.bool_)
+        for process, mine in self._by_process(first):
+            default = DefaultStreams(self.graph, self._clocks[process], self.config.clear_ns)
+            result[mine] = default.may_order(first[mine], then[mine], known_ns[mine])
+            result[mine] |= self._may_be_told(process, issued[first[mine]], known_ns[mine])
+        return result
+
+    def _by_process(self, some: Int64) -> Iterator[tuple[int, Int64]]:
+        """The processes of some work, each with the places of its own."""
+        process = self.graph.work.process[some]
+        return ((each, np.flatnonzero(process == each)) for each in np.unique(process).tolist())
 
     @cached_property
     def _clocks(self) -> dict[int, Clocks]:
