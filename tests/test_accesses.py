@@ -57,6 +57,38 @@ def test_what_operators_do_with_a_copied_host_tensor() -> None:
     ) == [(10, 0, 0), (31, 0, 2), (40, 0, 3), (50, 0, 3), (61, 0, 1)]
 
 
+def test_an_object_at_the_address_of_another_view_is_another_tensor() -> None:
+    """Slices of one buffer, each made where it is used, come to lie at the same address; their base is still there."""
+    base, piece = tensor(1), tensor(1, itself=9)
+    slices = (
+        event("aten::copy_", 10, tensor(7, GPU), piece),
+        event("aten::select", 20, base, 0, 1),
+        event("aten::fill_", 30, piece, 1.0),
+        event("aten::copy_", 40, tensor(7, GPU), base),
+        event("aten::select", 50, base, 0, 0),
+        event("aten::fill_", 60, base, 1.0),
+    )
+    assert accesses(*slices) == [(40, 0, 1), (60, 0, 3)]
+    assert len(accesses(*(each for each in slices if each.name != "aten::select"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "access"),
+    [
+        ("aten::mul", (tensor(2), tensor(2), tensor(1)), 3),
+        ("aten::index_select", (tensor(2), 0, tensor(3), tensor(1)), 3),
+        ("aten::mul", (tensor(2), tensor(1)), 2),
+        ("aten::max", (tensor(2), tensor(1)), 2),
+        ("aten::stack", ([tensor(2), tensor(1)], 0), 2),
+        ("aten::_foreach_zero_", ([tensor(2), tensor(1)],), 3),
+    ],
+)
+def test_an_argument_that_is_written_by_name_or_in_a_list(name: str, given: tuple[Any, ...], access: int) -> None:
+    """``torch.max(a, b)`` and ``torch.max(a, out=b)`` look alike: what is not sure to be written is read."""
+    copied = event("aten::copy_", 10, tensor(7, GPU), tensor(1))
+    assert accesses(copied, event(name, 20, *given)) == [(10, 0, 1), (20, 0, access)]
+
+
 REUSED = (
     event("aten::_to_copy", 10, children=(block(11, 64), event("aten::copy_", 12, tensor(7, GPU), tensor(1)))),
     event("aten::sum", 20, tensor(7, GPU)),
