@@ -11,10 +11,15 @@ import pytest
 
 from overlapscope import Trace, audit, diagnose, what_if
 from overlapscope.dependencies.build import build_graph
+from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.diagnosis import edits as edited
 from overlapscope.diagnosis.finding import Confidence, Finding, Severity
+from overlapscope.measure.windows import whole
 from overlapscope.model.enums import Direction
 from overlapscope.ordering.accesses import early_reads
 from overlapscope.ordering.order import Order, Race
+from overlapscope.whatif.catalogue import Edits
+from overlapscope.whatif.changes.faster_link import FasterLink
 from tests import kineto_maker as make
 from tests.notation import trace_of
 from tests.opened import WITHOUT_PLAN
@@ -138,6 +143,14 @@ def test_two_gpus_are_ordered_by_an_event_only(wait: str, tmp_path: Path) -> Non
     assert races(tmp_path, text) is (Race.NOT_KNOWN if wait else Race.UNORDERED)
 
 
+def test_lost_records_leave_open_what_times_do_not_show(tmp_path: Path) -> None:
+    lost = {"WARNING": ["Exceeded max GPU buffer count (8), dropped"]}
+    for at, expected in ((LATER, Race.NOT_KNOWN), (TOGETHER, Race.SEEN)):
+        graph = build_graph(trace_of(tmp_path, f"thread 1: {OTHERS} | {DOWN} | {UP.format(at)}", **lost))
+        first, then = (np.flatnonzero(graph.work.engine == way) for way in (Direction.DTOH, Direction.HTOD))
+        assert Order(graph).of_work(first, then).tolist() == [expected]
+
+
 def test_a_wait_that_is_not_recorded_leaves_everything_open(tmp_path: Path) -> None:
     text = f"thread 1: {OTHERS} | cudaStreamWaitEvent 5-6 | {DOWN} | {UP.format(LATER)}"
     assert races(tmp_path, text) is Race.NOT_KNOWN
@@ -186,6 +199,17 @@ def test_a_prediction_has_racing_copies_in_order_and_says_so(tmp_path: Path) -> 
         assert (times[graph.work_start(up)] >= times[graph.work_end(down)]) == race
         said = "assumes that OVL101 is fixed first, so that the accesses of 1 pair are in order"
         assert (said in result.assumptions) == race
+        assert result.in_order == ("OVL101",) * race
+
+
+def test_the_order_of_races_is_no_edit_of_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = trace_of(tmp_path, ROUND_TRIP.format(TOGETHER), **make.calibrated(**SAME))
+    edits, compared = Edits(build_graph(trace)), []
+    monkeypatch.setattr(edited, "_other_copies", lambda *graphs: compared.append(graphs) or np.zeros(2, np.bool_))
+    edited.edited_places(edits, whole(trace), FasterLink(gb_s=1), ())
+    ((before, after),) = compared
+    assert edits.changed(()).graph.dependencies.of_kind(DependencyKind.EVENT).sum() == 0
+    assert [graph.dependencies.of_kind(DependencyKind.EVENT).sum() for graph in (before, after)] == [1, 1]
 
 
 def issued(what: str) -> str:

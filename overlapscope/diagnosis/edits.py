@@ -17,9 +17,12 @@ _COLUMNS = ("stream", "source_kind", "target_kind")
 
 
 def edited_places(edits: Edits, window: Window, change: Change, others: tuple[Change, ...]) -> tuple[Share, ...]:
-    """Where a change edits a program that has the other changes, what takes longest in the trace first."""
+    """Where a change edits a program that has the other changes, what takes longest in the trace first.
+
+    Races are in order on both sides: that order is no part of the change.
+    """
     graph, trace = edits.graph, edits.graph.trace
-    before, after = (edits.changed(changes).graph for changes in (others, (*others, change)))
+    before, after = (edits.changed(changes, in_order=True).graph for changes in (others, (*others, change)))
     copies = np.flatnonzero(_other_copies(before, after) & inside(trace, trace.copies, window))
     calls = trace.copies.call[copies]
     if len(copies):

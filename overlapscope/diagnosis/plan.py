@@ -151,7 +151,7 @@ class _Search:
     def _races(self, found: Prediction) -> Iterator[str]:
         """What some changes assume though findings say otherwise, but for what is in order in the prediction."""
         if any(change.needs_order for change in found.changes):
-            yield from (text for code, text in self.races.items() if not any(code in said for said in found.granted))
+            yield from (text for code, text in self.races.items() if code not in found.in_order)
 
     def _places(self, changes: tuple[Change, ...], before: tuple[str, ...]) -> Iterator[str]:
         """Where the newest changes are made: as their findings have it, else where they edit the program."""

@@ -107,8 +107,10 @@ class Order:
 
     @cached_property
     def _waits_known(self) -> bool:
-        """Whether it is known of each wait for an event which stream it holds back."""
-        calls = self.graph.trace.api_calls
+        """Whether no wait for an event is lost, and it is known of each which stream it holds back."""
+        health, calls = self.graph.trace.health, self.graph.trace.api_calls
+        if health.damaged or health.has("records-dropped"):
+            return False
         waits = np.flatnonzero(calls.kind == ApiKind.WAIT_EVENT)
         return bool(np.isin(waits, self.graph.trace.syncs.call).all())
 

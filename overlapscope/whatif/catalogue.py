@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 
 from overlapscope.dependencies.build import without_cycles
-from overlapscope.dependencies.graph import Dependencies, Graph
+from overlapscope.dependencies.graph import Graph
 from overlapscope.errors import ChangeNotUnderstood
 from overlapscope.whatif.change import Change, parsed
 from overlapscope.whatif.changes.batch_copies import BatchCopies
@@ -27,7 +27,7 @@ from overlapscope.whatif.changes.side_stream import SideStream
 from overlapscope.whatif.config import DEFAULT, SimulationConfig
 from overlapscope.whatif.editor import Editor, Where
 from overlapscope.whatif.host_buffers import before_host
-from overlapscope.whatif.races import in_order
+from overlapscope.whatif.races import InOrder
 
 CHANGES: tuple[type[Change], ...] = (
     Pin,
@@ -106,8 +106,8 @@ class Edits:
     config: SimulationConfig = DEFAULT
     made: list[tuple[list[Change], Editor]] = field(default_factory=list)
 
-    def changed(self, changes: Iterable[Change]) -> Editor:
-        """The graph with one set of changes."""
+    def changed(self, changes: Iterable[Change], *, in_order: bool = False) -> Editor:
+        """The graph with one set of changes; ``in_order`` puts its races in order even if nothing changes."""
         groups = _in_order(changes)
         while self.made and [group for group, _ in self.made] != groups[: len(self.made)]:
             self.made.pop()
@@ -115,15 +115,15 @@ class Edits:
         for group in groups[len(self.made) :]:
             _make(editor, group)
             self.made.append((group, editor.copy()))
-        if groups:
-            _put_in_order(editor, *self._races)
+        if groups or in_order:
+            _put_in_order(editor, self._races)
         editor.add(before_host(editor.graph))
         editor.graph = without_cycles(editor.graph)
         return editor
 
     @cached_property
-    def _races(self) -> tuple[Dependencies, list[str]]:
-        return in_order(self.graph, self.config.dependencies.follow_ns)
+    def _races(self) -> InOrder:
+        return InOrder.of(self.graph, self.config.dependencies.follow_ns)
 
 
 def _in_order(changes: Iterable[Change]) -> list[list[Change]]:
@@ -142,9 +142,10 @@ def _make(editor: Editor, alike: list[Change]) -> None:
         editor.assumptions = before + [f"{alike[0].name}: {text}" for text in editor.assumptions]
 
 
-def _put_in_order(editor: Editor, order: Dependencies, texts: Sequence[str]) -> None:
-    editor.add(order)
-    for text in texts:
+def _put_in_order(editor: Editor, races: InOrder) -> None:
+    editor.add(races.edges)
+    editor.in_order = races.codes
+    for text in races.texts:
         editor.grant(text)
 
 

@@ -40,6 +40,7 @@ class Editor:
         config: thresholds.
         assumptions: what the result rests on, in words.
         granted: those that make wrong results where they do not hold.
+        in_order: the rules whose races are in order.
         possible: dependencies that may have to stay; the upper bound has them.
         avoidable: dependencies that stay and may not have to; the lower bound has them not.
     """
@@ -48,6 +49,7 @@ class Editor:
     config: SimulationConfig
     assumptions: list[str] = field(default_factory=list)
     granted: list[str] = field(default_factory=list)
+    in_order: tuple[str, ...] = ()
     possible: Dependencies = field(default_factory=Dependencies.none)
     avoidable: Dependencies = field(default_factory=Dependencies.none)
 

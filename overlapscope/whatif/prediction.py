@@ -87,6 +87,7 @@ class Prediction(_Expected):
         narrowed_by: which recording would make the interval narrower; None where that is not wide.
         assumptions: what the prediction rests on.
         granted: those of them that make wrong results where they do not hold: what the host must not do early.
+        in_order: the rules whose races are in order in it, though not in the trace.
         before: the simulation with nothing changed.
         simulation: the simulation with the changes.
     """
@@ -101,6 +102,7 @@ class Prediction(_Expected):
     narrowed_by: str | None
     assumptions: tuple[str, ...]
     granted: tuple[str, ...]
+    in_order: tuple[str, ...]
     before: Simulation
     simulation: Simulation
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,15 +22,25 @@ _RULES: dict[str, Callable[[Order], Races]] = {
 }
 
 
-def in_order(graph: Graph, follow_ns: int) -> tuple[Dependencies, list[str]]:
-    """Each access that races, after the one before it; and in words what is assumed so.
+@dataclass(frozen=True, eq=False)
+class InOrder:
+    """The races of a graph put in order: each access after the one before it, the rules, and in words what is assumed.
 
     What races with the host gets no dependency: a trace does not say where the program would have to wait.
     """
-    order = Order(graph)
-    found = {code: races for code, of in _RULES.items() if len(races := of(order))}
-    edges = (_order(graph, races, follow_ns) for races in found.values())
-    return Dependencies.together(Dependencies.none(), *edges), [_said(*each) for each in found.items()]
+
+    edges: Dependencies
+    codes: tuple[str, ...]
+    texts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, graph: Graph, follow_ns: int) -> InOrder:
+        """Those that its recording knows."""
+        order = Order(graph)
+        found = {code: races for code, of in _RULES.items() if len(races := of(order))}
+        edges = (_order(graph, races, follow_ns) for races in found.values())
+        texts = tuple(_said(*each) for each in found.items())
+        return cls(Dependencies.together(Dependencies.none(), *edges), tuple(found), texts)
 
 
 def _said(code: str, races: Races) -> str:

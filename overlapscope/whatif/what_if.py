@@ -145,6 +145,7 @@ class Baseline:
             narrowed_by=narrower(bare, assumed, self.graph.trace, self.config.uncertainty.wide),
             assumptions=(*granted, *assumed, *about_open_waits(self.graph.trace), *self._about_profiler),
             granted=granted,
+            in_order=recorded.editor.in_order,
             before=self.simulated,
             simulation=recorded.after,
         )
