@@ -117,6 +117,19 @@ def known_copies(graph: Graph, access: Access) -> Int64:
     return known
 
 
+def filled_ns(graph: Graph) -> Int64:
+    """For all work, when the operator starts that last fills the host tensor that it uploads; 0 where none is known."""
+    result, accesses = np.zeros(len(graph.work) + 1, np.int64), _accesses(graph)
+    if accesses is None:
+        return result[:-1]
+    by_operator, alike = _OperatorWork.of(graph), np.zeros(len(accesses.tensor), np.int64)
+    for filling in (Access.DOWNLOAD, Access.WRITE):
+        one, other = _pairs(accesses, alike, filling, Access.UPLOAD)
+        upload = by_operator.first(accesses.op_start_ns[other])  # what is not known is the last entry
+        np.maximum.at(result, upload, accesses.op_start_ns[one])
+    return result[:-1]
+
+
 def copies_before_copies(graph: Graph, first: Access, then: Access) -> tuple[Int64, Int64]:
     """Copies of one kind, and those of another kind before each from or to the same host tensor, as that first.
 

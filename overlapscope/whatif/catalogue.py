@@ -117,7 +117,7 @@ class Edits:
             self.made.append((group, editor.copy()))
         if groups or in_order:
             _put_in_order(editor, self._races)
-        editor.add(before_host(editor.graph))
+        editor.add(before_host(self.graph, editor.graph))
         editor.graph = without_cycles(editor.graph)
         return editor
 

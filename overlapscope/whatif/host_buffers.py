@@ -9,6 +9,7 @@ from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.measure.places import following
 from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import MemoryKind
 from overlapscope.ordering.accesses import copies_before_copies, copies_before_host
 
 _BEFORE_HOST = ((Access.DOWNLOAD, Access.READ), (Access.UPLOAD, Access.WRITE))
@@ -27,10 +28,11 @@ def in_their_order(graph: Graph, moved: Int64, follow_ns: int) -> Dependencies:
     return Dependencies.together(*parts)
 
 
-def before_host(graph: Graph) -> Dependencies:
+def before_host(before: Graph, graph: Graph) -> Dependencies:
     """From the end of copies to the next call of the thread that, as recorded, reads what came or overwrites what went.
 
-    Copies that are not made any more are left out.
+    Copies that are not made any more are left out. Those that were staged ``before`` left their memory to the host as
+    soon as their calls returned, and do so no longer.
     """
     ops = graph.trace.cpu_ops
     parts = (copies_before_host(graph, *pair) for pair in _BEFORE_HOST)
@@ -41,7 +43,9 @@ def before_host(graph: Graph) -> Dependencies:
     call = following(graph.calls, ops.process[at], ops.thread[at], ops.start_ns[at])
     end, start = graph.work_end(copy), graph.call_start(call)
     weight_ns = np.append(graph.dependencies.weight_ns, 0)
-    known = (call != NO_ID) & (graph.time_ns[end] <= moment_ns)  # else it is a race as it is
+    known = graph.time_ns[end] <= moment_ns  # else it is a race as it is
+    known |= (before.of_memory(MemoryKind.PAGEABLE) & ~graph.of_memory(MemoryKind.PAGEABLE))[copy]
+    known &= call != NO_ID
     known &= weight_ns[graph.into(end, DependencyKind.EXECUTION)] > 0
     since = np.append(graph.calls.start_ns, 0)[call] - moment_ns
     weight = np.clip(since, 0, weight_ns[graph.into(start, DependencyKind.PROGRAM_ORDER)])[known]

@@ -95,3 +95,34 @@ def test_what_the_host_may_overwrite_early(memory: str, changes: list[str], gran
     found = what_if(trace_of(tmp_path, SENT.format(memory)), changes)
     text = "assumes that the host does not overwrite the source of 1 copy to the GPU (3.81 MiB) before "
     assert [each.startswith(text) for each in found.granted] == [True] * granted
+
+
+def test_what_was_staged_is_waited_for_once_it_is_pinned(tmp_path: Path) -> None:
+    """The driver had its own copy of the buffer before the host filled it again, the GPU had not."""
+    trace = trace_of(
+        tmp_path,
+        """thread 1: launch 0-1 -> stream 7: 2-490
+                     op aten::copy_ 9-34 | copy 1MB pageable HtoD 10-33 -> stream 7: 500-600
+                     op aten::fill_ 40-60
+                     op aten::copy_ 62-95 | copy 1MB pageable HtoD 63-93 -> stream 7: 610-700 | sync 900-901""",
+        **accesses([9, 40, 62], [1, 3, 1], known=True),
+    )
+    for change, waits in (("pin", True), ("faster-link=50", False)):
+        after = what_if(trace, [change]).after
+        assert bool(after.api_calls.start_ns[2] > after.copies.end_ns[0]) is waits
+
+
+@pytest.mark.parametrize("filling", [("copy 1KB pinned DtoH 11-14 -> stream 7: 1101-1105", 0), ("range fill 11-14", 3)])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_copy_is_not_issued_before_its_host_tensor_is_filled(
+    filling: tuple[str, int], known: bool, tmp_path: Path
+) -> None:
+    what, access = filling
+    text = f"""thread 1: launch 0-1 -> stream 7: 2-90
+        op aten::copy_ 4-9 | copy 400MB pinned HtoD 5-8 -> stream 7: 100-1100
+        op aten::copy_ 10-15 | {what} | op aten::copy_ 20-25 | copy 1KB pinned HtoD 21-24 -> stream 7: 1110-1112
+        launch 30-31 -> stream 7: 1113-1120 | sync 1200-1201"""
+    trace = trace_of(tmp_path, text, **accesses([10, 20], [access, 1], known=known))
+    found = what_if(trace, ["copy-first"])
+    assert any("stay where they are" in text for text in found.assumptions) is known
+    assert any("is ready" in text for text in found.granted) is not known

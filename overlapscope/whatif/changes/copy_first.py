@@ -5,7 +5,8 @@ A copy goes before the first of the copies in its direction that its thread issu
 take ten times as long: it may start when that one is issued, and that one waits for it.
 
 ## What it assumes
-The data of the small copy is ready when the longer ones are issued, since its thread waited for nothing between.
+The data of the small copy is ready when the longer ones are issued, since its thread waited for nothing between. Where
+the recording knows that an operator or a copy to the host fills it later, the copy stays.
 
 ## When it misleads
 Host work between the two may have made that data. Work that reads the longer copies too waits for them anyway.
@@ -21,13 +22,17 @@ import numpy as np
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.dependencies.simulate import has_cycle
+from overlapscope.formatting import counted
 from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import SYNC_CALLS
+from overlapscope.ordering.accesses import filled_ns
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.editor import Editor, Where
 
 _MOVED = "the other changes put these copies in another order, which stays"
+_NONE = "no copy is queued behind longer ones that its thread issued since it last synchronised"
+_LATE = "of host tensors that are filled only after that stay where they are"
 _READY = "what the copies send is ready when the longer copies before them are issued"
 
 
@@ -46,8 +51,11 @@ class CopyFirst(Change):
         small = small[(graph.work.engine[small] > 0) & (graph.work.call[small] != NO_ID)]
         front = _first_in_front(graph, small, editor.config.dependencies.stuck_share)
         small, front = small[front != NO_ID], front[front != NO_ID]
+        late = filled_ns(graph)[small] > graph.calls.start_ns[graph.work.call[front]]
+        editor.assume(*[f"{counted(int(late.sum()), 'copy', 'copies')} {_LATE}"] * bool(late.any()))
+        small, front = small[~late], front[~late]
         if not len(small):
-            editor.assume("no copy is queued behind longer ones that its thread issued since it last synchronised")
+            editor.assume(*[_NONE] * (not late.any()))
             return
         launch = graph.into(graph.work_start(small), DependencyKind.LAUNCH)
         known = launch != NO_ID
