@@ -262,9 +262,10 @@ def test_a_plan_says_which_suspicion_comes_before_it(tmp_path: Path) -> None:
     assert "With side-stream: " in result.headline
     assert result.headline.endswith("Settle OVL101 first: side-stream may make wrong results more frequent.")
     assert result.diagnosis.plan is not None
-    race, memory = result.diagnosis.plan.steps[-1].assumes
+    race, leaving, arriving = result.diagnosis.plan.steps[-1].assumes
     assert race == "assumes an order that OVL101 suspects to be missing"
-    assert "nothing overwrites what copies to the host read" in memory
+    assert "nothing overwrites what copies to the host read" in leaving
+    assert "memory that no other stream still reads" in arriving
 
 
 BUSY = "thread 1: launch 0-1 -> stream 7: 2-490"

@@ -44,6 +44,7 @@ class Prefetch(SideStream):
 
     name: ClassVar[str] = "prefetch"
     option: ClassVar[str | None] = "steps"
+    says_where_to: ClassVar[bool] = False
     steps: float = 1.0
 
     def __post_init__(self) -> None:

@@ -13,7 +13,8 @@ operators' arguments. Where as many bytes came to the host before on that stream
 round trip), so the copy waits for these.
 
 Races are not simulated: where the recording knows the host tensors, copies from and to one of them stay in their order,
-as with an event between the streams (OVL101, OVL102). What copies to the host read must stay until they end.
+as with an event between the streams (OVL101, OVL102). What copies to the host read must stay until they end, and what
+copies to the GPU overwrite must have been read: the prediction says both.
 
 ## Bounds
 At best nothing waits for copies whose consumers are not known. At worst they go round two buffers: each group waits for
@@ -49,6 +50,7 @@ from overlapscope.whatif.streams import Streams, codes
 _RECEIVED = "copies to another device find a free buffer there"
 UNKNOWN_CONSUMERS = "the trace does not say what reads a copy, so the next work of its old stream waits for it"
 _LEAVING = "nothing overwrites what copies to the host read before they end, nor gets its memory (record_stream)"
+_ARRIVING = "copies to the GPU write to memory that no other stream still reads (two buffers, or record_stream)"
 _ORDER = (DependencyKind.STREAM_ORDER, DependencyKind.NOT_RECORDED)
 _EVENTS = (DependencyKind.EVENT, DependencyKind.OTHER_DEVICE)
 
@@ -62,6 +64,8 @@ class SideStream(Change):
 
     name: ClassVar[str] = "side-stream"
     needs_order: ClassVar[bool] = True
+    says_where_to: ClassVar[bool] = True
+    """Whether it says by itself what is assumed of the memory that copies write to."""
 
     def apply(self, editor: Editor, where: Where) -> None:
         """Move them; what was moved before stays so."""
@@ -86,6 +90,8 @@ class SideStream(Change):
         uploads = move.moved & (graph.work.engine == Direction.HTOD)
         if move.left_running().any():
             editor.grant(_LEAVING)
+        if uploads.any() and self.says_where_to:
+            editor.grant(_ARRIVING)
         editor.assume(
             *[UNKNOWN_CONSUMERS] * bool((uploads & ~consumers_known(graph)).any()),
             *[_RECEIVED] * bool(received.any()),
