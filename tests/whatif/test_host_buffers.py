@@ -126,3 +126,13 @@ def test_a_copy_is_not_issued_before_its_host_tensor_is_filled(
     found = what_if(trace, ["copy-first"])
     assert any("stay where they are" in text for text in found.assumptions) is known
     assert any("is ready" in text for text in found.granted) is not known
+
+
+@pytest.mark.parametrize(("memory", "said"), [("pinned", True), ("pageable", False)])
+def test_an_allocation_may_be_what_waited_for_copies(memory: str, said: bool, tmp_path: Path) -> None:
+    text = f"""thread 1: launch 0-1 -> stream 7: 2-490
+        op aten::copy_ 9-13 | copy 4MB {memory} DtoH 10-12 -> stream 7: 500-600
+        cudaFreeHost 14-610 | op aten::sum 615-640 | launch 650-651 -> stream 7: 652-700 | sync 701-702"""
+    found = what_if(trace_of(tmp_path, text), ["preallocate"])
+    assert any("no allocation waits for them any more" in each for each in found.granted) is said
+    assert found.predicted_ns < found.simulated_ns

@@ -3,6 +3,11 @@
 ## What it changes
 `cudaMalloc`, `cudaFree`, `cudaHostAlloc`, `cudaFreeHost` and their like are gone, and with them what they waited for.
 
+## What it assumes
+Memory that is made once is used again and again: copies from and to it are complete by then, and before the host reads
+what came. Calls that allocate or free often wait for that now; the program has to, by an event (OVL102, OVL103). Where
+the trace has such copies, the prediction says so.
+
 ## When it misleads
 An allocation inside a library's workspace may not be yours to move.
 """
@@ -14,9 +19,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from overlapscope.model.enums import ALLOCATIONS
+from overlapscope.model.enums import ALLOCATIONS, MemoryKind
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.editor import Editor, Where
+
+_COMPLETE = "copies are complete before the host reads or refills their memory; no allocation waits for them any more"
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,7 @@ class Preallocate(Change):
     """No allocation and no free in the loop."""
 
     name: ClassVar[str] = "preallocate"
+    needs_order: ClassVar[bool] = True
     only_removes: ClassVar[bool] = True
     about_calls: ClassVar[bool] = True
     of_findings_calls: ClassVar[bool] = True
@@ -31,4 +39,7 @@ class Preallocate(Change):
     def apply(self, editor: Editor, where: Where) -> None:
         """Take the calls out."""
         calls = editor.graph.calls
-        editor.without_waits(np.flatnonzero(np.isin(calls.kind, ALLOCATIONS) & where.calls[calls.row]))
+        gone = np.flatnonzero(np.isin(calls.kind, ALLOCATIONS) & where.calls[calls.row])
+        editor.without_waits(gone)
+        if len(gone) and editor.graph.of_memory(MemoryKind.PINNED).any():
+            editor.grant(_COMPLETE)
