@@ -136,3 +136,9 @@ def test_an_allocation_may_be_what_waited_for_copies(memory: str, said: bool, tm
     found = what_if(trace_of(tmp_path, text), ["preallocate"])
     assert any("no allocation waits for them any more" in each for each in found.granted) is said
     assert found.predicted_ns < found.simulated_ns
+
+
+def test_copies_that_are_sent_as_one_have_one_buffer(tmp_path: Path) -> None:
+    each = (f"copy 4KB pinned HtoD {at}-{at + 2} -> stream 7: {at + 3}-{at + 5}" for at in range(10, 50, 10))
+    trace = trace_of(tmp_path, f"thread 1: {' | '.join(each)} | launch 60-61 -> stream 7: 62-90 | sync 91-92")
+    assert any("before it is filled again" in text for text in what_if(trace, ["batch-copies"]).granted)

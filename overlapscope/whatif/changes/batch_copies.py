@@ -6,7 +6,8 @@ The first copy of each run takes the time of all bytes, its call that of packing
 ## What it assumes
 Packing takes what the calibration measured for pieces of these sizes, else as long as staging them does, else what it
 took on hosts of H200s. Pieces that are in no cache, and views of what arrives where each was a tensor of its own, are
-in the upper bound. The pinned buffer is made once.
+in the upper bound. The pinned buffer is made once: it is filled again when its copy is complete, by an event or in turn
+with a second one (OVL102). What the run sends is there when its first copy is made. The prediction says both.
 
 ## When it misleads
 Few and large pieces are sent faster as they are. `torch.stack(tensors).to(device)` makes a pageable tensor each time:
@@ -38,6 +39,9 @@ from overlapscope.whatif.runs import leaders
 
 _MORE = "that pieces may be in no cache, and need views: only the upper bound counts that"
 _KEPT = "the pinned buffer is made once; torch.stack() without it makes a pageable tensor, which is staged again"
+_READY = (
+    "what copies in a row send is there with the first, and their one buffer has been sent before it is filled again"
+)
 _DEVICES = 1 << 16  # more than one machine has
 _BESIDE = (ApiKind.OTHER, ApiKind.QUERY, ApiKind.EVENT_RECORD, ApiKind.STREAM_SYNC)
 """Calls that may stand between those of a run."""
@@ -48,6 +52,7 @@ class BatchCopies(Change):
     """Small copies in a row are sent as one."""
 
     name: ClassVar[str] = "batch-copies"
+    needs_order: ClassVar[bool] = True
     old_name: ClassVar[str | None] = "coalesce"
     keeps_apart: ClassVar[bool] = True
 
@@ -115,6 +120,7 @@ def _send_as_one(editor: Editor, run: _Run, pack: Packing) -> None:
     editor.set_sources(issue[launched], graph.call_end(run.leader[launched]), 0)
     editor.assume(*([] if speed is None else [f"one copy of all bytes: {speed.known_from}"]))
     editor.assume(pack.known_from, _KEPT)
+    editor.grant(_READY)
 
 
 def _skip(editor: Editor, inside: Int64) -> None:
