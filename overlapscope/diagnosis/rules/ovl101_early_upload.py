@@ -9,7 +9,8 @@ buffer still waits behind kernels of another stream: old bytes come back, withou
 A recording of `overlapscope record` says which host tensors the copies read and write. The finding is certain where the
 upload of a tensor starts before its download ends. Where no stream order, event or synchronisation stands between the
 two, but they came one after the other by chance, it has medium confidence. What a wait was for is unknown in Kineto
-traces of CUDA 12.9 and later: it may have been for all work that was complete by then, which is not reported.
+traces of CUDA 12.9 and later: it may have been for all work that was complete by then, which is not reported. A download
+into pageable memory is complete when its call returns, so that nothing about it is reported.
 
 Other traces do not say what a copy reads. There the finding is a suspicion, with low confidence: more uploads of one
 size have started than downloads of it have arrived, though the first went down and no more go up than down. The order
@@ -36,9 +37,9 @@ with torch.cuda.stream(side):
 This is about correctness; there is no saving. The right program may take longer, since its upload waits.
 
 ## When this misleads
-A tensor is known by its memory and its object. Other views of the same memory are not compared, nor what a program
-copies without torch's own operators. Orders that a trace does not show, such as a flag that host threads share, would
-make a finding of medium confidence wrong.
+A tensor is known by its memory and its object. Slices and other views of the same memory are not compared, nor what a
+program copies without torch's own operators. Orders that a trace does not show, such as a flag that host threads share,
+would make a finding of medium confidence wrong.
 
 A suspicion is wrong where what goes up is not what came down: a loop that sends its next input right after its last
 result, of one size and without waiting for it, or that moves different data in pieces of one size, first down and then

@@ -8,8 +8,9 @@ the one before never: wrong numbers, without an error, and only sometimes.
 ## How it shows in a trace
 A recording of `overlapscope record` says which host tensors the copies read, and which operators write to them. The
 finding is certain where an operator writes to a tensor, or a copy from the GPU overwrites it, before the tensor's
-upload ends. Where nothing orders the two, and it came out right by chance, it has medium confidence. Other traces do
-not say what the host writes to: there nothing is reported.
+upload ends. Where nothing orders the two, and it came out right by chance, it has medium confidence. A tensor that goes
+to several streams or GPUs is free when all have it. One in pageable memory is free when the copy's call returns: the
+driver has staged it. Other traces do not say what the host writes to: there nothing is reported.
 
 ## Fix
 ```python
@@ -30,8 +31,8 @@ for number, batch in enumerate(batches):
 This is about correctness; there is no saving. With two buffers the host seldom waits.
 
 ## When this misleads
-A tensor is known by its memory and its object. Other views of the same memory are not compared, nor what numpy or a
-library writes. PyTorch's own `pin_memory()` and DataLoaders take new memory for each batch, and reuse it only when its
+A tensor is known by its memory and its object. Slices and other views of the same memory are not compared, nor what
+numpy or a library writes. PyTorch's own `pin_memory()` and DataLoaders take new memory for each batch, and reuse it only when its
 copies are complete.
 
 ## Sources

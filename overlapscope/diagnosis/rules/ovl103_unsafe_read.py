@@ -7,7 +7,8 @@ error, and only sometimes.
 
 ## How it shows in a trace
 A recording of `overlapscope record` says which host tensors the copies write, and which operators read them. The
-finding is certain where an operator reads a tensor before the copy into it ends. Where nothing waits for the copy, and
+finding is certain where an operator reads a tensor before the copy into it ends, unless a recorded synchronisation waits
+for the copy: the clocks of host and GPU differ by some microseconds. Where nothing waits for the copy, and
 it came out right by chance, it has medium confidence. A copy that is waited for before its recorded reader is silent,
 whatever else the host reads meanwhile; where no reader is recorded, what follows counts with low confidence.
 
