@@ -70,6 +70,8 @@ def test_an_object_at_the_address_of_another_view_is_another_tensor() -> None:
     )
     assert accesses(*slices) == [(40, 0, 1), (60, 0, 3)]
     assert len(accesses(*(each for each in slices if each.name != "aten::select"))) == 4
+    unused = (event("aten::fill_", 70, base, 1.0), event("aten::select", 80, piece, 0), event("aten::sum", 90, base))
+    assert accesses(*slices, *unused, event("aten::fill_", 95, base, 1.0))[2:] == [(70, 0, 3)], "not copied since"
 
 
 @pytest.mark.parametrize(

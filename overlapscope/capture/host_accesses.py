@@ -21,6 +21,7 @@ _Object = tuple[int, int]
 """Address of the memory, and of the tensor object."""
 _Tensor = tuple[int, int, int]
 """These, and how many views of other objects had been made of the memory."""
+_COPIES = frozenset({Access.DOWNLOAD, Access.UPLOAD})
 _ONLY_SHAPES = (*(f"{OWN}{name}" for name in ("new_", "is_pinned", "record_stream", "resize_", "set_", "result_type")),)
 """What the names of operators begin with that look at no data."""
 
@@ -35,14 +36,16 @@ def host_accesses(roots: Iterable[Any]) -> HostAccesses:
     every = sorted(operators(roots), key=lambda node: node.start_time_ns)
     views = _Views.among(every)
     found = [(node, tensor, access) for node in every if node.name == COPY for tensor, access in _copied(node, views)]
-    copied = {tensor for _, tensor, _ in found}
-    if copied:
-        found += [(node, tensor, access) for node in every for tensor, access in _used(node, copied, views)]
+    objects = {(memory, itself) for _, (memory, itself, _), _ in found}
+    if objects:
+        found += [(node, tensor, access) for node in every for tensor, access in _used(node, objects, views)]
     kinds: dict[_Tensor, set[Access]] = defaultdict(set)
     for _, tensor, access in found:
         kinds[tensor].add(access)
-    number = {tensor: index for index, tensor in enumerate(sorted(kinds))}
-    rows = sorted({(node.start_time_ns, number[t], access) for node, t, access in found if len(kinds[t]) > 1})
+    kept = sorted(tensor for tensor, some in kinds.items() if len(some) > 1 and not some.isdisjoint(_COPIES))
+    number = {tensor: index for index, tensor in enumerate(kept)}
+    found = [(node, tensor, access) for node, tensor, access in found if tensor in number]
+    rows = sorted({(node.start_time_ns, number[t], access) for node, t, access in found})
     return HostAccesses(*np.array(rows, np.int64).reshape(-1, 3).T)
 
 
@@ -81,11 +84,11 @@ def _copied(node: Any, views: _Views) -> Iterator[tuple[_Tensor, Access]]:
                 yield views.tensor(node, tensor), access
 
 
-def _used(node: Any, copied: set[_Tensor], views: _Views) -> Iterator[tuple[_Tensor, Access]]:
-    """The tensors among the ``copied`` whose data an operator of the host reads or writes itself."""
+def _used(node: Any, objects: set[_Object], views: _Views) -> Iterator[tuple[_Tensor, Access]]:
+    """The tensors whose data an operator of the host reads or writes itself, of ``objects`` that were copied."""
     inputs = getattr(node.extra_fields, "inputs", None) or ()
-    given = [(place, each) for place, entry in enumerate(inputs) for each in tensors([entry])]
-    given = [(place, each) for place, each in given if views.tensor(node, each) in copied]
+    every = ((place, each) for place, entry in enumerate(inputs) for each in tensors([entry]))
+    given = [(place, each) for place, each in every if _object(each) in objects]
     if not given or leaves_device(node) or _looks_at_no_data(node.name):
         return
     deeper, written = _given_to(node.children), _written(node.name, len(inputs))

@@ -9,8 +9,8 @@ buffer still waits behind kernels of another stream: old bytes come back, withou
 A recording of `overlapscope record` says which host tensors the copies read and write. The finding is certain where the
 upload of a tensor starts before its download ends. Where no stream order, event or synchronisation stands between the
 two, but they came one after the other by chance, it has medium confidence. What a wait was for is unknown in Kineto
-traces of CUDA 12.9 and later: it may have been for all work that was complete by then, which is not reported. A download
-into pageable memory is complete when its call returns, so that nothing about it is reported.
+traces of CUDA 12.9 and later: it may have been for all work that was complete by then, which is not reported. A
+download into pageable memory is complete when its call returns, so that nothing about it is reported.
 
 Other traces do not say what a copy reads. There the finding is a suspicion, with low confidence: more uploads of one
 size have started than downloads of it have arrived, though the first went down and no more go up than down. The order

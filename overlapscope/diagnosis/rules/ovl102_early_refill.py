@@ -32,8 +32,8 @@ This is about correctness; there is no saving. With two buffers the host seldom 
 
 ## When this misleads
 A tensor is known by its memory and its object. Slices and other views of the same memory are not compared, nor what
-numpy or a library writes. PyTorch's own `pin_memory()` and DataLoaders take new memory for each batch, and reuse it only when its
-copies are complete.
+numpy or a library writes. PyTorch's own `pin_memory()` and DataLoaders take new memory for each batch, and reuse it
+only when its copies are complete.
 
 ## Sources
 CUDA Runtime API, API synchronization behavior. `overlapscope.workloads.staging_buffer`.

@@ -7,9 +7,9 @@ error, and only sometimes.
 
 ## How it shows in a trace
 A recording of `overlapscope record` says which host tensors the copies write, and which operators read them. The
-finding is certain where an operator reads a tensor before the copy into it ends, unless a recorded synchronisation waits
-for the copy: the clocks of host and GPU differ by some microseconds. Where nothing waits for the copy, and
-it came out right by chance, it has medium confidence. A copy that is waited for before its recorded reader is silent,
+finding is certain where an operator reads a tensor before the copy into it ends, unless a recorded synchronisation
+waits for the copy: the clocks of host and GPU differ by some microseconds. Where nothing waits for the copy, and it
+came out right by chance, it has medium confidence. A copy that is waited for before its recorded reader is silent,
 whatever else the host reads meanwhile; where no reader is recorded, what follows counts with low confidence.
 
 Other traces do not say which memory the host reads. There it is a warning to check: an asynchronous D2H copy to pinned
