@@ -132,6 +132,7 @@ def test_a_kernel_that_starts_before_the_copy_has_arrived_is_a_hazard(tmp_path: 
     assert finding is not None
     assert (finding.severity, finding.confidence, finding.copies) == (Severity.HAZARD, Confidence.MEDIUM, (0,))
     assert finding.evidence == {"unordered_copies": 1, "self_waits": 1, "inferred": False}
+    assert finding.message.startswith("Suspected: 1 copy ran beside")
 
 
 def test_a_copy_to_the_host_that_starts_before_the_kernel_ends_is_one_too(tmp_path: Path) -> None:

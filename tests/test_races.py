@@ -297,6 +297,7 @@ def test_a_read_is_certain_where_the_recording_knows_the_tensor(tmp_path: Path) 
     assert finding is not None
     assert guess is not None
     assert (finding.confidence, guess.confidence) == (Confidence.HIGH, Confidence.MEDIUM)
+    assert (finding.message.startswith("Suspected: "), guess.message.startswith("Suspected: ")) == (False, True)
     late = f"{text} | sync 55-650 | op aten::sum 660-670 | launch 680-681 -> stream 7: 690-700"
     read["host_accesses"]["op_start_ns"] = [9_000, 660_000]
     assert found(tmp_path, "OVL103", late, **read) is None

@@ -117,8 +117,8 @@ def _suspected(context: DeviceContext) -> Report | None:
 def _report(context: DeviceContext, found: Int64, reads: int, active_ns: int) -> Report:
     how = "an operator read host data" if reads else f"the host was active for up to {time(active_ns)}"
     message = (
-        f"{counted(len(found), 'D2H copy', 'D2H copies')} to pinned memory had not finished when {how}, without a "
-        "synchronisation in between: if it read the copied data, it read wrong values."
+        f"Suspected: {counted(len(found), 'D2H copy', 'D2H copies')} to pinned memory had not finished when {how}, "
+        "without a synchronisation in between: if it read the copied data, it read wrong values."
     )
     evidence = _evidence(len(found), reads)
     calls = np.unique(context.trace.copies.call[found]).astype(np.int64)

@@ -80,8 +80,8 @@ def _report(context: DeviceContext, copies: Int64, waits: Int64) -> Report:
     table = context.trace.event_waits
     inferred = bool(table.inferred[waits].any())
     message = (
-        f"{counted(len(copies), 'copy', 'copies')} ran beside work of another stream that was issued next; the wait "
-        "between is of a stream for itself and orders nothing: if the work shares data with the copy, values are wrong."
+        f"Suspected: {counted(len(copies), 'copy', 'copies')} ran beside work of another stream that was issued next; the "
+        "wait between is of a stream for itself and orders nothing: if the work shares data with the copy, values are wrong."
     )
     return Report(
         message,
