@@ -81,8 +81,8 @@ def _report(context: DeviceContext, copies: Int64, waits: Int64) -> Report:
     inferred = bool(table.inferred[waits].any())
     some = counted(len(copies), "copy", "copies")
     message = (
-        f"Suspected: {some} ran beside work of another stream that was issued next; the wait between is of a stream for "
-        "itself and orders nothing: if the work shares data with the copy, values are wrong."
+        f"Suspected: {some} ran beside work of another stream that was issued next; the wait between is of a stream "
+        "for itself and orders nothing: if the work shares data with the copy, values are wrong."
     )
     return Report(
         message,
