@@ -715,6 +715,7 @@ def test_any_trace_can_be_diagnosed(corpus_trace: Path) -> None:
         extent = found.window.of(device.key.process).total_ns
         assert 0 <= device.idle.duration_ns.sum() <= extent
     json.dumps([finding.to_dict() for finding in found.findings], allow_nan=False)
+    assert not [each for each in found.findings if each.code in _RACES and each.confidence is Confidence.HIGH]
     reasons = np.array([reason or "" for reason in found.copy_reasons])
     unlinked = ~np.isin(found.trace.copies.direction, (Direction.HTOD, Direction.DTOH, Direction.PTOP))
     assert not reasons[unlinked].any()

@@ -306,6 +306,22 @@ def test_a_read_is_certain_where_the_recording_knows_the_tensor(tmp_path: Path) 
     assert found(tmp_path, "OVL103", meanwhile, **read) is None, "it reads other data first"
 
 
+@pytest.mark.parametrize("end", [50, 620])
+def test_an_operator_that_changes_a_tensor_uses_it_too(end: int, tmp_path: Path) -> None:
+    """As ``add_`` does, once or twice."""
+    text = f"{BUSY} | op aten::copy_ 9-13 | copy 4MB pinned DtoH 10-12 -> stream 7: 500-600"
+    late = f"{text} | op aten::add_ {end - 10}-{end} | op aten::sum {end + 2}-{end + 4} |"
+    late += "launch 680-681 -> stream 7: 690-700"
+    notes = columns(op_start_ns=[9, end - 10, end + 2], tensor=[0, 0, 0], access=[0, 3, 2])
+    finding = found(tmp_path, "OVL103", late, host_accesses=notes)
+    assert finding is not None
+    assert finding.confidence is (Confidence.HIGH if end == 50 else Confidence.MEDIUM)
+    assert finding.message.startswith("Nothing waits for 1 D2H copy before the host uses the tensor.")
+    if end == 620:
+        waits = late.replace("| op aten::add_", "| stream-sync 14-605 -> stream 7 | op aten::add_")
+        assert found(tmp_path, "OVL103", waits, host_accesses=notes) is None
+
+
 def test_a_pause_after_the_last_copy_alone_is_no_sign_of_a_read(tmp_path: Path) -> None:
     def loop(pauses: int) -> str:
         """Four copies to the host; after so many of them the host does something before it synchronises."""

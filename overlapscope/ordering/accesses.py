@@ -88,8 +88,8 @@ def early_refills(order: Order) -> Races:
 
 
 def early_reads(order: Order) -> Races:
-    """Reads of the host from a tensor of which a download may still run."""
-    return _of_host(order, Access.DOWNLOAD, Access.READ)
+    """Reads and writes of the host, such as ``add_``, of a tensor of which a download may still run."""
+    return _of_host(order, Access.DOWNLOAD, Access.READ).and_more(_of_host(order, Access.DOWNLOAD, Access.WRITE))
 
 
 def early_reuses(order: Order) -> Races:

@@ -12,7 +12,11 @@ from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import MemoryKind
 from overlapscope.ordering.accesses import copies_before_copies, copies_before_host
 
-_BEFORE_HOST = ((Access.DOWNLOAD, Access.READ), (Access.UPLOAD, Access.WRITE))
+_BEFORE_HOST = (
+    (Access.DOWNLOAD, Access.READ),
+    (Access.DOWNLOAD, Access.WRITE),
+    (Access.UPLOAD, Access.WRITE),
+)
 IN_ORDER = "copies from and to the same host tensor stay in their order, by an event between their streams"
 
 
@@ -29,7 +33,7 @@ def in_their_order(graph: Graph, moved: Int64, follow_ns: int) -> Dependencies:
 
 
 def before_host(before: Graph, graph: Graph) -> Dependencies:
-    """From the end of copies to the next call of the thread that, as recorded, reads what came or overwrites what went.
+    """From the end of copies to the next call of the thread that, as recorded, uses what came or overwrites what went.
 
     Copies that are not made any more are left out. Those that were staged ``before`` left their memory to the host as
     soon as their calls returned, and do so no longer.

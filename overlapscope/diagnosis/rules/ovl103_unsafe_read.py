@@ -6,8 +6,8 @@ the data has arrived. A program that reads it without a synchronisation reads ol
 error, and only sometimes.
 
 ## How it shows in a trace
-A recording of `overlapscope record` says which host tensors the copies write, and which operators read them. The
-finding is certain where an operator reads a tensor before the copy into it ends, unless a recorded synchronisation
+A recording of `overlapscope record` says which host tensors the copies write, and which operators read or change them.
+The finding is certain where an operator uses a tensor before the copy into it ends, unless a recorded synchronisation
 waits for the copy: the clocks of host and GPU differ by some microseconds. Where nothing waits for the copy, and it
 came out right by chance, it has medium confidence. A copy that is waited for before its recorded reader is silent,
 whatever else the host reads meanwhile; where no reader is recorded, what follows counts with low confidence.
@@ -84,10 +84,11 @@ def view(context: DeviceContext) -> Report | None:
     """Report D2H copies that the host reads too early, or, where no tensor is known, while which it reads any."""
     races = of_device(context, early_reads(context.order))
     if len(races):
-        copies = counted(len(races), "D2H copy", "D2H copies")
-        message = f"Nothing waits for {copies} before the host reads the tensor."
+        number = len(np.unique(races.first))
+        copies = counted(number, "D2H copy", "D2H copies")
+        message = f"Nothing waits for {copies} before the host uses the tensor."
         report = race_report(context, races, message, "the program: does something else wait for the copy?")
-        return replace(report, evidence=_evidence(len(races), len(races)))
+        return replace(report, evidence=_evidence(number, number))
     return _suspected(context)
 
 
@@ -96,8 +97,9 @@ def _suspected(context: DeviceContext) -> Report | None:
 
     Not those of which a recording knows the reader.
     """
-    read_later = context.graph.work.row[copies_before_host(context.graph, Access.DOWNLOAD, Access.READ)[0]]
-    rows = np.setdiff1d(_in_flight(context), read_later)
+    uses = (copies_before_host(context.graph, Access.DOWNLOAD, use)[0] for use in (Access.READ, Access.WRITE))
+    used_later = context.graph.work.row[np.concatenate(list(uses))]
+    rows = np.setdiff1d(_in_flight(context), used_later)
     if not len(rows):
         return None
     calls, copies = context.trace.api_calls, context.trace.copies
