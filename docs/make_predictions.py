@@ -78,7 +78,7 @@ REASONS = {
         "what the profiler cost",
         "where steps were timed, what they leave unexplained; where only issuing was, half as much more or less; else "
         "from nothing to {operator_ns:.0f} ns an operator and {call_ns:.0f} ns a call, the most in recordings that "
-        "tell",
+        "tell; Nsight Systems slows timed steps too, so these bound the time from above only",
     ),
     "company": ("kernels that run beside copies by the change", "{beside:.0%} of the time that they do"),
     "host": ("the pace of the host from run to run", "{host:.0%} of the host's part of the critical path"),

@@ -29,7 +29,7 @@ from overlapscope.calibration.schema import Calibration
 from overlapscope.measure.places import enclosing
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.trace import Trace
-from overlapscope.whatif.config import ProfilerConfig, UncertaintyConfig
+from overlapscope.whatif.config import ProfilerConfig, SimulationConfig
 from overlapscope.whatif.interval import Basis
 from overlapscope.whatif.profiler import Cost, Profiled
 
@@ -59,10 +59,37 @@ def profiler_cost(profiled: Profiled, recorded: Basis, config: ProfilerConfig) -
     """What is known of what the profiler spent; None where nothing is, or it shows nowhere."""
     trace = profiled.graph.trace
     recording = trace.metadata.recording
-    factor = None if recording is None else recording.profiler_factor
-    guess = _guess(trace, config, timed=factor is not None)
+    guess = _guess(trace, config, timed=recording is not None and recording.profiler_factor is not None)
     if guess is None:
         return Cost(0.0, 0.0, calibrated=False) if len(trace.overheads) else None
+    return _explaining(guess, profiled, recorded, config)
+
+
+def other_costs(cost: Cost | None, profiled: Profiled, recorded: Basis, config: SimulationConfig) -> tuple[Cost, ...]:
+    """What the profiler may have spent instead, at most and at least; nothing where steps were timed without it.
+
+    Other tools than torch's profiler slow a program that they do not record yet, so that no step is timed without them.
+    But no step is slower without them than those that were timed: where events cost nothing, the host was slow.
+    """
+    recording, unsure = profiled.graph.trace.metadata.recording, config.uncertainty
+    timed = recording is not None and recording.profiler_factor is not None
+    if cost is not None and cost.calibrated and recording is not None and recording.issue_profiled is not None:
+        if timed:
+            return ()
+        times = (1 + unsure.events, 1 - unsure.events)
+        return tuple(replace(cost, operator_ns=each * cost.operator_ns, call_ns=each * cost.call_ns) for each in times)
+    known = cost or Cost(0.0, 0.0, calibrated=False)
+    operator_ns, call_ns = max(known.operator_ns, unsure.operator_ns), max(known.call_ns, unsure.call_ns)
+    nothing = replace(known, operator_ns=0.0, call_ns=0.0)
+    if timed:
+        nothing = _explaining(Guess(nothing, 0.0, config.profiler.spread), profiled, recorded, config.profiler)
+    return replace(known, operator_ns=operator_ns, call_ns=call_ns), nothing
+
+
+def _explaining(guess: Guess, profiled: Profiled, recorded: Basis, config: ProfilerConfig) -> Cost:
+    """The likeliest cost by which the recorded steps are as long as those that were timed; without these the guess."""
+    recording = profiled.graph.trace.metadata.recording
+    factor = None if recording is None else recording.profiler_factor
     wanted = recorded.simulated.length_ns / factor if factor else 0.0
     if recording is None or not wanted:
         return guess.usual
@@ -73,22 +100,6 @@ def profiler_cost(profiled: Profiled, recorded: Basis, config: ProfilerConfig) -
 
     off = _likeliest(length, wanted, wanted * max(recording.unsure, config.negligible), config)
     return replace(guess.cost(off), unexplained=length(off) / wanted - 1)
-
-
-def other_costs(cost: Cost | None, trace: Trace, config: UncertaintyConfig) -> tuple[Cost, ...]:
-    """What the profiler may have spent instead, at most and at least; nothing where steps were timed without it.
-
-    Other tools than torch's profiler slow a program that they do not record yet, so that no step is timed without them.
-    """
-    recording = trace.metadata.recording
-    if cost is not None and cost.calibrated and recording is not None and recording.issue_profiled is not None:
-        if recording.profiler_factor is not None:
-            return ()
-        times = (1 + config.events, 1 - config.events)
-        return tuple(replace(cost, operator_ns=each * cost.operator_ns, call_ns=each * cost.call_ns) for each in times)
-    known = cost or Cost(0.0, 0.0, calibrated=False)
-    operator_ns, call_ns = max(known.operator_ns, config.operator_ns), max(known.call_ns, config.call_ns)
-    return replace(known, operator_ns=operator_ns, call_ns=call_ns), replace(known, operator_ns=0.0, call_ns=0.0)
 
 
 def _guess(trace: Trace, config: ProfilerConfig, *, timed: bool) -> Guess | None:

@@ -186,7 +186,7 @@ class Baseline:
 
     def _other_costs(self) -> tuple[Cost, ...]:
         """What the profiler may have spent too; nothing else where steps were timed without it."""
-        return other_costs(self.profiler, self.graph.trace, self.config.uncertainty)
+        return other_costs(self.profiler, self.profiled, self.recorded, self.config)
 
     @property
     def known(self) -> str:

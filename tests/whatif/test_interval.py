@@ -57,6 +57,15 @@ def test_steps_that_were_timed_without_the_profiler_leave_its_cost_less_open(tmp
     assert part(better, Reason.PROFILER, own=True).less_ns < 20_000
 
 
+def test_steps_that_another_tool_slowed_too_say_how_long_the_program_takes_at_most(tmp_path: Path) -> None:
+    """Where events cost nothing, the host was slow while it was recorded: the timed steps were no longer for it."""
+    steps = {name: {"count": 1, "wall_ns": wall} for name, wall in (("recorded", 2_000_000), ("unprofiled", 1_600_000))}
+    found = what_if(trace_of(tmp_path, HOST_BOUND, **make.calibrated(**steps)), []).unprofiled
+    profiler = next(each for each in found.estimate.parts if each.reason is Reason.PROFILER)
+    assert profiler.more_ns < 0.05 * found.predicted_ns
+    assert profiler.less_ns > 0.2 * found.predicted_ns
+
+
 def test_without_calls_all_time_without_work_may_be_the_profilers(tmp_path: Path) -> None:
     kernels = [make.kernel(at, 30) for at in (0, 100, 200)]
     found = what_if(open_trace(make.write(tmp_path / "t.json", *kernels)), [])
