@@ -47,7 +47,7 @@ def test_a_diagnosis_plans_what_was_really_done() -> None:
     assert found.plan.unprofiled_ns == first.unprofiled.simulated_ns
     expected = found.findings[0].expected
     assert expected is not None
-    assert (expected.low_ns, expected.unprofiled_high_ns) == (first.low_ns, first.unprofiled.high_ns)
+    assert (expected.predicted_low_ns, expected.unprofiled_high_ns) == (first.low_ns, first.unprofiled.high_ns)
     assert worth(found.findings[0], found.plan)[0].endswith(f"leaving {found.plan.steps[0].interval}")
     said = audit(found.trace, "moe_prefetch").to_dict()["simulation"]
     assert said == {

@@ -77,18 +77,20 @@ class Expected(Row):
 
     Attributes:
         predicted_ns: simulated time of the window, with profiler overhead.
-        low_ns: the least time that is expected, with profiler overhead.
-        high_ns: the most.
+        predicted_low_ns: the least of that that is expected.
+        predicted_high_ns: the most.
         unprofiled_ns: simulated time without profiler overhead, as far as the trace tells that.
         unprofiled_low_ns: the least that is expected without it, known or not.
         unprofiled_high_ns: the most.
-        time_ns: simulated time on the plan's baseline, with its interval ``time_low_ns`` to ``time_high_ns``.
-        narrowed_by: which recording would make the interval without overhead narrower; None where it is not wide.
+        time_ns: of these two the time on the plan's baseline, which texts state.
+        time_low_ns: the least of that that is expected.
+        time_high_ns: the most.
+        narrowed_by: which recording would make the interval narrower; None where neither basis has a wide one.
     """
 
     predicted_ns: int
-    low_ns: int
-    high_ns: int
+    predicted_low_ns: int
+    predicted_high_ns: int
     unprofiled_ns: int
     unprofiled_low_ns: int
     unprofiled_high_ns: int

@@ -38,8 +38,8 @@ def expected(found: Prediction) -> Expected:
     known = found.stated
     return Expected(
         predicted_ns=found.predicted_ns,
-        low_ns=found.low_ns,
-        high_ns=found.high_ns,
+        predicted_low_ns=found.low_ns,
+        predicted_high_ns=found.high_ns,
         unprofiled_ns=found.own.predicted_ns,
         unprofiled_low_ns=found.own.low_ns,
         unprofiled_high_ns=found.own.high_ns,

@@ -73,8 +73,14 @@ def notes(plan: Plan) -> Iterator[str]:
     for step in plan.steps[-1:]:
         yield from (f"{' + '.join(step.changes)} {text}." for text in step.assumes)
         if step.narrowed_by is not None:
-            low, high = time(step.unprofiled_low_ns), time(step.unprofiled_high_ns)
-            yield f"Without the profiler, all of these may take {low} to {high}. Narrower by {step.narrowed_by}."
+            recorded, own = (
+                f"{time(low)} to {time(high)}"
+                for low, high in (
+                    (step.predicted_low_ns, step.predicted_high_ns),
+                    (step.unprofiled_low_ns, step.unprofiled_high_ns),
+                )
+            )
+            yield f"All of these may take {recorded} under the profiler, {own} without. Narrower by {step.narrowed_by}."
 
 
 def plan_title(plan: Plan) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from overlapscope.calibration.schema import Calibration
 from overlapscope.model.trace import Trace
@@ -23,12 +23,14 @@ _PACE = f"{_AFTER} the pace of the host in another run"
 _READERS = (UNKNOWN_CONSUMERS, UNKNOWN_READER)
 
 
-def narrower(found: Estimate, assumptions: Collection[str], trace: Trace, wide: float) -> str | None:
-    """The recording that helps against what adds most to an interval; None where that is narrower than ``wide``.
+def narrower(bases: Sequence[Estimate], assumptions: Collection[str], trace: Trace, wide: float) -> str | None:
+    """The recording that helps against what adds most to the first of some intervals that is wider than ``wide``.
 
     What differs from run to run by chance no recording tells: then it is the one that helps against the next reason.
+    None where no interval is that wide.
     """
-    if found.width <= wide:
+    found = next((each for each in bases if each.width > wide), None)
+    if found is None:
         return None
     parts = sorted(found.parts, key=lambda part: part.less_ns + part.more_ns, reverse=True)
     unread = any(text.endswith(_READERS) for text in assumptions)

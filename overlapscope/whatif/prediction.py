@@ -84,7 +84,7 @@ class Prediction(_Expected):
             expected, ``low_ns`` to ``high_ns``, with the reasons for its width.
         unprofiled: the same without the profiler's cost, as far as that is known. For a trace without calls it reaches
             down to what keeps the GPU busy.
-        narrowed_by: which recording would make the interval narrower; None where that is not wide.
+        narrowed_by: which recording would make the interval narrower; None where neither basis has a wide one.
         assumptions: what the prediction rests on.
         granted: those of them that make wrong results where they do not hold: what the host must not do early.
         in_order: the rules whose races are in order in it, though not in the trace.
@@ -126,7 +126,9 @@ class Prediction(_Expected):
         """That its interval is wide and what would narrow it, in a sentence; nothing where it is not wide."""
         if self.narrowed_by is None:
             return ()
-        return (f"the interval is {share(self.own.estimate.width, 1)} wide; narrower by {self.narrowed_by}",)
+        recorded, own = (share(each.width, 1) for each in (self.estimate, self.own.estimate))
+        widths = f"{recorded} wide under the profiler, {own} without it"
+        return (f"the interval is {widths}; narrower by {self.narrowed_by}",)
 
     @cached_property
     def after(self) -> Trace:

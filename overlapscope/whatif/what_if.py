@@ -134,15 +134,16 @@ class Baseline:
         recorded, own = (self._on(basis, found) for basis in (self.recorded, self.own))
         bare, assumed = self._estimate(self._unprofiled, own, bounds=bounds), recorded.editor.assumptions
         granted = self._granted(recorded.editor) if bounds else ()
+        estimate = self._estimate(self.recorded, recorded, bounds=bounds)
         return Prediction(
             trace=self.graph.trace,
             window=self.window,
             changes=found.changes,
             measured_ns=self.window.wall_ns,
             simulated_ns=self.simulated_ns,
-            estimate=self._estimate(self.recorded, recorded, bounds=bounds),
+            estimate=estimate,
             unprofiled=Unprofiled(self.known, self.event_ns, self.own_ns, bare),
-            narrowed_by=narrower(bare, assumed, self.graph.trace, self.config.uncertainty.wide),
+            narrowed_by=narrower((bare, estimate), assumed, self.graph.trace, self.config.uncertainty.wide),
             assumptions=(*granted, *assumed, *about_open_waits(self.graph.trace), *self._about_profiler),
             granted=granted,
             in_order=recorded.editor.in_order,

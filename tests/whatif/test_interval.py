@@ -96,12 +96,19 @@ def test_what_narrows_an_interval_is_not_in_the_trace_yet(
     )
     trace = trace_of(tmp_path, HOST_BOUND, **(known if recorded else {}))
     found = Estimate.of(100, (Part(reason, 50, 50),), least_ns=0, most_ns=None)
-    advice = narrower(found, [f"pin: {UNKNOWN_READER}"], trace, 0.5)
+    advice = narrower([found], [f"pin: {UNKNOWN_READER}"], trace, 0.5)
     assert advice is not None
     assert said in advice
 
 
 DOWN = "thread 1: copy 100MiB pageable DtoH 22-10_031 -> stream 7: 30-10_030 | stream-sync 10_034-10_040 -> stream 7"
+
+
+def test_a_wide_interval_on_either_basis_says_what_would_narrow_it(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, HOST_BOUND)
+    narrow, wide = (Estimate.of(100, (Part(Reason.ORDER, ns, ns),), least_ns=0, most_ns=None) for ns in (5, 50))
+    assert narrower([narrow, narrow], [], trace, 0.5) is None
+    assert narrower([narrow, wide], [], trace, 0.5) == narrower([wide, narrow], [], trace, 0.5) is not None
 
 
 def test_pinned_results_may_come_asynchronously_and_in_memory_that_is_kept(tmp_path: Path) -> None:
