@@ -14,24 +14,48 @@ from overlapscope.formatting import interval, share, time
 from overlapscope.model.frames import Row
 from overlapscope.whatif.catalogue import understood
 from overlapscope.whatif.change import Change
+from overlapscope.whatif.uncertainty import Estimate
 
 PLAN = "plan"
 """Stands for all changes of the plan of the side before."""
 
 
 @dataclass(frozen=True)
-class Reached(Row):
-    """The predicted time with its interval, and the one that was reached, in ns, both on the comparison's baseline.
+class Times(Row):
+    """A predicted time with its interval, in ns."""
 
-    ``unprofiled`` says that this is the time without the profiler.
-    """
-
-    changes: tuple[str, ...]
     predicted_ns: float
     low_ns: float
     high_ns: float
+
+    @classmethod
+    def of(cls, found: Estimate, divisor: int) -> Times:
+        """Of one of so many occurrences."""
+        return cls(found.predicted_ns / divisor, found.low_ns / divisor, found.high_ns / divisor)
+
+    @property
+    def interval(self) -> str:
+        """As text."""
+        return interval(self.low_ns, self.high_ns, self.predicted_ns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-ready data."""
+        return {name: round(getattr(self, name)) for name in ("predicted_ns", "low_ns", "high_ns")}
+
+
+@dataclass(frozen=True)
+class Reached(Times):
+    """The predicted times with their interval, and the one that was reached, in ns, both on the comparison's baseline.
+
+    ``unprofiled`` says that these are times without the profiler. ``on_other_basis`` is what was predicted with it
+    then, and else without it; ``narrowed_by`` the recording that would make a wide interval narrower.
+    """
+
+    changes: tuple[str, ...]
     reached_ns: float
     unprofiled: bool
+    on_other_basis: Times
+    narrowed_by: str | None
 
     @property
     def inside(self) -> bool:
@@ -40,20 +64,21 @@ class Reached(Row):
 
     @property
     def sentence(self) -> str:
-        """Both in one sentence."""
-        predicted = interval(self.low_ns, self.high_ns, self.predicted_ns)
+        """Both in one sentence, and in another one what was predicted on the other basis."""
         off = abs(self.reached_ns - self.predicted_ns)
         more = "more" if self.reached_ns > self.predicted_ns else "less"
         than = f"{share(off, self.predicted_ns)} {more} than predicted"
         than += "" if self.inside else ", outside the interval: the program after may have other changes than these"
         changes = " + ".join(self.changes)
-        return f"Predicted for {changes}: {predicted}; reached: {time(self.reached_ns)}, {than}."
+        found = f"Predicted for {changes}: {self.interval}; reached: {time(self.reached_ns)}, {than}."
+        found += f" {'With' if self.unprofiled else 'Without'} the profiler: {self.on_other_basis.interval}."
+        return found if self.narrowed_by is None else f"{found} Narrower by {self.narrowed_by}."
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data: ``predicted`` of a comparison."""
-        times = ("predicted_ns", "low_ns", "high_ns", "reached_ns")
-        rounded = {name: round(getattr(self, name)) for name in times}
-        return {"changes": list(self.changes), **rounded, "inside": self.inside, "unprofiled": self.unprofiled}
+        found = {"changes": list(self.changes), **super().to_dict(), "reached_ns": round(self.reached_ns)}
+        found |= {"inside": self.inside, "unprofiled": self.unprofiled}
+        return found | {"on_other_basis": self.on_other_basis.to_dict(), "narrowed_by": self.narrowed_by}
 
 
 def reached(before: Side, predicted: Sequence[Change | str], reached_ns: float, config: DiagnosisConfig) -> Reached:
@@ -69,9 +94,18 @@ def reached(before: Side, predicted: Sequence[Change | str], reached_ns: float, 
             "the trace before was compared without a simulation: overlapscope what-if predicts for it"
         )
     found = run.base.predict(changes)
-    times, divisor = found.stated if before.unprofiled else found, before.divisor(run)
-    predicted_ns, low, high = (value / divisor for value in (times.predicted_ns, times.low_ns, times.high_ns))
-    return Reached(tuple(map(str, changes)), predicted_ns, low, high, reached_ns, before.unprofiled)
+    bases = (found.unprofiled, found) if before.unprofiled else (found, found.unprofiled)
+    stated, other = (Times.of(each.estimate, before.divisor(run)) for each in bases)
+    return Reached(
+        changes=tuple(map(str, changes)),
+        reached_ns=reached_ns,
+        unprofiled=before.unprofiled,
+        on_other_basis=other,
+        narrowed_by=found.narrowed_by,
+        predicted_ns=stated.predicted_ns,
+        low_ns=stated.low_ns,
+        high_ns=stated.high_ns,
+    )
 
 
 def _planned(run: Run, config: DiagnosisConfig) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from overlapscope import ChangeNotUnderstood, RangeNotFound, Trace, compare, open_trace
+from overlapscope import ChangeNotUnderstood, RangeNotFound, Trace, compare, open_trace, what_if
 from overlapscope.cli.main import app
 from overlapscope.comparison.result import Comparison
 from overlapscope.comparison.sentences import amounts_of
-from overlapscope.formatting import time
+from overlapscope.formatting import interval, time
 from overlapscope.html.comparison_page import comparison_html
 from overlapscope.plot.before_after import before_after
 from tests import kineto_maker as make
@@ -241,6 +241,22 @@ def test_what_was_predicted_is_compared_with_what_was_reached() -> None:
     assert len(planned.reached.changes) > 1
     assert planned.reached.predicted_ns < named.reached.predicted_ns, "the plan has more than was done"
     assert "Predicted for pin + non-blocking: " in named.sentence
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_was_predicted_is_said_on_both_bases(known: bool) -> None:
+    before, after = (open_trace(path) for path in (FAULTY, FIXED))
+    sides = [
+        each if known else replace(each, metadata=replace(each.metadata, recording=None)) for each in (before, after)
+    ]
+    found, expected = compare(*sides, predicted=["pin"]).reached, what_if(sides[0], "pin")
+    assert found is not None
+    on_one, on_other = (expected.unprofiled, expected)[:: 1 if known else -1]
+    for said, basis in ((found, on_one), (found.on_other_basis, on_other)):
+        assert said.interval == interval(basis.low_ns, basis.high_ns, basis.predicted_ns)
+    assert f" {'With' if known else 'Without'} the profiler: {found.on_other_basis.interval}." in found.sentence
+    assert found.narrowed_by == expected.narrowed_by
+    assert found.to_dict()["on_other_basis"] == found.on_other_basis.to_dict()
 
 
 def test_what_cannot_be_compared_is_an_error(tmp_path: Path) -> None:
