@@ -81,6 +81,7 @@ REASONS = {
         "tell; Nsight Systems slows timed steps too, so these bound the time from above only",
     ),
     "company": ("kernels that run beside copies by the change", "{beside:.0%} of the time that they do"),
+    "size": ("sizes of copies that the trace does not have", "`pin`: simulated with copies as short as tiny ones"),
     "host": ("the pace of the host from run to run", "{host:.0%} of the host's part of the critical path"),
     "link": ("the spread of the link", "how pinned copies of one size differ in the trace, at least {link:.0%}"),
     "device": ("the pace of the GPU", "{device:.0%} of its part of the critical path"),

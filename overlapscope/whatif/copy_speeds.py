@@ -13,7 +13,8 @@ from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
 
 LONGEST_NS = 7 * 24 * 3600 * 10**9
-_LATENCY_NS = 1_500  # of a tiny copy; measured on an H200
+LEAST_NS = 1_500
+"""What a tiny pinned copy takes; measured on an H200."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +88,9 @@ def _link(trace: Trace) -> Speed | None:
     slowest = min(known, key=lambda found: (found.gb_s, found.source))
     sizes = np.array([1.0, 1e9])
     known_from = f"{slowest.gb_s:.0f} GB/s, what {slowest.source} reaches"
-    return _from_points(sizes, _LATENCY_NS + sizes / slowest.gb_s, known_from)
+    return _from_points(sizes, LEAST_NS + sizes / slowest.gb_s, known_from)
 
 
 def _from_points(sizes: Float64, times: Float64, known_from: str) -> Speed:
     """Larger copies take longer: what scatters the other way is smoothed."""
-    return Speed(np.append(0.0, sizes), np.maximum.accumulate(np.append(min(times[0], _LATENCY_NS), times)), known_from)
+    return Speed(np.append(0.0, sizes), np.maximum.accumulate(np.append(min(times[0], LEAST_NS), times)), known_from)

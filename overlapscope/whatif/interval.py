@@ -31,6 +31,7 @@ from overlapscope.whatif.sources import (
     by_order,
     by_pace,
     by_profiler,
+    by_size,
     by_unexplained,
 )
 from overlapscope.whatif.uncertainty import Estimate, Part
@@ -88,7 +89,7 @@ class Basis:
         """The time with some changes and its interval; ``found`` may be of another basis with the same graph."""
         if self.measured and not found.changes:
             return Estimate.exact(found.predicted_ns)
-        least = round(busy_ns(found.after, self.window) * (1 - self.config.uncertainty.device))
+        least = round(busy_ns(found.shortest, self.window) * (1 - self.config.uncertainty.device))
         parts = (*found.parts, *self._parts_of_profiler(found))
         return Estimate.of(found.predicted_ns, parts, least, self._most_ns(found.changes))
 
@@ -98,7 +99,7 @@ class Basis:
             self.length_ns(changed(graph, found.changes, self.config).graph) if found.changes else length
             for graph, length in zip(self.otherwise, self._otherwise_ns, strict=True)
         ]
-        others += [busy_ns(found.after, self.window)] if self.host_unknown else []
+        others += [busy_ns(found.shortest, self.window)] if self.host_unknown else []
         return by_profiler(found.predicted_ns, others), by_unexplained(found.predicted_ns, self.unexplained)
 
     def _most_ns(self, changes: tuple[Change, ...]) -> int | None:
@@ -146,14 +147,24 @@ class Changed:
         """What each reason adds to the interval, but for the profiler."""
         basis, config = self.basis, self.basis.config.uncertainty
         shares = Shares.of(path_of(self.after, basis.window))
-        edit = Edit(basis.graph, self.editor.graph, basis.window)
         return (
             self.order,
+            by_size(self.predicted_ns, length_ns(self.shortest, basis.window)),
             by_fix(self.predicted_ns, basis.length_ns, self._with_what_follows),
-            by_new_memory(self.predicted_ns, shares, edit, config),
+            by_new_memory(self.predicted_ns, shares, self._edit, config),
             by_company(basis.beside_copies_ns, beside_copies_ns(self.after, basis.window), config),
-            *by_pace(self.predicted_ns, shares, basis.graph.trace, config),
+            *self._by_pace(shares),
         )
+
+    def _by_pace(self, shares: Shares) -> tuple[Part, ...]:
+        """What differs by chance; where copies may be far shorter, the host may be what remains."""
+        basis, trace, config = self.basis, self.basis.graph.trace, self.basis.config.uncertainty
+        more = by_pace(self.predicted_ns, shares, trace, config)
+        if self.shortest is self.after:
+            return more
+        least = Shares.of(path_of(self.shortest, basis.window))
+        less = by_pace(length_ns(self.shortest, basis.window), least, trace, config)
+        return tuple(Part(each.reason, below.less_ns, each.more_ns) for below, each in zip(less, more, strict=True))
 
     @cached_property
     def order(self) -> Part:
@@ -161,12 +172,22 @@ class Changed:
         less, more = bounding_graphs(self.basis.graph, self.editor, self.changes)
         return by_order(self.predicted_ns, self.basis.length_ns, less, more, self.editor.graph)
 
+    @cached_property
+    def shortest(self) -> Simulation:
+        """The same where pinned copies of unknown size are as short as they can be."""
+        graph = self._edit.with_least_sizes()
+        return self.after if graph is None else self.basis.run(graph)
+
+    @cached_property
+    def _edit(self) -> Edit:
+        return Edit(self.basis.graph, self.editor.graph, self.basis.window)
+
     @property
     def _with_what_follows(self) -> Graph | None:
         """The graph with what the changes may bring along as well; None where they bring nothing."""
         edits, changes = self.basis.edits, self.changes
         more = [each for change in changes for each in change.may_bring(edits.graph.trace)]
-        return edits.changed((*changes, *more)).graph if more else None
+        return edits.changed((*more, *changes)).graph if more else None
 
 
 def path_of(simulated: Simulation, window: Window) -> CriticalPath:

@@ -18,6 +18,7 @@ _ORDER = f"{_AFTER} in which order the moved work will run"
 _FIX = "naming the other changes that the fix makes, or a recording after it"
 _COMPANY = "a recording after the fix, whose kernels run beside the copies"
 _LINK = "a recording on a host with nothing else to do: copies of one size took times that differ much"
+_SIZES = "a recording that has the sizes of copies"
 _PACE = f"{_AFTER} the pace of the host in another run"
 
 _READERS = (UNKNOWN_CONSUMERS, UNKNOWN_READER)
@@ -52,4 +53,5 @@ def _against(reason: Reason, recording: Calibration | None, *, unread: bool) -> 
         Reason.COMPANY: _COMPANY,
         Reason.HOST: None if timed else _TIMED,
         Reason.LINK: _LINK,
+        Reason.SIZE: _SIZES,
     }.get(reason)

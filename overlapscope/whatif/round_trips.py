@@ -15,11 +15,11 @@ def round_trips(graph: Graph, up: Int64, follow_ns: int, *, inputs: bool) -> Dep
     """Each of some copies to the GPU after the last one of as many bytes that its stream brought to the host before.
 
     Where the first of as many bytes goes up, what goes up comes from elsewhere, and what comes down are results, most
-    likely; with ``inputs`` it waits all the same.
+    likely; with ``inputs`` it waits all the same, and for copies without a size, which may have as many.
     """
     work, issued = graph.work, graph.work.issued_ns(graph.calls)
     size = np.append(graph.trace.copies.size_bytes, NO_ID)[work.copy]
-    down = np.flatnonzero((work.engine == Direction.DTOH) & (size > 0))
+    down = np.flatnonzero((work.engine == Direction.DTOH) & (inputs & (size < 0) | (size > 0)))
     source = np.full(len(up), NO_ID, np.int64)
     kind = codes(np.stack([size, work.process, work.device, work.stream]))
     for one in np.unique(kind[up]).tolist():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -15,10 +16,12 @@ from overlapscope.measure.copies import host_kind
 from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.spans import EMPTY, Spans, intersect, merge, union
 from overlapscope.measure.windows import Window
+from overlapscope.model.columns import Bool
 from overlapscope.model.enums import LINK, Direction, MemoryKind
 from overlapscope.model.tables import Copies
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.config import UncertaintyConfig
+from overlapscope.whatif.copy_speeds import LEAST_NS
 from overlapscope.whatif.uncertainty import Part, Reason
 
 Length = Callable[[Graph], int]
@@ -67,12 +70,30 @@ class Edit:
     after: Graph
     window: Window
 
-    def pinned(self, direction: Direction) -> Copies:
-        """The window's copies in a direction, as recorded, whose host memory the changes pinned."""
-        copies, kinds = self.before.trace.copies, (host_kind(graph.trace.copies) for graph in (self.before, self.after))
-        was, became = kinds
-        rows = (was == MemoryKind.PAGEABLE) & (became == MemoryKind.PINNED) & (copies.direction == direction)
+    @cached_property
+    def pinned(self) -> Bool:
+        """The copies whose host memory the changes pinned; one per row."""
+        was, became = (host_kind(graph.trace.copies) for graph in (self.before, self.after))
+        pinned: Bool = (was == MemoryKind.PAGEABLE) & (became == MemoryKind.PINNED)
+        return pinned
+
+    @property
+    def results(self) -> Copies:
+        """Of these the window's to the host, as recorded."""
+        copies = self.before.trace.copies
+        rows = self.pinned & (copies.direction == Direction.DTOH)
         return copies.take(rows & self.window.touches(copies.process, copies.start_ns, copies.end_ns))
+
+    def with_least_sizes(self) -> Graph | None:
+        """The graph afterwards where these copies, if they have no size, are tiny; None where all have one."""
+        graph = self.after
+        some = np.append(self.pinned & (graph.trace.copies.size_bytes < 0), np.False_)[graph.work.copy]
+        if not some.any():
+            return None
+        edges = graph.dependencies
+        run = edges.of_kind(DependencyKind.EXECUTION) & np.isin(edges.target, graph.work_end(np.flatnonzero(some)))
+        weight = np.where(run, np.minimum(edges.weight_ns, LEAST_NS), edges.weight_ns)
+        return replace(graph, dependencies=replace(edges, weight_ns=weight))
 
 
 def by_order(predicted_ns: int, length: Length, less: Graph, more: Graph, after: Graph) -> Part:
@@ -92,9 +113,18 @@ def by_fix(predicted_ns: int, length: Length, also: Graph | None) -> Part:
 
 
 def by_new_memory(predicted_ns: int, shares: Shares, edit: Edit, config: UncertaintyConfig) -> Part:
-    """Results that came to new pageable memory each time: pinned, it is kept, and the host frees no pages."""
-    pages = int(edit.pinned(Direction.DTOH).size_bytes.sum()) / config.page_bytes
-    return Part(Reason.FIX, round(min(pages * config.free_page_ns, shares.host * predicted_ns)), 0)
+    """Results that came to new pageable memory each time: pinned, it is kept, and the host frees no pages.
+
+    Results of unknown size may have any number of pages.
+    """
+    sizes, most_ns = edit.results.size_bytes, shares.host * predicted_ns
+    pages_ns = int(sizes.sum()) / config.page_bytes * config.free_page_ns
+    return Part(Reason.FIX, round(most_ns if (sizes < 0).any() else min(pages_ns, most_ns)), 0)
+
+
+def by_size(predicted_ns: int, shortest_ns: int) -> Part:
+    """With pinned copies of unknown size as short as they can be: those keep their duration in what is predicted."""
+    return _between(Reason.SIZE, predicted_ns, (min(shortest_ns, predicted_ns),))
 
 
 def by_unexplained(predicted_ns: int, unexplained: float) -> Part:

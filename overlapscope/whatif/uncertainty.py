@@ -17,12 +17,13 @@ class Reason(Labelled):
     FIX = 1, "what else the fix may change"
     PROFILER = 2, "the cost of the profiler"
     COMPANY = 3, "kernels that run beside copies"
-    HOST = 4, "the pace of the host"
-    LINK = 5, "the speed of the link"
-    DEVICE = 6, "the pace of the GPU"
+    SIZE = 4, "the sizes of copies"
+    HOST = 5, "the pace of the host"
+    LINK = 6, "the speed of the link"
+    DEVICE = 7, "the pace of the GPU"
 
 
-TO_ONE_SIDE = (Reason.ORDER, Reason.FIX, Reason.PROFILER, Reason.COMPANY)
+TO_ONE_SIDE = (Reason.ORDER, Reason.FIX, Reason.PROFILER, Reason.COMPANY, Reason.SIZE)
 """Each is so in all of a run: what they add is added up. The others vary by chance, and add in quadrature."""
 _SIDES = ("less_ns", "more_ns")
 

@@ -2,6 +2,7 @@
 
 ## What it changes
 The first copy of each run takes the time of all bytes, its call that of packing them on the host; the others take none.
+Copies whose size is not recorded stay as they are; the lower bound packs them too.
 
 ## What it assumes
 Packing takes what the calibration measured for pieces of these sizes, else as long as staging them does, else what it
@@ -17,13 +18,14 @@ and 0.53 to 0.65 one by one; for 40 of 1 MiB 11 ms against 0.8, and 3 one by one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
+from overlapscope.formatting import counted
 from overlapscope.measure.issue import first_copy_of
 from overlapscope.measure.places import innermost
 from overlapscope.model.columns import NO_ID, Bool, Int64
@@ -56,12 +58,26 @@ class BatchCopies(Change):
     old_name: ClassVar[str | None] = "coalesce"
     keeps_apart: ClassVar[bool] = True
 
+    as_tiny: bool = False
+    """Whether copies whose size is not recorded are packed too, as if they were tiny: the lower bound has that."""
+
+    def may_bring(self, trace: Trace) -> tuple[Change, ...]:
+        """Copies whose size is not recorded may be tiny."""
+        unsized = self.concerns(trace).copies & (trace.copies.size_bytes < 0)
+        return (replace(self, as_tiny=True),) if unsized.any() and not self.as_tiny else ()
+
     def apply(self, editor: Editor, where: Where) -> None:
         """Let the first copy of each run carry all of it."""
         graph, calls, copies = editor.graph, editor.graph.calls, editor.trace.copies
         most_ns = editor.config.dependencies.host.most_enqueue_ns
         copy = first_copy_of(graph.trace)[calls.row]
         wanted = where.copies & (copies.direction == Direction.HTOD) & (copies.duration_ns <= most_ns)
+        unsized = wanted & (copies.size_bytes < 0)
+        if unsized.any() and not self.as_tiny:
+            editor.assume(
+                f"{counted(int(unsized.sum()), 'copy', 'copies')} without a size: what packing takes is not known"
+            )
+            wanted &= ~unsized
         mine = (calls.kind == ApiKind.COPY) & np.append(wanted, False)[copy] & (copy != NO_ID)
         place = np.append(copies.stream * _DEVICES + copies.device, NO_ID)[copy]
         leader = leaders(graph, mine, _BESIDE, place)
@@ -102,7 +118,8 @@ class _Run:
 def _send_as_one(editor: Editor, run: _Run, pack: Packing) -> None:
     """The first copy of each run takes the time of all bytes, its call that of packing them; the others take none."""
     graph, copies = editor.graph, editor.trace.copies
-    total = run.sums(copies.size_bytes)
+    sizes = np.maximum(copies.size_bytes, 0)
+    total = run.sums(sizes)
     speed = pinned_speed(graph.trace, Direction.HTOD, total)
     first = graph.work_of_copy[first_copy_of(graph.trace)[graph.calls.row[run.leader]]]
     weight, edges = editor.dependencies.weight_ns.copy(), editor.dependencies
@@ -113,7 +130,7 @@ def _send_as_one(editor: Editor, run: _Run, pack: Packing) -> None:
     took = run.sums(copies.duration_ns) if speed is None else speed.copy_time_ns(total)
     weight[graph.into(graph.work_end(first), DependencyKind.EXECUTION)] = took
     call = graph.into(graph.call_end(run.leader), *OWN_DURATION)
-    weight[call] += pack.host_ns(copies.size_bytes[run.copy], run.group)
+    weight[call] += pack.host_ns(sizes[run.copy], run.group)
     editor.set_weights(weight)
     issue = graph.into(graph.work_start(first), DependencyKind.LAUNCH)
     launched = issue != NO_ID
