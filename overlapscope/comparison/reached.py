@@ -71,7 +71,7 @@ class Reached(Times):
         than += "" if self.inside else ", outside the interval: the program after may have other changes than these"
         changes = " + ".join(self.changes)
         found = f"Predicted for {changes}: {self.interval}; reached: {time(self.reached_ns)}, {than}."
-        found += f" {'With' if self.unprofiled else 'Without'} the profiler: {self.on_other_basis.interval}."
+        found += f" Predicted with{'' if self.unprofiled else 'out'} the profiler: {self.on_other_basis.interval}."
         return found if self.narrowed_by is None else f"{found} Narrower by {self.narrowed_by}."
 
     def to_dict(self) -> dict[str, Any]:

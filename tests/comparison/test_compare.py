@@ -254,7 +254,7 @@ def test_what_was_predicted_is_said_on_both_bases(known: bool) -> None:
     on_one, on_other = (expected.unprofiled, expected)[:: 1 if known else -1]
     for said, basis in ((found, on_one), (found.on_other_basis, on_other)):
         assert said.interval == interval(basis.low_ns, basis.high_ns, basis.predicted_ns)
-    assert f" {'With' if known else 'Without'} the profiler: {found.on_other_basis.interval}." in found.sentence
+    assert f" Predicted with{'' if known else 'out'} the profiler: {found.on_other_basis.interval}." in found.sentence
     assert found.narrowed_by == expected.narrowed_by
     assert found.to_dict()["on_other_basis"] == found.on_other_basis.to_dict()
 
