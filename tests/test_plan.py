@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from overlapscope import Window, audit, diagnose, open_trace, what_if
+from overlapscope import Window, audit, compare, diagnose, open_trace, what_if
 from overlapscope.diagnosis.config import DEFAULT
 from overlapscope.diagnosis.places import same_places
+from overlapscope.diagnosis.plan import planned_changes
 from overlapscope.formatting import time
 from overlapscope.report.findings import findings, worth
 from overlapscope.report.tables import plan_rows
@@ -87,6 +88,25 @@ def test_a_saving_with_the_profiler_is_said_beside_that_without_it() -> None:
     assert f"({time(finding.unprofiled_saving_ns or 0)} without the profiler, estimated)" in worth(finding, plan)[0]
     assert [row["without the profiler (%)"] for row in plan_rows(plan)][:2] == ["0", "-69"]
     assert "without the profiler (%)" not in plan_rows(found.plan)[0]
+
+
+@pytest.mark.parametrize("name", ["page_locking-each-step", "copy_order-weights-first"])
+def test_the_changes_of_a_plan_are_about_the_calls_of_its_findings(name: str) -> None:
+    """Not about all that they may change, so that others who simulate the plan say the same time."""
+    found = planned(SAMPLES / f"{name}.json.gz")
+    assert found.plan is not None
+    (change,) = planned_changes(found)
+    fixed = {call for finding in found.findings if finding.change == str(change) for call in finding.calls}
+    assert change.calls is not None
+    assert fixed <= set(change.calls)
+    reached = compare(found.trace, found.trace, predicted="plan").reached
+    assert reached is not None
+    last = found.plan.steps[-1]
+    assert (reached.low_ns, reached.predicted_ns, reached.high_ns) == (
+        last.time_low_ns,
+        last.time_ns,
+        last.time_high_ns,
+    )
 
 
 @pytest.mark.parametrize("simulated", [False, True])

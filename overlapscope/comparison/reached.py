@@ -8,6 +8,7 @@ from typing import Any
 
 from overlapscope.comparison.side import Run, Side
 from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.diagnosis.plan import planned_changes
 from overlapscope.diagnosis.run import diagnose
 from overlapscope.errors import ChangeNotUnderstood
 from overlapscope.formatting import interval, share, time
@@ -108,8 +109,8 @@ def reached(before: Side, predicted: Sequence[Change | str], reached_ns: float, 
     )
 
 
-def _planned(run: Run, config: DiagnosisConfig) -> tuple[str, ...]:
-    plan = diagnose(run.trace, run.window, config).plan
-    if plan is None or not plan.steps:
+def _planned(run: Run, config: DiagnosisConfig) -> tuple[Change, ...]:
+    changes = planned_changes(diagnose(run.trace, run.window, config))
+    if not changes:
         raise ChangeNotUnderstood("the trace before has no plan: name the changes, such as pin,non-blocking")
-    return plan.steps[-1].changes
+    return changes

@@ -13,7 +13,7 @@ from overlapscope.dependencies.graph import Graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.edits import edited_places
-from overlapscope.diagnosis.finding import Confidence, Finding, Plan, Severity, Step
+from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Plan, Severity, Step
 from overlapscope.diagnosis.places import same_places
 from overlapscope.diagnosis.savings import change_of, expected, with_saving
 from overlapscope.measure.windows import Window, is_whole, of_range, with_range
@@ -53,6 +53,14 @@ def simulate_fixes(
     plan = Plan(steps, base.simulated_ns, base.own_ns, base.baseline, base.stated_ns, base.known)
     saving = (with_saving(base, attribution, finding, plan, config) for finding in everywhere)
     return tuple(replace(found, calls=was.calls) for found, was in zip(saving, findings, strict=True)), plan
+
+
+def planned_changes(found: Diagnosis) -> tuple[Change, ...]:
+    """All changes of a plan as it simulates them: some are about the calls of their findings only; () without steps."""
+    if found.plan is None or not found.plan.steps:
+        return ()
+    findings = [_everywhere(found.trace, finding) for finding in found.findings]
+    return tuple(change_of(name, findings) for name in found.plan.steps[-1].changes)
 
 
 def _everywhere(trace: Trace, finding: Finding) -> Finding:

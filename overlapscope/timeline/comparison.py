@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from overlapscope.diagnosis.finding import Diagnosis
+from overlapscope.diagnosis.plan import planned_changes
 from overlapscope.formatting import time
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.view import of_name
@@ -44,9 +45,8 @@ def of_traces(before: tuple[str, Trace], after: tuple[str, Trace], name: str | N
 def of_plan(found: Diagnosis) -> list[View]:
     """The window of a diagnosis as it was measured, and as it would be with all that its plan fixes."""
     labelled = [("measured", found.trace)]
-    if found.plan is not None and found.plan.steps:
-        changes = found.plan.steps[-1].changes
-        labelled.append((f"with {' + '.join(changes)}", trace_with(found.trace, changes)))
+    if changes := planned_changes(found):
+        labelled.append((f"with {' + '.join(map(str, changes))}", trace_with(found.trace, changes)))
     return _on_one_scale(labelled, found.window.name)
 
 
