@@ -110,8 +110,9 @@ class Parts:
         call = waits.target // 2
         following = next_common_call(other, self.matching.calls.after)[call]
         known = (work >= 0) & (source != NO_ID) & (following != NO_ID)
-        moved = replace(waits, source=source, target=other.call_start(following), weight_ns=work_after(call, following))
-        return moved.take(known)
+        call, following = call[known], following[known]
+        target, weight_ns = other.call_start(following), work_after(call, following)
+        return replace(waits.take(known), source=source[known], target=target, weight_ns=weight_ns)
 
     def _work_after_there(self, call: Int64, following: Int64) -> Int64:
         """What the host does in the other graph between its calls and the next common ones."""

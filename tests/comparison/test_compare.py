@@ -405,6 +405,16 @@ def test_a_trace_without_gpu_work_counts_as_recorded(tmp_path: Path) -> None:
     assert "as recorded" in found.sentence
 
 
+def test_a_side_may_have_no_calls(tmp_path: Path) -> None:
+    work = [make.kernel(20, 30, correlation=1), make.kernel(60, 30, correlation=3)]
+    sync = make.call(16, 40, name="cudaStreamSynchronize", correlation=2)
+    calls = [make.call(10, 5, correlation=1), sync, make.call(57, 2, correlation=3)]
+    one, other = trace_of(tmp_path, *calls, *work), trace_of(tmp_path, *work)
+    there, back = compare(one, other).why, compare(other, one).why
+    assert there.before_ns == back.after_ns == 80_000
+    assert there.after_ns == back.before_ns == 70_000
+
+
 def test_a_range_that_is_compared_is_not_proposed(tmp_path: Path) -> None:
     found = compared(tmp_path, Loop(), Loop(steps=2, kernel="conv"), "step")
     assert "--within" not in found.remarks[0].message
