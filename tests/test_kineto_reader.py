@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,9 +95,10 @@ def test_empty_list_of_events(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "   ", "hello", "version https://git-lfs.github.com/spec/v1\noid", "42", "PK\x03\x04"]
+    "content",
+    ["", "   ", "hello", "version https://git-lfs.github.com/spec/v1\noid", "42", "PK\x03\x04", "{}".encode("utf-16")],
 )
-def test_other_files_are_refused_with_a_sentence(file: Path, content: str) -> None:
+def test_other_files_are_refused_with_a_sentence(file: Path, content: bytes | str) -> None:
     with pytest.raises(UnknownTraceFormat, match=r"trace\.json: .{8,}"):
         read(file, content)
 
@@ -565,12 +567,32 @@ def test_a_header_that_is_no_json_is_given_up_before_the_whole_file_is_in_memory
     assert taken < 20_000_000 < 100 * len(events)
 
 
+def test_nothing_but_space_is_given_up() -> None:
+    blocks = iter([b" " * 2**19] * 100)
+    assert find_events(blocks) is None
+    assert next(blocks, b"")
+
+
 @pytest.mark.parametrize("start", ["", '{"name": "', '{"ph": "X", "args": {"a": ['])
 @pytest.mark.parametrize("filler", [" ", "a", "[", "{},", '{"a":'])
 def test_what_is_no_event_does_not_fill_the_memory(start: str, filler: str) -> None:
     block = filler.encode() * (2**20 // len(filler))
     chunks_of_it = cut(start.encode(), iter([block] * 12))
     assert max(map(len, chunks_of_it)) <= chunks.LONGEST_EVENT + len(block) + len(start) + 2
+
+
+@pytest.mark.parametrize("long", [[make.cpu_op("a", 1, 2) | {"args": {"a": "b" * 2**19}}] * 80, []])
+def test_only_a_part_of_the_text_is_in_memory(file: Path, long: list[make.Event]) -> None:
+    """Neither long events nor much space between them add up."""
+    space = "" if long else " " * (40 << 20)
+    file.write_text(f'{{"traceEvents": [{space}{",".join(map(json.dumps, [*long, make.kernel(1, 2)]))}]}}')
+    tracemalloc.start()
+    try:
+        assert len(open_trace(file, processes=1).kernels) == 1
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < file.stat().st_size * 0.75
 
 
 def test_a_header_full_of_event_lists_is_given_up(file: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sqlite3
 from pathlib import Path
 
@@ -202,8 +203,9 @@ def test_the_file_is_not_touched(file: Path) -> None:
     assert (file.read_bytes(), sorted(path.name for path in file.parent.iterdir())) == before
 
 
-def test_a_path_with_odd_characters(tmp_path: Path) -> None:
-    path = make.write(tmp_path / "a?b#c %20.sqlite", {KERNEL: [make.work(5, 9)]}, STRINGS)
+@pytest.mark.parametrize("name", ["a?b#c %20", os.fsdecode(b"no-utf8-\xff")])
+def test_a_path_with_odd_characters(tmp_path: Path, name: str) -> None:
+    path = make.write(tmp_path / "a.sqlite", {KERNEL: [make.work(5, 9)]}, STRINGS).rename(tmp_path / f"{name}.sqlite")
     assert len(open_trace(path).kernels) == 1
 
 

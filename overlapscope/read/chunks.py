@@ -30,6 +30,7 @@ _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _ANY_BOUNDARY = re.compile(rb'\}\s*(,)\s*(?=\{\s*"[^"\\]{1,64}"\s*:)')  # for events that start with another key
 _PATIENCE = 4  # chunks without a boundary, after which any key will do
 _LONGEST_BOUNDARY = 1 << 10  # white space included
+_LONGEST_SPACE = 1 << 20  # before a trace
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -54,6 +55,8 @@ def find_events(blocks: Iterator[bytes]) -> Opening | None:
             if text[:1] != b"{":
                 if text:
                     return Opening({}, text[1:], is_list=True) if text[:1] == b"[" else None
+                if len(buffer) > _LONGEST_SPACE:
+                    return None
                 continue
         for found in _EVENTS_KEY.finditer(buffer, searched):
             header = _header(bytes(buffer[: found.end()]))

@@ -42,6 +42,8 @@ _LEFT_OUT = {"gpu_user_annotation"}
 """Read and left out by design: the device's projections of host annotations."""
 BATCH_EVENTS = 1 << 12
 """As many events become columns together: fewer cost more steps each, more fall out of the processor's cache."""
+_BATCH_BYTES = 1 << 23
+"""No batch keeps more text in memory than this and a chunk, however long its events are, or the space between them."""
 
 
 @dataclass
@@ -67,6 +69,7 @@ class Decoded:
     _pending: _Routes = field(init=False)
     _texts: list[bytes] = field(default_factory=list)
     """The chunks whose events are pending."""
+    _text_bytes: int = 0
 
     def __post_init__(self) -> None:
         self._pending = _Routes(self.selection)
@@ -75,13 +78,14 @@ class Decoded:
         """Add the events of a chunk; adds nothing when it raises one of `DecodeError`."""
         self._pending.add(FORMS[self.exact].decode(chunk))
         self._texts.append(chunk)
-        if self._pending.events >= BATCH_EVENTS:
+        self._text_bytes += len(chunk)
+        if self._pending.events >= BATCH_EVENTS or self._text_bytes >= _BATCH_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Make columns of all events that were added."""
         pending, texts = self._pending, self._texts
-        self._pending, self._texts = _Routes(self.selection), []
+        self._pending, self._texts, self._text_bytes = _Routes(self.selection), [], 0
         try:
             self._build(pending)
         except NeedsExact:

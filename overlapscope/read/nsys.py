@@ -7,6 +7,7 @@ the only reader that uses sqlite3.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -130,7 +131,7 @@ def read_nsys(database: Path, path: Path, log: HealthLog, options: Options) -> D
         UnknownTraceFormat: a SQLite file that is no Nsight Systems export.
         UnusableTrace: the file is damaged so that its tables cannot be read, or they lack their times.
     """
-    connection = sqlite3.connect(f"file:{quote(str(database.resolve()))}?mode=ro&immutable=1", uri=True)
+    connection = sqlite3.connect(f"file:{quote(os.fsencode(database.resolve()))}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
         export = Export(connection, log)

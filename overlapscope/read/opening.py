@@ -26,6 +26,11 @@ _KNOWN_OTHERS = (
     (b"version https://git-lfs", "a Git LFS pointer, not the trace itself: run `git lfs pull`"),
     (b"PK\x03\x04", "a zip archive: unpack it first"),
     (b"\x28\xb5\x2f\xfd", "zstd-compressed: unpack it first"),
+    (b"\xfd7zXZ", "xz-compressed: unpack it first"),
+    (b"BZh", "bzip2-compressed: unpack it first"),
+    (GZIP_MAGIC, "gzip in gzip: unpack it once"),
+    (b"\xff\xfe", "text in UTF-16, or UTF-32: write it again as UTF-8"),
+    (b"\xfe\xff", "text in UTF-16: write it again as UTF-8"),
     (b"<!DOCTYPE", "a web page, not a trace: download the raw file"),
     (b"<html", "a web page, not a trace: download the raw file"),
 )
