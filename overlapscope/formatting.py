@@ -127,3 +127,12 @@ def safe(text: str, width: int | None = None) -> str:
     """
     clean = "".join("?" if unicodedata.category(char) in _UNSAFE else char for char in text)
     return clean if width is None or len(clean) <= width else clean[: width - 1] + "…"
+
+
+def encodable(text: str) -> str:
+    r"""Text with a path, as UTF-8 can write it: bytes of a file name that are no UTF-8 are replaced.
+
+    >>> encodable("a\udcff.json")
+    'a?.json'
+    """
+    return text.encode("utf-8", "replace").decode()

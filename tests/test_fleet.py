@@ -378,6 +378,19 @@ def test_one_content_has_one_result(job: Path, tmp_path: Path) -> None:
     assert key_of("another") != key
 
 
+def test_a_path_may_be_no_utf_8(job: Path, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    for number in (1, 2):
+        shutil.copy(job / f"rank{number}_trace.json.gz", folder)
+    found = open_fleet(fleet(folder, tmp_path / "out"))
+    assert "rank 1" in found.summary
+    for table in ("traces", "ranks"):
+        assert [Path(name).parent.name for name in found.to_pandas(table)["source"]] == ["?", "?"]
+    with pytest.raises(OutputError, match="UTF-8"):
+        fleet(folder, folder / "out")
+
+
 def test_sources_are_folders_patterns_and_files_each_once(tmp_path: Path) -> None:
     for name in ("a/r0.json", "a/b/r1.json.gz", "a/notes.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

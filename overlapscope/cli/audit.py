@@ -16,7 +16,7 @@ from overlapscope.cli.output import deliver, deliver_json, render_to
 from overlapscope.cli.progress import phases
 from overlapscope.cli.selection import Selection
 from overlapscope.errors import OutputError, OverlapscopeError
-from overlapscope.formatting import counted
+from overlapscope.formatting import counted, encodable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -171,7 +171,8 @@ def _csv(audits: list[Audit]) -> Iterator[str]:
 
     for number, found in enumerate(audits):
         table = finding_table(found.diagnosis).to_arrow()
-        names, *rows = csv_texts(table.add_column(0, "path", pa.array([found.trace.metadata.path] * len(table), "str")))
+        path = encodable(found.trace.metadata.path)
+        names, *rows = csv_texts(table.add_column(0, "path", pa.array([path] * len(table), "str")))
         yield from rows if number else (names, *rows)
 
 

@@ -14,6 +14,7 @@ from overlapscope.fleet.ranks import Found, Member
 from overlapscope.fleet.schema import NO_GPU_WORK, ROWS, schema
 from overlapscope.fleet.store import read_part
 from overlapscope.fleet.task import Outcome
+from overlapscope.formatting import encodable
 
 if TYPE_CHECKING:
     import pyarrow
@@ -109,7 +110,7 @@ def _numbered(
 
     columns = {"trace": [numbers[0]] * len(table), "job": [numbers[1]] * len(table), "rank": ranks}
     own: dict[str, Any] = {name: pa.array(values, pa.int64()) for name, values in columns.items()}
-    own |= {} if source is None else {"source": pa.array(source, pa.string())}
+    own |= {} if source is None else {"source": pa.array(map(encodable, source), pa.string())}
     return pa.table(own | {name: table.column(name) for name in table.column_names})
 
 

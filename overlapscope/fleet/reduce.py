@@ -18,6 +18,7 @@ from overlapscope.fleet.ranks import ranks_of
 from overlapscope.fleet.schema import fields
 from overlapscope.fleet.store import outcomes
 from overlapscope.fleet.summary_jobs import summaries
+from overlapscope.formatting import encodable
 from overlapscope.model.columns import Int64
 
 SUMMARY = "summary.txt"
@@ -106,7 +107,7 @@ def reduce_folder(folder: Path, config: FleetConfig = DEFAULT) -> tuple[Job, ...
     for name, rows in {"ranks": _ranks, "matched": _matched, "spread": _spread, "stragglers": _stragglers}.items():
         _write(folder / f"{name}.parquet", name, [{"job": job.number, **row} for job in jobs for row in rows(job)])
     with writing(folder / SUMMARY) as file:
-        file.write(summaries(jobs).encode())
+        file.write(encodable(summaries(jobs)).encode())
     return jobs
 
 
@@ -115,7 +116,8 @@ def _write(path: Path, name: str, rows: list[dict[str, Any]]) -> None:
     import pyarrow.parquet as pq
 
     with writing(path) as file:
-        pq.write_table(pa.Table.from_pylist(rows, schema=fields(COLUMNS[name])), file, compression="zstd")
+        named = ({key: encodable(cell) if isinstance(cell, str) else cell for key, cell in row.items()} for row in rows)
+        pq.write_table(pa.Table.from_pylist([*named], schema=fields(COLUMNS[name])), file, compression="zstd")
 
 
 def _ranks(job: Job) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,7 @@ from overlapscope.fleet.map import Part
 from overlapscope.fleet.schema import COLUMNS, schema
 from overlapscope.fleet.sources import Source
 from overlapscope.fleet.task import Outcome
+from overlapscope.formatting import encodable
 
 _KEY_DIGITS = 40
 _SMALL = {"use_dictionary": False, "write_statistics": False, "store_schema": False}
@@ -131,6 +132,9 @@ class Run:
 
     def __init__(self, folder: Path, shard: Shard) -> None:
         self._path = folder / "runs" / f"{shard.number}-of-{shard.of}.jsonl"
+        absolute = str(folder.absolute())
+        if encodable(absolute) != absolute:
+            raise OutputError(f"{folder}: cannot have the tables of a fleet: its name is no UTF-8")
         with _output(self._path):
             for name in ("runs", "parts"):
                 (folder / name).mkdir(parents=True, exist_ok=True)
