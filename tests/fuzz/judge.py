@@ -17,6 +17,8 @@ _SIGNED = {
     "thread", "stream", "correlation", "context",
 }  # fmt: skip
 """Keys of moments, differences and ids, which may be negative."""
+_DIFFERENCES = (".change.", ".why.")
+"""Where figures are differences of two sides, none of which is the whole of another."""
 _SHARES = ("share", "fraction")
 _WHOLES = (
     ("hidden_ns", "total_ns"), ("exposed_ns", "total_ns"), ("busy_ns", "span_ns"), ("idle_ns", "span_ns"),
@@ -33,7 +35,8 @@ def complaints(figures: Any) -> list[str]:
 
 def _of(value: Any, where: str) -> Iterator[str]:
     if isinstance(value, dict):
-        yield from _of_object(value, where)
+        if not where.startswith(_DIFFERENCES):
+            yield from _of_object(value, where)
         for key, each in value.items():
             yield from _of(each, f"{where}.{key}")
     elif isinstance(value, list | tuple):
@@ -45,7 +48,7 @@ def _of(value: Any, where: str) -> Iterator[str]:
 
 def _of_number(value: float, where: str) -> Iterator[str]:
     key = where.rsplit(".", 1)[-1]
-    signed = key in _SIGNED or where.startswith((".change.", ".why."))
+    signed = key in _SIGNED or where.startswith(_DIFFERENCES)
     if not math.isfinite(value):
         yield f"{where} is {value}"
     if value < 0 and not signed:
