@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from overlapscope.cli.main import app
 from overlapscope.export.columns import csv_texts
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
+from tests import kineto_maker as make
 from tests.conftest import SAMPLES
 from tests.notation import trace_of
 
@@ -91,10 +93,19 @@ def test_a_trace_without_device_work_has_empty_tables(tmp_path: Path) -> None:
     assert range_table(found.trace).to_pandas()["name"].tolist() == ["step"]
 
 
-def test_csv_holds_nothing_that_a_spreadsheet_runs(tmp_path: Path) -> None:
-    trace = trace_of(tmp_path, "thread 1: range =HYPERLINK('x') 0-90 | launch 1-5 -> stream 7: 10-20")
-    text = "".join(csv_texts(range_table(trace).to_arrow()))
-    assert "\n'=HYPERLINK" in text or "\n\"'=HYPERLINK" in text
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("=HYPERLINK('x')", "'=HYPERLINK('x')"),
+        ("\n=1", "'\n=1"),
+        ("\N{FULLWIDTH EQUALS SIGN}1", "'\N{FULLWIDTH EQUALS SIGN}1"),
+        ("a\x1b]0;b\x9bc\td=1", "a?]0;b?c\td=1"),
+    ],
+)
+def test_csv_holds_nothing_that_a_spreadsheet_or_a_terminal_runs(tmp_path: Path, name: str, cell: str) -> None:
+    trace = trace_of(tmp_path, make.annotation(name, 0, 90), "thread 1: launch 1-5 -> stream 7: 10-20")
+    rows = csv.reader(io.StringIO("".join(csv_texts(range_table(trace).to_arrow()))))
+    assert cell in [each for row in rows for each in row]
 
 
 def test_starts_on_a_terminal_count_from_the_begin_of_the_trace(tmp_path: Path) -> None:

@@ -8,11 +8,16 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 _BATCH = 1 << 12  # rows that become text at once
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run what begins like this
+_FORMULA = tuple("=+-@\t\n\uff1d\uff0b\uff0d\uff20")  # the last four are these signs in full width
+    "=+-@\t\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
+)
+"""Spreadsheets run what begins like this."""
+_CONTROLS = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - {*map(ord, "\t\n")}, "?")
+"""What a terminal could take for a command."""
 
 
 def write_csv(table: Any, file: IO[bytes]) -> None:
-    """Write an Arrow table as CSV: a row of names, unknown values empty, and no text that a spreadsheet would run."""
+    """Write an Arrow table as CSV: a row of names, unknown values empty, no text that spreadsheets or terminals run."""
     for text in csv_texts(table):
         file.write(text.encode())
 
@@ -40,5 +45,6 @@ def csv_texts(table: Any) -> Iterator[str]:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        text = value.translate(_CONTROLS)
+        return f"'{text}" if text.startswith(_FORMULA) else text
     return "" if value != value else value  # noqa: PLR0124 - NaN
