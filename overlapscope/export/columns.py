@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 _BATCH = 1 << 12  # rows that become text at once
-_FORMULA = tuple("=+-@\t\n\uff1d\uff0b\uff0d\uff20")  # the last four are these signs in full width
-    "=+-@\t\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
-)
-"""Spreadsheets run what begins like this."""
+_FORMULA = tuple("=+-@\t\n\uff1d\uff0b\uff0d\uff20")
+"""Spreadsheets run what begins like this; the last four signs are the first ones in full width."""
 _CONTROLS = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - {*map(ord, "\t\n")}, "?")
 """What a terminal could take for a command."""
 
