@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from overlapscope.errors import BudgetNotUnderstood
 
 SCHEMA = "overlapscope.baseline/1"
 FINDINGS = "findings"
+_BEYOND = 2**63  # no figure is as large
 Figures = Mapping[str, Any]
 """Figures by the names of their limits; None for what the trace did not have, and the codes of its findings."""
 
@@ -89,10 +89,12 @@ def _check(name: str, value: Any, key: str) -> None:
         codes = {rule.code for rule in RULES} | MOVED.keys()
         if not isinstance(value, list) or not set(map(str, value)) <= codes:
             raise BudgetNotUnderstood(f"{key}: has to be a list of rules, such as ['OVL001']")
-    elif name == "idle_share" and isinstance(value, dict):
+    elif name == "idle_share" and value is not None:
+        if not isinstance(value, dict):
+            raise BudgetNotUnderstood(f"{key}: has to be an object of shares by cause, or null")
         for cause, share in value.items():
             if cause not in CAUSES:
                 raise BudgetNotUnderstood(f"{key}.{cause}: no such cause")
             _check("", share, f"{key}.{cause}")
-    elif value is not None and (type(value) not in (int, float) or not math.isfinite(value) or value < 0):
+    elif value is not None and (type(value) not in (int, float) or not 0 <= value < _BEYOND):
         raise BudgetNotUnderstood(f"{key}: is {value!r}, and has to be a number that is not negative, or null")
