@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -270,6 +271,29 @@ def test_a_result_that_was_cut_short_is_made_again(job: Path, tmp_path: Path) ->
     result.write_bytes(whole[: len(whole) // 2])
     map_traces(sources, tmp_path, here)
     assert result.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "damage", [b"\xff", b"", b'{"planned": 1e999}\n', b'{"planned": 1}\n{"source": 5}\n', b'{"planned": 1}\n[]\n']
+)
+def test_a_damaged_record_is_no_result_and_the_next_run_makes_it_again(
+    job: Path, tmp_path: Path, damage: bytes
+) -> None:
+    sources = find_sources([str(job / "rank1_trace.json.gz")])
+    map_traces(sources, tmp_path, here)
+    record = tmp_path / "runs" / "1-of-1.jsonl"
+    (whole,) = outcomes(tmp_path)
+    record.write_bytes(damage)
+    with pytest.raises(OutputError, match="run it again"):
+        outcomes(tmp_path)
+    map_traces(sources, tmp_path, here)
+    assert outcomes(tmp_path) == [replace(whole, kept=True)]
+
+
+def test_a_record_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "1-of-1.jsonl").mkdir(parents=True)
+    with pytest.raises(OutputError, match="cannot be read"):
+        outcomes(tmp_path)
 
 
 def test_a_worker_that_is_killed_loses_no_trace(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

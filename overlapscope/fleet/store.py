@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -211,15 +211,16 @@ def _whole(path: Path) -> dict[str, Outcome]:
     """The outcomes of one record by source, where it has all of them."""
     found, planned = {outcome.source: outcome for outcome in _lines(path)}, _planned(path)
     if len(found) != planned:
-        ended = f"the run ended after {len(found)} of {planned} traces"
+        ended = "is damaged" if planned is None else f"the run ended after {len(found)} of {planned} traces"
         raise OutputError(f"{path}: {ended}; run it again: it goes on where it stopped")
     return found
 
 
-def _planned(path: Path) -> int:
-    with path.open() as file, suppress(ValueError, KeyError, TypeError):
-        return int(json.loads(file.readline())["planned"])
-    return 0
+def _planned(path: Path) -> int | None:
+    """Of how many traces a record is; None where it does not say."""
+    with suppress(ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
+        return int(json.loads(_text(path).splitlines()[0])["planned"])
+    return None
 
 
 def _runs(folder: Path) -> list[tuple[Path, Shard]]:
@@ -228,10 +229,20 @@ def _runs(folder: Path) -> list[tuple[Path, Shard]]:
 
 
 def _lines(path: Path) -> Iterator[Outcome]:
-    """The outcomes of a record; a line that a killed run left half written is none."""
-    for line in path.read_text().splitlines():
-        with suppress(ValueError, TypeError):
-            yield Outcome(**json.loads(line))
+    """The outcomes of a record; a line that a killed run left half written, or that is damaged, is none."""
+    kinds = {entry.name: type(entry.default) for entry in fields(Outcome)} | {"source": str}
+    for line in _text(path).splitlines():
+        with suppress(ValueError, TypeError, RecursionError):
+            outcome = Outcome(**json.loads(line))
+            if all(type(getattr(outcome, name)) is kind for name, kind in kinds.items()):
+                yield outcome
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 def _line(outcome: Outcome) -> str:
