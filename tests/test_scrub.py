@@ -102,6 +102,14 @@ def test_words_by_name_are_hidden_wherever_they_stand(tmp_path: Path) -> None:
     assert json.loads(content(tmp_path / "out.json"))["traceEvents"][0]["name"] == "***_gemm<***>"
 
 
+def test_bytes_behind_a_packed_export_are_said_to_be_left_out(tmp_path: Path) -> None:
+    plain = nsys_maker.write(tmp_path / "a.sqlite", {"CUPTI_ACTIVITY_KIND_KERNEL": [nsys_maker.work(5, 9)]}, {1: "k"})
+    packed = tmp_path / "a.sqlite.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()) + b"more")
+    assert scrub_nsys(packed, tmp_path / "b.sqlite")["trailing-bytes"] == 1
+    assert len(open_trace(tmp_path / "b.sqlite").kernels) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "published"),
     [

@@ -80,6 +80,7 @@ def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter
                     copy.write(block)
             if log.health().damaged:
                 raise UnusableTrace(f"{source}: cannot be scrubbed, the compressed file is damaged")
+            dropped.update({warning.code: warning.count for warning in log.health()})
             with closing(sqlite3.connect(work, isolation_level=None)) as connection:
                 connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
                 _check_layout(connection, str(source), log)
