@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from overlapscope import Audit, audit, diagnose
+from overlapscope.cli.main import app
 from overlapscope.diagnosis.finding import Severity
+from overlapscope.formatting import time
 from overlapscope.report.findings import worth
 from overlapscope.report.headline import headline
 from tests.conftest import SAMPLES
@@ -161,3 +164,13 @@ def test_findings_are_in_the_order_of_what_is_shown(path: Path) -> None:
     for entry in found:
         if entry.saving_ns is not None and entry.saving_ns > entry.idle_ns:
             assert entry.saves_more is not None
+
+
+def test_the_heading_says_which_time_of_a_step_savings_start_from() -> None:
+    """Steps timed without the profiler are other ones than the recorded one, which fixes are simulated on."""
+    path = SAMPLES / "dataloader_train-pageable-blocking.sqlite.gz"
+    plan = planned(path).plan
+    assert plan is not None
+    text = " ".join(CliRunner().invoke(app, ["audit", str(path)], env={"COLUMNS": "100"}).stdout.split())
+    assert f"savings start from {time(plan.baseline_ns)}: the recorded step" in text
+    assert f"With pin: {time(plan.baseline_ns)} ->" in text

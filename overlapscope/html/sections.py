@@ -201,7 +201,7 @@ def warnings(audit: Audit) -> Html:
     """What is to be known of the trace before its figures are trusted."""
     health = audit.trace.health
     shown = [entry for entry in health if entry.message != health.no_device_work]  # that is the verdict
-    entries = [tag("li", f"{entry.severity}: {entry.count:,} {entry.message}") for entry in shown]
+    entries = [tag("li", f"{entry.severity}: {entry.text}") for entry in shown]
     if not entries:
         return Html("")
     return together(tag("h2", "About the trace", id="trace"), tag("ul", *entries, class_="warnings"))

@@ -35,6 +35,18 @@ class HealthWarning(Row):
     share: float | None
     message: str
 
+    @property
+    def text(self) -> str:
+        """The message after what it counts; a message about the file as a whole counts nothing."""
+        return self.message if self.message.startswith(_OF_THE_FILE) else f"{self._counted} {self.message}"
+
+    @property
+    def _counted(self) -> str:
+        return f"{self.count:,}" if self.share is None else f"{self.count:,} ({100 * self.share:.3g} %)"
+
+
+_OF_THE_FILE = ("the ", "no ", "missing ", "bytes ")
+"""Begins of messages about the file as a whole."""
 
 MISSING_COLUMN = "missing-column:"
 """Prefix of the codes of warnings that a table, or a column of it, is missing that every file of its format has."""

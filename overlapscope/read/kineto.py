@@ -8,17 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.read import scrubbed
 from overlapscope.read.bytestream import placed_blocks
 from overlapscope.read.chunks import LONGEST_EVENT, Text, cut, find_events
 from overlapscope.read.decoded import Decoded, renumbered
-from overlapscope.read.draft import Draft
+from overlapscope.read.draft import Arrays, Draft
 from overlapscope.read.dropped import messages_of, note_dropped
 from overlapscope.read.events import FORMS, DecodeError
 from overlapscope.read.helpers import Options, Share, shares_of, started
-from overlapscope.read.kineto_header import metadata_of, trailer_keys
+from overlapscope.read.kineto_header import KEYS, metadata_of, trailer_keys
 from overlapscope.read.log import UNKNOWN_CATEGORY, HealthLog
 from overlapscope.read.salvage import Rescue, rescue
 from overlapscope.read.scrubbed import note_before
@@ -126,6 +127,11 @@ def read_kineto(path: Path, log: HealthLog, options: Options) -> Draft:
         raise UnusableTrace(f"{path}: a Kineto trace without a readable event; record it again")
     note_dropped(log, messages_of(header))
     tables = decoded.tables()
+    if _is_foreign(tables, decoded, header):
+        raise UnknownTraceFormat(
+            f"{path}: trace events, but none of torch.profiler; JAX, TensorFlow, Chrome and torch.autograd.profiler "
+            "write such files too: record with torch.profiler, or any program with `nsys profile -t cuda,nvtx`"
+        )
     pool = renumbered(tables, decoded.pool)
     log.events_kept += sum(len(columns["start_ns"]) for columns in tables.values())
     metadata = replace(
@@ -141,6 +147,12 @@ def read_kineto(path: Path, log: HealthLog, options: Options) -> Draft:
         selection=options.selection,
         host_processes=frozenset(decoded.left_out_processes),
     )
+
+
+def _is_foreign(tables: dict[str, Arrays], decoded: Decoded, header: dict[str, Any]) -> bool:
+    """Whether another program than torch.profiler wrote the events: neither they nor the header are Kineto's."""
+    own = bool(tables or decoded.recorded_ns or decoded.dropped["not-wanted"] or decoded.dropped["no-phase"])
+    return bool(decoded.unknown) and not own and not KEYS & set(header)
 
 
 def _read_shares(reader: _Reader, text: Text, shares: list[Share], options: Options) -> None:

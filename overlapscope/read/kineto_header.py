@@ -16,6 +16,8 @@ from overlapscope.read.devices import with_calibration
 from overlapscope.read.log import HealthLog
 
 _CUT_TRAILER = "the part after the events is truncated or malformed; versions and devices given there are not known"
+KEYS = frozenset({"schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "trace_id", KEY})
+"""Top-level keys by which a file is Kineto's, whatever its events are."""
 VERSION_KEYS = (
     "cuda_driver_version",
     "cuda_runtime_version",

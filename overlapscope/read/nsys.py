@@ -24,7 +24,6 @@ from overlapscope.calibration.reading import from_json
 from overlapscope.calibration.values import count, moment
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.model.columns import NO_ID
-from overlapscope.model.enums import ApiKind
 from overlapscope.model.health import MISSING_COLUMN
 from overlapscope.model.metadata import Device, Metadata
 from overlapscope.read.devices import with_calibration
@@ -167,7 +166,7 @@ def _draft(export: Export, path: Path, log: HealthLog, options: Options) -> Draf
                 log.events_kept += draft.rows(table)
     check_strings(export.columns("StringIds"), log.events_kept, log)
     _fill_devices(draft, export)
-    _log_missing_work(export, draft, log)
+    _log_missing_work(export, log)
     return draft
 
 
@@ -194,7 +193,7 @@ def _fill_devices(draft: Draft, export: Export) -> None:
             columns["device"] = np.where(found == NO_ID, columns.get("device", found), found)
 
 
-def _log_missing_work(export: Export, draft: Draft, log: HealthLog) -> None:
+def _log_missing_work(export: Export, log: HealthLog) -> None:
     note_dropped(log, export.lists("DIAGNOSTIC_EVENT").get("text", ()))
     graphs = export.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE").count
     log.warn(
@@ -203,16 +202,6 @@ def _log_missing_work(export: Export, draft: Draft, log: HealthLog) -> None:
         "CUDA graph launches were traced as a whole: the kernels and copies inside are not in the trace; "
         "record with --cuda-graph-trace=node",
     )
-    copies_asked_for = draft.selection.takes("api_calls", "copies") and not draft.rows("copies")
-    log.damage(
-        "copies-not-recorded",
-        _copy_calls(draft) if copies_asked_for else 0,
-        "copy calls were recorded, but not their copies; device times of copies are unknown",
-    )
-
-
-def _copy_calls(draft: Draft) -> int:
-    return int((draft.column("api_calls", "kind") == ApiKind.COPY).sum())
 
 
 def _metadata(export: Export, strings: Strings, path: Path) -> Metadata:

@@ -6,7 +6,6 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from overlapscope.calibration.schema import Calibration
 from overlapscope.formatting import safe, time
 from overlapscope.measure.windows import is_whole
 from overlapscope.model.health import HealthSeverity
@@ -48,16 +47,24 @@ def _heading(audit: Audit) -> Text:
     text = Text(safe(metadata.path), style="cyan")
     about = [metadata.tool, *gpus, f"{where}, {time(window.wall_ns)}"]
     text.append("\n" + safe("  ".join(about)), style="dim")
-    text.append(_profiler_cost(metadata.recording), style="dim")
+    text.append(_profiler_cost(audit), style="dim")
     return text
 
 
-def _profiler_cost(recording: Calibration | None) -> str:
-    """The time of a step with and without the profiler, where the recording measured it."""
+def _profiler_cost(audit: Audit) -> str:
+    """The time of a step with and without the profiler, where the recording measured it.
+
+    Savings start from the recorded step as it would be without the profiler, which is another one than those timed.
+    """
+    recording, plan = audit.trace.metadata.recording, audit.diagnosis.plan
     if recording is None or recording.unprofiled is None or recording.recorded is None:
         return ""
-    without, under = recording.unprofiled.step_ns, recording.recorded.step_ns
-    return f"\ntime per step: {time(round(under))} with the profiler, {time(round(without))} without"
+    without, under = time(round(recording.unprofiled.step_ns)), time(round(recording.recorded.step_ns))
+    text = f"\ntime per step: {under} with the profiler, {without} without"
+    alone = plan is not None and plan.baseline == "unprofiled" and recording.recorded.count == 1
+    if plan is None or not alone or not is_whole(audit.trace, audit.window) or time(plan.baseline_ns) == without:
+        return text
+    return f"{text}; savings start from {time(plan.baseline_ns)}: the recorded step, simulated without the profiler"
 
 
 def _health(audit: Audit) -> list[RenderableType]:
@@ -66,9 +73,8 @@ def _health(audit: Audit) -> list[RenderableType]:
     warnings = [each for each in health if each.message != health.no_device_work and each.code not in told]
     lines = Text()
     for warning in warnings[:_HEALTH_ROWS]:
-        portion = f" ({100 * warning.share:.3g} %)" if warning.share is not None else ""
         lines.append(f"{warning.severity}: ", style=_SEVERITY_STYLE[warning.severity])
-        lines.append(f"{warning.count:,}{portion} {safe(warning.message)}\n")
+        lines.append(f"{safe(warning.text)}\n")
     if len(warnings) > _HEALTH_ROWS:
         lines.append(f"... and {len(warnings) - _HEALTH_ROWS} more; --format json lists all\n", style="dim")
     return [lines] if warnings else []

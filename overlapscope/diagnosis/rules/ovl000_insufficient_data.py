@@ -60,6 +60,7 @@ _OWN = (Cause.UNKNOWN, Cause.WAIT_NOT_RECORDED)
 _INCOMPLETE = {
     "whole-graph-trace": "CUDA graphs were traced as a whole (record with --cuda-graph-trace=node)",
     "wrong-device-clock": "device timestamps come from another clock than host timestamps",
+    "kernels-not-recorded": "kernels were not recorded, only their launches",
     "copies-not-recorded": "copies were not recorded, only their calls",
 }
 """Health warnings that make every idle interval doubtful, with what they mean."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.model.columns import Bool
-from overlapscope.model.trace import Trace
+from overlapscope.model.tables import ApiCalls
 
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
 
 
-def captured(trace: Trace) -> Bool:
+def captured(calls: ApiCalls) -> Bool:
     """Which calls lie between the begin and the end of a capture on their thread."""
-    calls = trace.api_calls
-    begins, ends = (np.isin(calls.name_id, _named(trace, part)) for part in (_BEGIN, _END))
+    begins, ends = (np.isin(calls.name_id, _named(calls, part)) for part in (_BEGIN, _END))
     result = np.zeros(len(calls), np.bool_)
     for process, thread in {*zip(calls.process[begins].tolist(), calls.thread[begins].tolist(), strict=True)}:
         rows = np.flatnonzero((calls.process == process) & (calls.thread == thread))
@@ -22,5 +21,5 @@ def captured(trace: Trace) -> Bool:
     return result
 
 
-def _named(trace: Trace, part: str) -> list[int]:
-    return [number for number in np.unique(trace.api_calls.name_id).tolist() if part in trace.names[number]]
+def _named(calls: ApiCalls, part: str) -> list[int]:
+    return [number for number in np.unique(calls.name_id).tolist() if part in calls.names[number]]
