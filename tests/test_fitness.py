@@ -15,9 +15,11 @@ from overlapscope.cli.main import app
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.config import DEFAULT
 from overlapscope.dependencies.open_waits import possible_waits
+from overlapscope.errors import UnknownTraceFormat
 from overlapscope.fitness.answer import Answer
 from overlapscope.fitness.catalogue import CHECKS
 from overlapscope.fitness.fitness import Fitness
+from overlapscope.fitness.text import lines
 from overlapscope.measure.cycles import unrecorded
 from overlapscope.model.trace import Trace
 from tests import kineto_maker as make
@@ -119,6 +121,14 @@ def test_an_open_wait_lengthens_the_upper_bound(tmp_path: Path) -> None:
     assert left_open.predicted_ns + 100_000 < left_open.estimate.by_order_ns[1] == most_ns
 
 
+def test_where_calls_are_missing_none_is_known_to_wait(tmp_path: Path) -> None:
+    two_streams = "launch 0-5 -> stream 7: 10-110 | launch 6-9 -> stream 9: 12-110"
+    assert answer(trace_of(tmp_path, two_streams), "stream-waits").verdict is Verdict.YES
+    cut = answer(trace_of(tmp_path, two_streams, make.kernel(200, 9, stream=9)), "stream-waits")
+    assert cut.verdict is Verdict.PARTLY
+    assert "calls are missing" in cut.evidence
+
+
 def test_waits_that_nsys_records_are_not_open() -> None:
     told, left_open = (answer(open_trace(CASES / f"side_stream_wait.{end}"), "stream-waits")
                        for end in ("sqlite.gz", "json.gz"))  # fmt: skip
@@ -189,6 +199,8 @@ def test_profiling_cycles_are_named_and_their_gap_is_not_blamed_on_the_host(tmp_
     assert 99_000_000 < gaps.total_ns < 100_000_000
     found = audit(trace)
     assert "2 profiling cycles" in found.fit.statement
+    assert found.fit.setting is not None
+    assert found.fit.setting.key == "one-cycle", "it comes before the profiler's cost"
     (finding,) = [each for each in found.diagnosis.findings if each.code == "OVL000"]
     assert "the profiler was off" in finding.message
     assert finding.idle_ns > 99_000_000
@@ -301,6 +313,73 @@ def test_launches_whose_work_ran_after_the_end(tmp_path: Path) -> None:
     assert "torch.cuda.synchronize()" in found.setting.use("torch.profiler")
 
 
+def test_work_that_the_host_waited_for_ran_before_the_end(tmp_path: Path) -> None:
+    calls = "launch 0-5 -> stream 7: 10-110 | launch 20-25 | launch 30-35"
+    waited = make.call(40, 100, name="cudaDeviceSynchronize", correlation=9)
+    found = answer(trace_of(tmp_path, calls, waited), "complete")
+    assert "the profiler lost it" in found.evidence
+    assert found.setting is not None
+    assert found.setting.key == "shorter"
+
+
+MANY_LAUNCHES = [event for number in range(100) for event in (
+    make.call(10 * number, 2, correlation=number), make.kernel(10 * number + 3, 5, correlation=number))]  # fmt: skip
+
+
+def test_copies_that_are_lost_among_many_kernels(tmp_path: Path) -> None:
+    called = [make.call(2000 + 10 * number, 2, name="cudaMemcpyAsync", correlation=500 + number) for number in (0, 1)]
+    some = open_trace(make.write(tmp_path / "a.json", *MANY_LAUNCHES, *called, make.copy(2005, 2, correlation=500)))
+    found = doctor(some)
+    assert "(1 of 2 copy calls have no work)" in found.statement
+    assert not some.health.has("copies-not-recorded")
+    none = open_trace(make.write(tmp_path / "b.json", *MANY_LAUNCHES, *called))
+    assert none.health.has("copies-not-recorded")
+    assert answer(none, "gpu-idle").verdict is Verdict.PARTLY
+    assert "Copies are not the problem" not in audit(none).headline
+
+
+def test_copies_that_were_captured_or_of_no_bytes_are_not_missing(tmp_path: Path) -> None:
+    capture = [make.call(2000 + at, 2, name=name) for at, name in (
+        (0, "cudaStreamBeginCapture"), (3, "cudaMemcpyAsync"), (6, "cudaStreamEndCapture"))]  # fmt: skip
+    nothing = make.call(2020, 0.5, name="cudaMemcpyAsync", correlation=501)
+    trace = open_trace(make.write(tmp_path / "t.json", *MANY_LAUNCHES, *capture, nothing))
+    assert not trace.health.has("copies-not-recorded")
+    assert not answer(trace, "gpu-idle").open
+
+
+def test_kernels_that_an_export_leaves_out(tmp_path: Path) -> None:
+    tables: dict[str, nsys_maker.Rows] = {
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [nsys_maker.call(0, 5, 2), nsys_maker.call(6, 9, 4, correlation=2)],
+        "CUPTI_ACTIVITY_KIND_MEMSET": [nsys_maker.work(10, 20, correlation=2)],
+    }
+    fit = doctor(open_trace(nsys_maker.write(tmp_path / "t.sqlite", tables, {2: "cudaLaunchKernel", 4: "cudaMemset"})))
+    assert fit.verdict is Verdict.NO
+    assert "kernels were launched, but are not in the trace" in fit.answers[0].answer.evidence
+    assert fit.setting is not None
+    assert fit.setting.key == "export-again"
+
+
+def test_a_file_that_is_cut_off_says_so_first(tmp_path: Path) -> None:
+    whole = make.write(tmp_path / "whole.json", *MANY_LAUNCHES).read_text()
+    cut = tmp_path / "cut.json"
+    cut.write_text(whole[: len(whole) // 2])
+    fit = doctor(open_trace(cut))
+    assert "the file is truncated" in fit.statement
+    assert "Would help most: the whole file" in fit.statement
+    assert "1 the file" not in answer(fit.trace, "complete").evidence
+
+
+def test_ids_of_several_processes_in_one_file(tmp_path: Path) -> None:
+    ranks = [event | {"pid": rank, "tid": rank} for rank in (101, 102) for event in MANY_LAUNCHES[:20:2]]
+    work = [
+        event | {"args": event["args"] | {"device": device}} for device in (0, 1) for event in MANY_LAUNCHES[1:20:2]
+    ]
+    found = answer(open_trace(make.write(tmp_path / "t.json", *ranks, *work)), "complete")
+    assert "several processes have the same correlation ids" in found.evidence
+    assert found.setting is not None
+    assert found.setting.key == "one-process"
+
+
 def test_calls_that_need_no_work_have_lost_none(tmp_path: Path) -> None:
     """Memsets of no bytes return at once, and what is captured into a graph runs when that is launched."""
     done = "launch 0-5 -> stream 7: 10-110"
@@ -376,7 +455,7 @@ def test_work_that_starts_before_its_call(tmp_path: Path) -> None:
     for early, verdict in ((1, Verdict.YES), (3, Verdict.PARTLY)):  # a microsecond is the rounding of older releases
         trace = trace_of(tmp_path, f"launch 100-105 -> stream 7: {100 - early}-300")
         assert answer(trace, "clocks").verdict is verdict
-    assert "launch delays (100 % start before their call)" in doctor(trace).statement
+    assert "launch delays (1 of 1 start before their call)" in doctor(trace).statement
 
 
 def test_public_traces_whose_clocks_disagree() -> None:
@@ -407,6 +486,37 @@ def test_a_trace_without_calls_and_one_without_gpu_work(tmp_path: Path) -> None:
     assert "ProfilerActivity.CUDA" in cpu_only.setting.use("torch.profiler")
 
 
+def test_a_gpu_whose_records_are_all_lost(tmp_path: Path) -> None:
+    fit = doctor(open_trace(make.write(tmp_path / "t.json", *MANY_LAUNCHES[::2])))
+    assert fit.verdict is Verdict.NO
+    assert fit.setting is not None
+    assert "no other profiler" in fit.setting.use("torch.profiler")
+
+
+def test_a_profiler_that_was_never_active(tmp_path: Path) -> None:
+    named = {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "ts": 0, "args": {"name": "python"}}
+    found = answer(open_trace(make.write(tmp_path / "t.json", named)), "gpu-idle")
+    assert found.verdict is Verdict.NO
+    assert "never active" in found.evidence
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [{"ph": "X", "name": "fusion", "pid": 1, "tid": 14, "ts": 1.5, "dur": 2, "args": {"hlo_module": "jit_f"}}],
+        [{"ph": "X", "cat": "Op", "name": "MatMul", "pid": 1, "tid": 0, "ts": 1, "dur": 5, "args": {"op": "MatMul"}}],
+        [{"ph": "X", "cat": "toplevel", "name": "RunTask", "pid": 1, "tid": 0, "ts": 1, "dur": 5}],
+        [{"ph": "X", "name": "aten::mm", "pid": "CPU functions", "tid": 1, "ts": 1, "dur": 5, "args": {}}],
+    ],
+    ids=["JAX", "TensorFlow", "Chrome", "autograd profiler"],
+)
+def test_events_of_other_programs_are_no_trace_of_a_cpu(tmp_path: Path, events: list[make.Event]) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"displayTimeUnit": "ns", "traceEvents": events}))
+    with pytest.raises(UnknownTraceFormat, match=r"none of torch\.profiler"):
+        open_trace(path)
+
+
 def test_steps_and_ranges_that_repeat(tmp_path: Path) -> None:
     work = "launch 0-5 -> stream 7: 10-110"
     small = [make.annotation("small", at, 2) for at in (0, 40, 80)]
@@ -419,7 +529,10 @@ def test_steps_and_ranges_that_repeat(tmp_path: Path) -> None:
 
 def test_a_single_recorded_step_among_timed_ones(tmp_path: Path) -> None:
     step, work = make.annotation("ProfilerStep#1", 0, 120), "launch 0-5 -> stream 7: 10-110"
-    assert answer(trace_of(tmp_path, work, step), "steps").verdict is Verdict.PARTLY
+    single = answer(trace_of(tmp_path, work, step), "steps")
+    assert single.verdict is Verdict.PARTLY
+    assert single.setting is not None
+    assert "active=5" in single.setting.use("torch.profiler"), "steps are marked already"
     timed = answer(trace_of(tmp_path, work, step, **make.calibrated(recorded=STEPS, unprofiled=STEPS)), "steps")
     assert (timed.verdict, timed.evidence) == (Verdict.YES, "5 steps timed without the profiler, 1 recorded")
 
@@ -447,6 +560,14 @@ def test_figures_come_before_names(tmp_path: Path) -> None:
     assert names_only.verdict is Verdict.YES
     assert fit.setting is not None
     assert fit.setting.key == "unprofiled"
+
+
+def test_where_no_setting_gives_what_is_missing_no_other_helps_most(tmp_path: Path) -> None:
+    work = "launch 0-5 -> stream 7: 10-110"
+    timed = make.calibrated(recorded=STEPS, unprofiled=STEPS)
+    whole, cut = (lines(doctor(trace_of(tmp_path, work, *more, **timed))) for more in ([], [make.kernel(200, 9)]))
+    assert any(line.startswith("What would help most") for line in whole)
+    assert any(line.startswith("No setting makes up for what figures lack") for line in cut)
 
 
 def test_the_statement_comes_before_the_headline_and_health_is_not_said_twice() -> None:

@@ -70,6 +70,7 @@ class Check:
         about: what it asks for, in a few words: ``what streams waited for``.
         examine: how a trace is asked.
         core: whether figures and findings of an audit rest on it; else it only says where in the program they are.
+        basis: whether every figure rests on it, so that nothing helps more than what makes it whole.
     """
 
     key: str
@@ -77,6 +78,7 @@ class Check:
     about: str
     examine: Callable[[Trace, FitnessConfig], Answer]
     core: bool = True
+    basis: bool = False
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,12 @@ class Fitness:
 
     @property
     def setting(self) -> Setting | None:
-        """The setting that would help most: by what it gives, figures before names; None where nothing is missing."""
+        """The setting that would help most: a whole trace first, then by what it gives, figures before names."""
         if self.verdict is Verdict.NO:
             return self.answers[0].answer.setting  # without GPU work nothing else helps
+        whole = [each.answer.setting for each in self.limits if each.check.basis and each.answer.setting is not None]
+        if whole:
+            return whole[0]
         gains: dict[str, tuple[int, Setting]] = {}
         for each in self.answers:
             chosen = each.answer.setting

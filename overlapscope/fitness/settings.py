@@ -55,6 +55,14 @@ GPU_ACTIVITY = Setting(
     nsys=_NSYS,
     record="overlapscope record --device cuda SCRIPT",
 )
+GPU_RECORDS = Setting(
+    "gpu-records",
+    "one profiler on the GPU",
+    "the GPU's records, which the profiler did not get",
+    torch="torch.cuda.synchronize() before the profiler stops, and no other profiler (nsys, ncu, DCGM) on the GPU",
+    nsys=f"{_NSYS}, with no other profiler (ncu, DCGM) on the GPU",
+    record="overlapscope record SCRIPT, with no other profiler (nsys, ncu, DCGM) on the GPU",
+)
 CALLS = Setting(
     "calls",
     "recording the calls",
@@ -170,6 +178,22 @@ STEPS = Setting(
     torch="prof.step() at the end of each step",
     nsys="nsys profile -t cuda,nvtx, with an NVTX range around each step",
     record="overlapscope record --steps auto SCRIPT",
+)
+MORE_STEPS = Setting(
+    "more-steps",
+    "more steps",
+    "steps that can be compared",
+    torch=_SCHEDULE.format(1, 1, 5),
+    nsys=f"{_NSYS}, with an NVTX range around each step",
+    record="overlapscope record --steps auto SCRIPT",
+)
+ONE_PROCESS = Setting(
+    "one-process",
+    "one trace per process",
+    "correlation ids that only one process uses",
+    torch="prof.export_chrome_trace() into a file of its own for each process; overlapscope fleet reads them together",
+    nsys="nsys profile -o trace.rank%q{RANK}",
+    record="torchrun ... -m overlapscope record SCRIPT",
 )
 STACKS = Setting(
     "stacks",

@@ -17,6 +17,7 @@ _HEADINGS: dict[str, Callable[[Answered], bool]] = {
     "Does not arise": lambda each: each.answer.verdict is Verdict.DOES_NOT_ARISE,
 }
 """Each with the answers under it; every answer stands under one."""
+_OTHER_HELP = "No setting makes up for what figures lack; what else would help"
 
 
 def lines(fit: Fitness) -> list[str]:
@@ -42,7 +43,8 @@ def _help(fit: Fitness) -> Iterator[str]:
         return
     profiler = profiler_of(fit.trace)
     use = setting.use(profiler)
-    yield f"What would help most ({setting.gives})"
+    others = fit.limits and setting not in [each.answer.setting for each in fit.limits]
+    yield f"{_OTHER_HELP if others else 'What would help most'} ({setting.gives})"
     yield f"  {use}"
     if setting.record not in {"", use} and profiler == "torch.profiler":
         yield f"  or: {setting.record}"

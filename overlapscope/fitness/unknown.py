@@ -8,7 +8,7 @@ from overlapscope.fitness.answer import Answer, Number, Verdict
 from overlapscope.fitness.config import FitnessConfig
 from overlapscope.fitness.settings import EXPORT_AGAIN, Setting
 from overlapscope.formatting import counted
-from overlapscope.model.columns import NO_ID, Bool, Int32
+from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
 from overlapscope.model.enums import Direction
 from overlapscope.model.trace import Trace
 
@@ -27,6 +27,13 @@ def without_place(trace: Trace, column: str) -> tuple[int, int]:
     tables = trace.kernels, trace.copies.take(trace.copies.direction < Direction.UVM_HTOD), trace.memsets
     values = np.concatenate([getattr(table, column) for table in tables])
     return int((values == NO_ID).sum()), len(values)
+
+
+def issued(trace: Trace) -> tuple[Int64, Int64]:
+    """Starts and calls of the work that a program issued; page migrations have no call."""
+    tables = trace.kernels, trace.copies.take(trace.copies.direction < Direction.UVM_HTOD), trace.memsets
+    start_ns, call = (np.concatenate([getattr(table, name) for table in tables]) for name in ("start_ns", "call"))
+    return start_ns, call.astype(np.int64)
 
 
 def nameless_calls(trace: Trace, counts: dict[str, Number], config: FitnessConfig) -> Answer | None:

@@ -7,7 +7,7 @@ import numpy as np
 from overlapscope.fitness.answer import Answer, Check, Verdict
 from overlapscope.fitness.config import FitnessConfig
 from overlapscope.fitness.settings import ONE_CLOCK
-from overlapscope.formatting import share, time
+from overlapscope.formatting import time
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 
@@ -24,8 +24,8 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
         return Answer(Verdict.NO, "times of the GPU are an hour or more from those of the host", counts, ONE_CLOCK)
     if count <= config.most_early * len(early):
         return Answer(Verdict.YES, f"none of {len(early):,} starts clearly before its call", counts)
-    brief = f"{share(count, len(early))} start before their call"
-    text = f"{count:,} of {len(early):,} start before their call, by up to {time(worst)}"
+    brief = f"{count:,} of {len(early):,} start before their call"
+    text = f"{brief}, by up to {time(worst)}"
     return Answer(Verdict.PARTLY, text, counts, ONE_CLOCK, brief, health=("starts-before-launch",))
 
 

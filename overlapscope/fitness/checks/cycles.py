@@ -22,10 +22,10 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     ends = (*(gaps.start_ns[1:2].tolist()), trace.end_ns)
     text = f"{counted(cycles, 'profiling cycle')}, with the profiler off for {time(off_ns)} in between"
     remark = (
-        f"It has {text}: this time counts as GPU idle, and nothing is known of it. "
+        f"The trace has {text}: this time counts as GPU idle, and nothing is known of it. "
         f"--from {one:.3f} --to {(ends[0] - trace.start_ns) / 1e6:.3f} selects the second cycle."
     )
     return Answer(Verdict.PARTLY, text, counts, ONE_CYCLE, remark=remark)
 
 
-CHECK = Check("one-stretch", "Is it one stretch of the program?", "one stretch of the program", examine)
+CHECK = Check("one-stretch", "Is it one stretch of the program?", "one stretch of the program", examine, basis=True)

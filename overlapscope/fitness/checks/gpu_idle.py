@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from overlapscope.fitness.answer import Answer, Check, Verdict
 from overlapscope.fitness.config import FitnessConfig
-from overlapscope.fitness.settings import GPU_ACTIVITY, GRAPH_NODES, ONE_CLOCK, SHORTER, Setting
+from overlapscope.fitness.settings import GPU_ACTIVITY, GPU_RECORDS, GRAPH_NODES, ONE_CLOCK, SHORTER, Setting
 from overlapscope.fitness.unknown import setting_of, without_place
 from overlapscope.formatting import counted
 from overlapscope.measure.devices import device_keys
@@ -13,9 +13,11 @@ from overlapscope.model.trace import Trace
 _MISSING: dict[str, tuple[Verdict, str, Setting]] = {
     "wrong-device-clock": (Verdict.NO, "some of their times come from another clock", ONE_CLOCK),
     "whole-graph-trace": (Verdict.NO, "CUDA graphs were traced as a whole, without what runs in them", GRAPH_NODES),
+    "kernels-not-recorded": (Verdict.NO, "kernels were launched, but are not in the trace", GPU_ACTIVITY),
     "copies-not-recorded": (Verdict.PARTLY, "copies were called, but are not in the trace", GPU_ACTIVITY),
 }
 """Health warnings that make all idle time doubtful."""
+_NOT_RECORDED = "s-not-recorded"
 
 
 def examine(trace: Trace, config: FitnessConfig) -> Answer:
@@ -32,7 +34,8 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     )
     for code, (verdict, why, setting) in _MISSING.items():
         if health.has(code):
-            return Answer(verdict, f"{found}; {why}", counts, setting, health=(code,))
+            again = setting_of(trace) if code.endswith(_NOT_RECORDED) else None  # nsys has them, an export may not
+            return Answer(verdict, f"{found}; {why}", counts, again or setting, health=(code,))
     if lost > config.most_missing * work:
         text = f"{lost:,} of {work:,} kernels, copies and memsets do not say their GPU"
         return Answer(Verdict.PARTLY, text, counts, setting_of(trace), health=("no-device",))
@@ -41,9 +44,11 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
 
 def _without_work(trace: Trace) -> Setting | None:
     """What gives GPU work to a trace that has none; None where the program, or the GPU's kind, is the reason."""
-    if any(trace.health.has(code) for code in ("device-work-lost", "records-dropped")):
+    if trace.health.has("records-dropped"):
         return SHORTER
+    if trace.health.has("device-work-lost"):
+        return GPU_RECORDS
     return None if len(trace.api_calls) else GPU_ACTIVITY
 
 
-CHECK = Check("gpu-idle", "When was the GPU idle?", "when the GPU was idle", examine)
+CHECK = Check("gpu-idle", "When was the GPU idle?", "when the GPU was idle", examine, basis=True)

@@ -31,9 +31,8 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
         return Answer(Verdict.DOES_NOT_ARISE, "no synchronising calls in the trace", counts)
     if told == count or streams_used(trace) <= 1:
         return Answer(Verdict.YES, counted(calling, "synchronising call"), counts)
-    text = (
-        f"{count - told:,} of {counted(count, 'call')} without the stream or event that it is for: inferred from times"
-    )
+    which = f"{count - told:,} of {counted(count, 'synchronising call')}"
+    text = f"{which} without the stream or event: inferred from times"
     setting = None if of_amd(trace) else EVENT_RECORDS if trace.metadata.format == "nsys" else SYNC_EVENTS
     return Answer(Verdict.PARTLY, text, counts, setting, health=("syncs-not-recorded",))
 

@@ -7,16 +7,14 @@ import numpy as np
 from overlapscope.fitness.answer import Answer, Check, Verdict
 from overlapscope.fitness.config import FitnessConfig
 from overlapscope.fitness.settings import CALLS
-from overlapscope.formatting import share
+from overlapscope.fitness.unknown import issued
 from overlapscope.model.columns import NO_ID
-from overlapscope.model.enums import Direction
 from overlapscope.model.trace import Trace
 
 
 def examine(trace: Trace, config: FitnessConfig) -> Answer:
     """Count the work without a call; page migrations have none."""
-    asked = trace.kernels, trace.copies.take(trace.copies.direction < Direction.UVM_HTOD), trace.memsets
-    call, start_ns = (np.concatenate([getattr(table, name) for table in asked]) for name in ("call", "start_ns"))
+    start_ns, call = issued(trace)
     without = int((call == NO_ID).sum())
     first_ns = trace.api_calls.start_ns.min(initial=np.iinfo(np.int64).max)
     before = int((start_ns[call == NO_ID] < first_ns).sum()) if len(trace.api_calls) else 0
@@ -25,11 +23,12 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
         return Answer(Verdict.DOES_NOT_ARISE, "no GPU work in the trace", counts)
     if without <= config.most_missing * len(call):
         return Answer(Verdict.YES, f"{len(call) - without:,} of {len(call):,} have their call", counts)
-    text = f"{without:,} of {len(call):,} ({share(without, len(call))}) have no call"
-    text += f": {before:,} of them began before the first call in the trace" if before else ""
+    brief = f"{without:,} of {len(call):,} have none"
+    text = f"{without:,} of {len(call):,} have no call"
+    those = "all" if before == without else f"{before:,}"
+    text += f": {those} of them began before the first call in the trace" if before else ""
     verdict = Verdict.NO if without == len(call) else Verdict.PARTLY
     setting = None if len(trace.api_calls) else CALLS
-    brief = f"{share(without, len(call))} have none"
     return Answer(verdict, text, counts, setting, brief, health=("device-work-without-call",))
 
 

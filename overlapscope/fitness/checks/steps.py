@@ -6,7 +6,7 @@ import numpy as np
 
 from overlapscope.fitness.answer import Answer, Check, Verdict
 from overlapscope.fitness.config import FitnessConfig
-from overlapscope.fitness.settings import STEPS
+from overlapscope.fitness.settings import MORE_STEPS, STEPS
 from overlapscope.fitness.unknown import without_name
 from overlapscope.formatting import counted, safe
 from overlapscope.measure.places import is_step
@@ -33,7 +33,7 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
         recorded = f", {count:,} recorded" if count else ""
         return Answer(Verdict.YES, f"{timed:,} steps timed without the profiler{recorded}", counts | {"timed": timed})
     if count:
-        return Answer(Verdict.PARTLY, "a single step: nothing tells how much steps differ", counts, STEPS)
+        return Answer(Verdict.PARTLY, "a single step: nothing tells how much steps differ", counts, MORE_STEPS)
     operators = sum(name.startswith(_STEP) for name in trace.names.values)
     if operators and len(trace.cpu_ops):
         text = f"{counted(operators, 'step')}, recorded as operators, which --step does not find"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from overlapscope.fitness.answer import Answer, Check, Number, Verdict
 from overlapscope.fitness.config import FitnessConfig
 from overlapscope.fitness.settings import CALLS, EVENT_RECORDS, RECORDED_WAITS, SYNC_EVENTS, Setting
-from overlapscope.fitness.unknown import nameless_calls, of_amd, setting_of, without_place
+from overlapscope.fitness.unknown import issued, nameless_calls, of_amd, setting_of, without_place
 from overlapscope.formatting import counted
 from overlapscope.measure.stream_waits import StreamWaits, stream_waits, streams_used
+from overlapscope.model.columns import NO_ID
 from overlapscope.model.trace import Trace
 
 
@@ -27,12 +28,12 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     if not several:
         return Answer(Verdict.DOES_NOT_ARISE, f"{used if streams else 'no stream'} has work", counts)
     if not waits.calls:
-        return Answer(Verdict.YES, f"{used}, and no call makes one wait for another", counts)
+        return _without_waits(trace, used, counts, config)
     if not waits.inferred + waits.open + waits.unseen:
-        return Answer(Verdict.YES, f"{used}, {counted(waits.calls, 'wait')} for events that are recorded", counts)
+        return Answer(Verdict.YES, f"{used}, {counted(waits.calls, 'event wait')} that are recorded", counts)
     verdict = Verdict.PARTLY if waits.recorded + waits.inferred else Verdict.NO
     brief = _parts(waits)
-    text = f"{used}, {counted(waits.calls, 'wait')} for events: {brief}"
+    text = f"{used}, {counted(waits.calls, 'event wait')}: {brief}"
     told = ("inferred-waits", "unknown-wait-source", "syncs-not-recorded")
     return Answer(verdict, text, counts, _setting(trace), brief, health=told)
 
@@ -49,6 +50,16 @@ def _unknown(trace: Trace, counts: dict[str, Number], config: FitnessConfig, *, 
         text = f"{counted(streams_used(trace), 'stream')}, and no calls that make them wait"
         return Answer(Verdict.NO, text, counts, CALLS)
     return nameless_calls(trace, counts, config) if several else None
+
+
+def _without_waits(trace: Trace, used: str, counts: dict[str, Number], config: FitnessConfig) -> Answer:
+    """The answer where no call makes a stream wait: unless calls are missing, none does."""
+    _, call = issued(trace)
+    lost = int((call == NO_ID).sum())
+    if lost <= config.most_missing * len(call):
+        return Answer(Verdict.YES, f"{used}, and no call makes one wait for another", counts)
+    text = f"{used}, and no call that makes one wait for another; but calls are missing"
+    return Answer(Verdict.PARTLY, text, counts)
 
 
 def _parts(waits: StreamWaits) -> str:
