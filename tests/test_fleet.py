@@ -245,10 +245,24 @@ def test_results_of_another_version_are_made_again(job: Path, tmp_path: Path, mo
     with monkeypatch.context() as patch:
         patch.setattr("overlapscope.fleet.store.code_version", lambda *_: "of-old")
         map_traces(sources, tmp_path, here)
+    own = tmp_path / "parts" / "notes.parquet"
+    own.write_text("not ours")
     map_traces(sources, tmp_path, here)
     (outcome,) = outcomes(tmp_path)
     assert not outcome.kept
     assert is_current(outcome.key)
+    assert set((tmp_path / "parts").iterdir()) == {part_path(tmp_path, outcome.key), own}, "no run can use the others"
+
+
+def test_results_that_another_shard_still_has_stay(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = find_sources([str(job / "rank1_trace.json.gz"), str(job / "rank2_trace.json.gz")])
+    with monkeypatch.context() as patch:
+        patch.setattr("overlapscope.fleet.store.code_version", lambda *_: "of-old")
+        for number in (1, 2):
+            map_traces(sources, tmp_path, here, Shard(number, 2))
+    map_traces(sources, tmp_path, here, Shard(1, 2))
+    assert all(has_part(tmp_path, outcome.key) for outcome in outcomes(tmp_path))
+    assert len(list((tmp_path / "parts").iterdir())) == 2
 
 
 def test_results_are_of_the_code_that_made_them(job: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from overlapscope.fleet.sources import Source
-from overlapscope.fleet.store import Run, Shard, has_part, is_current
+from overlapscope.fleet.store import Run, Shard, has_part, is_current, remove_outdated
 from overlapscope.fleet.task import Executor, Outcome, Task
 
 Progress = Callable[[Source, Outcome], None]
@@ -38,6 +38,7 @@ def map_traces(
             recorder.add(about)
             progress(source, about)
             done.append(about)
+    remove_outdated(folder)
     return done
 
 

@@ -34,6 +34,7 @@ _MAPPERS = (
     *("ordering", "read", "report", "whatif"),
 )
 """What makes results: their figures, and the sentences of findings in them."""
+_KEY = re.compile(rf"^[0-9a-f]{{{_KEY_DIGITS}}}-[\w-]+$")
 _SHARD = re.compile(r"^(\d+)-of-(\d+)\.jsonl$")
 
 
@@ -69,6 +70,22 @@ def key_of(content: str) -> str:
 def is_current(key: str) -> bool:
     """Whether this version made the result under this key."""
     return key.endswith(f"-{code_version(*_MAPPERS)}")
+
+
+def remove_outdated(folder: Path) -> None:
+    """Remove results that no run refers to and that another version made, so that none can use them.
+
+    Raises:
+        OutputError: one cannot be removed.
+    """
+    found = [path for path in (folder / "parts").glob("*.parquet") if _KEY.match(path.stem)]
+    if not (old := [path for path in found if not is_current(path.stem)]):
+        return
+    wanted = {outcome.key for path, _ in _runs(folder) for outcome in _lines(path)}
+    for path in old:
+        if path.stem not in wanted:  # the record of another shard may still have it
+            with _output(path):
+                path.unlink(missing_ok=True)
 
 
 def part_path(folder: Path, key: str) -> Path:
