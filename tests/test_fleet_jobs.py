@@ -13,9 +13,9 @@ import pytest
 from benchmarks.fleet_ranks import Job, make
 from overlapscope import open_fleet
 from overlapscope.fleet.config import DEFAULT
-from overlapscope.fleet.jobs import FOLDER, HOST, NAME, TIME, WORLD_SIZE, jobs_of
+from overlapscope.fleet.jobs import FOLDER, HOST, NAME, RANK, TIME, WORLD_SIZE, jobs_of
 from overlapscope.fleet.ranks import Found
-from overlapscope.fleet.summary_jobs import title
+from overlapscope.fleet.summary_jobs import separation, title
 from tests.test_fleet import fleet
 
 SECOND = 10**9
@@ -91,6 +91,22 @@ def test_ranks_without_a_collective_in_common_are_of_two_jobs_where_they_are_far
     assert sizes(run([0, 1]) + others) == [(2, (TIME,)), (2, (TIME,))]
     assert sizes(run([0, 1]) + run([2, 3], at=3600)) == [(4, ())]  # a clock that is wrong
     assert sizes(run([0, 1]) + [replace(each, collectives=frozenset([77])) for each in run([2, 3], at=30)]) == [(4, ())]
+
+
+def test_a_trace_of_another_program_is_no_rank_of_the_job() -> None:
+    """It names no rank and no world size, and has no collective; one that cannot be used may be a rank."""
+    other = replace(run([0], name="inference.json", world=None)[0], recorded_rank=None, collectives=frozenset())
+    assert sizes([*run(range(4)), other]) == [(4, (RANK,)), (1, (RANK,))]
+    assert sizes([*run(range(4)), replace(other, collectives=frozenset([3]))]) == [(5, ())]
+    assert sizes([*run(range(4)), replace(other, usable=False)]) == [(5, ())]
+    assert sizes([replace(each, collectives=frozenset()) for each in [*run(range(4)), other]]) == [(5, ())]
+
+
+def test_jobs_of_several_hosts_in_one_folder_are_said_to_fall_apart() -> None:
+    job: Any = SimpleNamespace(by=(HOST,), traces=["a"], ranks=SimpleNamespace(missing=(2, 3)))
+    whole: Any = SimpleNamespace(by=(HOST,), traces=["a"], ranks=SimpleNamespace(missing=()))
+    assert any("a folder of its own" in line for line in separation([job, job]))
+    assert not any("a folder of its own" in line for line in separation([whole, whole]))
 
 
 def test_traces_that_are_no_ranks_are_together() -> None:

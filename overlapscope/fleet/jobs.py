@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import PurePosixPath
@@ -13,11 +13,11 @@ import numpy as np
 
 from overlapscope.fleet.config import FleetConfig
 from overlapscope.fleet.names import named
-from overlapscope.fleet.ranks import ORDER, Found, ranked
+from overlapscope.fleet.ranks import ORDER, Found, ranked, says_rank
 from overlapscope.fleet.recordings import pauses, recordings
 from overlapscope.formatting import time
 
-WORLD_SIZE, TIME, FOLDER, NAME, HOST = "world size", "time", "folder", "file name", "host"
+WORLD_SIZE, TIME, FOLDER, NAME, HOST, RANK = "world size", "time", "folder", "file name", "host", "rank"
 """What jobs are told apart by."""
 _FIRST_MOMENT_NS = 10**17  # earlier, a clock counts from something else than 1970
 _NUMBER = re.compile(r"\d+")
@@ -34,12 +34,28 @@ class JobTraces:
 
 def jobs_of(traces: Sequence[Found], config: FleetConfig) -> tuple[JobTraces, ...]:
     """The jobs of all traces, those of one world size together; one without a name where there is nothing to tell."""
-    numbers = range(len(traces))
+    others = _of_no_rank(traces)
+    numbers = [number for number in range(len(traces)) if number not in others]
     worlds = _grouped(traces, numbers, lambda number: _world(traces[number]))
     found = [part for name, mine in worlds.items() for part in _with_world(name, _apart(traces, mine, config))]
     first = [JobTraces(each.traces, each.by[1:], each.name.partition(", ")[2]) for each in found]
     found = found if len(worlds) > 1 else first
+    if others:
+        found = [replace(each, by=(RANK, *each.by), name=each.name or "ranks of one job") for each in found]
+        found.append(JobTraces(tuple(sorted(others)), (RANK,), "no rank, and no collectives"))
     return tuple(sorted(found, key=lambda each: min(each.traces)))
+
+
+def _of_no_rank(traces: Sequence[Found]) -> set[int]:
+    """Traces of other programs beside a job: nothing says a rank or a world size, and they have no collective."""
+    if not any(found.collectives and says_rank(found) for found in traces):
+        return set()
+    usable = (number for number, found in enumerate(traces) if found.usable and found.processes)
+    return {
+        number
+        for number in usable
+        if not (traces[number].world_size or traces[number].collectives or says_rank(traces[number]))
+    }
 
 
 def _with_world(world: str, found: Iterable[JobTraces]) -> Iterable[JobTraces]:

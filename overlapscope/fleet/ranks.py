@@ -96,6 +96,12 @@ def ranked(traces: Sequence[Found]) -> list[Member]:
     return _in_order(_in_place(_without_local_ranks(list(_members(traces)))), traces)
 
 
+def says_rank(found: Found) -> bool:
+    """Whether the trace or its name says which rank it is, or has several processes, which are ranks by their GPUs."""
+    rank, _, _ = _said(found)
+    return rank is not None or bool(named(found.source).place) or len(found.processes) > 1
+
+
 def unranked(traces: Sequence[Found]) -> Ranks:
     """All traces that can be used, none of them a rank: for traces that are of no job."""
     members = (replace(member, rank=None, origin=UNKNOWN, used=member.usable) for member in _members(traces))

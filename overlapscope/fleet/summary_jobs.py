@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from overlapscope.fleet.heading import NOT_ALIGNED, problems, size_line
 from overlapscope.fleet.job import Job
+from overlapscope.fleet.jobs import HOST
 from overlapscope.fleet.summary import NOBODY_LATE, summary, wrapped
 from overlapscope.fleet.summary_stragglers import alike, late_lines, late_list, saved, saving_line
 from overlapscope.formatting import counted
@@ -71,6 +72,8 @@ def separation(jobs: Sequence[Job]) -> Iterator[str]:
             f"{traces} of {len(jobs)} jobs, or of one at several times: told apart by {' and '.join(by)}. Each is "
             "compared by itself."
         )
+        if HOST in by and any(job.ranks.missing for job in jobs):
+            yield "! By host, a job of several hosts falls apart: give each job a folder of its own."
 
 
 def title(job: Job, jobs: Sequence[Job]) -> str:
