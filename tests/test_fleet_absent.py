@@ -157,3 +157,29 @@ def test_waiting_is_not_transfer_where_the_late_rank_has_ended_its_record(tmp_pa
     assert "rank 2 lacks steps 6-7, in which the others may wait for it" in text
     assert "Rank 2 is 4.91 ms late at AllReduce 1 of every step" in text
     assert "transfer in collectives 0.45" in text
+
+
+def test_without_steps_a_record_that_ends_early_is_not_complete(tmp_path: Path) -> None:
+    for path in make(tmp_path / "job", Job(4, steps=5, stragglers={2: "pageable"})):
+        cut_off(path, last=5 if "rank2" in path.name else 99, named=False)
+    found = open_fleet(fleet(tmp_path / "job", tmp_path / "out"))
+    matched = found.to_pandas("matched")
+    assert matched["complete"].tolist() == (matched["ranks"] == 4).tolist()
+    assert 0 < matched["complete"].sum() < len(matched)
+    text = words(found.summary)
+    assert "rank 2 lacks 6 collectives that others recorded before it began or after it ended" in text
+    assert "of the time that all ranks recorded" in text
+    assert "9 of them show who arrives last" in text
+
+
+def test_a_record_that_ends_early_concerns_its_process_groups_only(tmp_path: Path) -> None:
+    """Without steps, and with ranks in groups of two: the end of rank 3 says nothing about ranks 0 and 1."""
+    for path in make(tmp_path / "job", Job(4, steps=5)):
+        pair = "[0, 1]" if path.name[4] in "01" else "[2, 3]"
+        told = gzip.decompress(path.read_bytes()).replace(b"[0, 1, 2, 3]", pair.encode())
+        path.write_bytes(gzip.compress(told, mtime=0))
+        cut_off(path, last=5 if "rank3" in path.name else 99, named=False)
+    matched = open_fleet(fleet(tmp_path / "job", tmp_path / "out")).to_pandas("matched")
+    of_first = matched["group"].str.contains("0, 1")
+    assert of_first.any()
+    assert matched.loc[of_first, "complete"].all()

@@ -60,12 +60,20 @@ def absent(ranks: Ranks, damaged: Collection[int], rows: Matched, groups: Sequen
 
 
 def without_steps(found: Absent, members: Sequence[Member], groups: Sequence[str], common: SharedSteps) -> Absent:
-    """The same, with the collectives incomplete in which a rank that lacks their step may take part."""
-    (group, listed), complete = _listed(groups), found.complete.copy()
+    """The same, with the collectives incomplete in which a rank may take part whose record lacks them."""
+    complete = found.complete.copy()
     for number, steps in common.lacking.items():
-        may = np.array([names is None or members[number].rank in names for names in listed], np.bool_)[group]
-        complete &= ~(may & np.isin(common.numbers, steps))
+        complete &= ~(may_take_part(members[number].rank, groups) & np.isin(common.numbers, steps))
+    for mine in common.outside.values():
+        complete &= ~mine
     return replace(found, complete=complete)
+
+
+def may_take_part(rank: int | None, groups: Sequence[str]) -> Bool:
+    """In which collectives of these process groups a rank may take part: in all whose ranks are not recorded."""
+    group, listed = _listed(groups)
+    may: Bool = np.array([names is None or rank in names for names in listed], np.bool_)[group]
+    return may
 
 
 def _listed(groups: Sequence[str]) -> tuple[np.ndarray, list[frozenset[int] | None]]:

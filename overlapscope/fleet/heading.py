@@ -12,6 +12,7 @@ import numpy as np
 from overlapscope.fleet.figures import COLLECTIVES
 from overlapscope.fleet.job import Job
 from overlapscope.fleet.numbers import distinct_paths, number_list, rank_list
+from overlapscope.fleet.ranks import label
 from overlapscope.fleet.schema import NO_GPU_WORK
 from overlapscope.formatting import counted, safe, time
 
@@ -63,6 +64,7 @@ def problems(job: Job, first: str = "") -> Iterator[str]:
         ranks = [member.rank for member in without if member.rank is not None]
         yield f"no whole step of {rank_list(ranks) if ranks else counted(len(without), 'trace')}: in no average"
     yield from _lacking(job)
+    yield from _outside(job)
     yield from _twice(job)
 
 
@@ -78,6 +80,17 @@ def _lacking(job: Job) -> Iterator[str]:
         yield f"{names} {lack} {which}, in which the others may wait for {it}"
     if len(members) > _MOST:
         yield f"{len(members) - _MOST} more sets of ranks lack other steps: steps.parquet has all"
+
+
+def _outside(job: Job) -> Iterator[str]:
+    """Ranks whose record, without steps, begins later than those of others, or ends earlier."""
+    found = sorted(job.common.outside.items(), key=lambda entry: -int(entry[1].sum()))
+    for member, mine in found[:_MOST]:
+        count = counted(int(mine.sum()), "collective")
+        who = label(job.members[member])
+        yield f"{who} lacks {count} that others recorded before it began or after it ended: they may wait for it there"
+    if len(found) > _MOST:
+        yield f"and {len(found) - _MOST} more lack such collectives"
 
 
 def _names(ranks: Sequence[int | None], traces: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overlapscope.fleet.absent import Absent, absent, without_steps
+from overlapscope.fleet.absent import Absent, absent, may_take_part, without_steps
 from overlapscope.fleet.clocks import Clocks, align
 from overlapscope.fleet.columns import integers, some_rows
 from overlapscope.fleet.config import FleetConfig
@@ -20,6 +20,7 @@ from overlapscope.fleet.late_ranks import Compared
 from overlapscope.fleet.lateness import Arrivals, arrivals
 from overlapscope.fleet.matching import Matched, shared
 from overlapscope.fleet.ranks import Member, Ranks
+from overlapscope.fleet.record_ends import within_records
 from overlapscope.fleet.shared_steps import SharedSteps, shared_steps
 from overlapscope.fleet.stragglers import Late, stragglers
 from overlapscope.model.columns import NO_ID, Bool, Int64
@@ -116,6 +117,9 @@ def job_of(folder: Path, ranks: Ranks, config: FleetConfig, number: int = 1, fou
     numbers = labels["step"].fillna(NO_ID).to_numpy(np.int64)
     common = shared_steps(steps, arrived, numbers, clocks.part, of_steps.steps)
     groups = labels["group"].fillna("").tolist()
+    common = within_records(
+        common, steps, arrived, clocks, lambda number: may_take_part(ranks.members[number].rank, groups), config
+    )
     traced = absent(ranks, damaged, arrived.rows, groups)
     unknown = without_steps(traced, ranks.members, groups, common)
     times = dict(of_steps.times)

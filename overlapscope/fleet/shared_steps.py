@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,13 +23,15 @@ class SharedSteps:
     ``lacking`` has the members that lack steps of the others, with these. ``shared`` says for each matched collective
     whether it is of a step that none of its ranks lacks, ``steps`` for each member how many such steps there are. Where
     none lacks any, or none is left, all collectives and all steps of a member count. ``numbers`` has the step of each
-    collective.
+    collective. ``outside`` has the members whose record begins after collectives without a step that they may take part
+    in, or ends before them, with these.
     """
 
     lacking: Mapping[int, tuple[int, ...]]
     shared: Bool
     steps: Int64
     numbers: Int64
+    outside: Mapping[int, Bool] = field(default_factory=dict)
 
 
 def shared_steps(

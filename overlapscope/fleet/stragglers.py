@@ -105,7 +105,7 @@ def _straggler(compared: Compared, number: int, at: Round, member: int, late: Bo
     others = _others(compared, member, late)
     found = causes(figures, member, others, config.least_cause * late_ns / steps) if others.any() else ()
     explained = net_excess_ns(figures, member, others, found) * steps / late_ns if found else 1.0
-    at_once = others.any() and not compared.common.lacking
+    at_once = others.any() and not (compared.common.lacking or compared.common.outside)
     began = int(compared.begin_ns[member] - np.median(compared.begin_ns[others])) if at_once else 0
     return Straggler(
         member,

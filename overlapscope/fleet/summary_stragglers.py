@@ -94,8 +94,16 @@ def saving_line(job: Job) -> str:
         alone = "next to nothing" if little else time(saving.alone_ns / late.steps)
         text += f", {label(job.members[late.ranks[0].member])} alone {alone}"
     which = f"all {len(late.ranks)} late ranks ({late_list(job)})" if several else "that"
-    of = "" if job.common.shared.all() else f" of the {counted(late.steps, 'step')} that all ranks have"
+    of = "" if job.common.shared.all() else f" of the {_shared_time(job)}"
     return f"Fixing {which} would save the job {text}, simulated across the matched collectives{of}."
+
+
+def _shared_time(job: Job) -> str:
+    return (
+        "time that all ranks recorded"
+        if job.common.outside
+        else f"{counted(job.late.steps, 'step')} that all ranks have"
+    )
 
 
 def late_figures(late: Sequence[Straggler], unit: float) -> list[tuple[str, str, str]]:
