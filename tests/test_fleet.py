@@ -91,6 +91,17 @@ def test_the_summary_names_the_straggler_and_its_cause_within_a_screen(done: Pat
     assert "Exposed in the whole trace, median rank: collectives 15.2 ms, copies 270 us; by HTA's definition" in whole
 
 
+def test_a_summary_of_many_causes_is_no_longer_than_a_screen(tmp_path: Path) -> None:
+    late = {2: "pageable", 5: "kernels", 7: "host", 9: "pageable", 11: "host"}
+    make(tmp_path / "job", Made(16, steps=5, stragglers=late, cut=(4,), missing=(3,), twice=(8,)))
+    found = open_fleet(fleet(tmp_path / "job", tmp_path / "out"))
+    assert len(found.summary.splitlines()) <= 46
+    assert "Ranks 7, 11 are" in found.summary
+    assert "Not shown here, but in tables: " in found.summary
+    assert "findings (findings.parquet)" in " ".join(found.summary.split())
+    assert len(found.to_pandas("findings"))
+
+
 def test_findings_without_idle_time_are_in_the_table_and_not_in_the_summary(done: Path) -> None:
     found = open_fleet(done).to_pandas("findings")
     assert set(found[found["idle_ns"] == 0]["code"]) == {"OVL024"}
@@ -103,7 +114,7 @@ def test_nothing_is_lost_and_what_is_wrong_is_named(done: Path) -> None:
     text = " ".join(open_fleet(done).summary.split())
     assert "21 traces, 19 of 20 ranks" in text
     assert "rank3_trace.json.gz (rank 3) is damaged: the file is truncated" in text
-    assert "left out (1)" in text
+    assert "events that could not be read or repaired (1)" in text
     assert "not_a_trace.json cannot be used: JSON without trace events" in text
     assert "no trace of rank 5" in text
     assert "rank 9 has 2 traces: rank9_again.json.gz counts, not rank9_trace.json.gz" in text

@@ -71,8 +71,8 @@ def trace_row(audit: Audit) -> dict[str, Any]:
 
 
 def _loss(warning: HealthWarning) -> str:
-    counted = "" if warning.code == "truncated" else f" ({warning.count:,})"
-    return f"{warning.message}{counted}"
+    what = warning.message.partition(";")[0]
+    return what if warning.of_the_file else f"{what} ({warning.count:,})"
 
 
 def _device(device: DeviceAudit) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,24 +35,48 @@ _WIDTH = 80
 _MOST_CAUSES = 3
 _MOST_RANKS = 4
 _MOST_FINDINGS = 4
-_IN_SHORT = ("Cause:", "Fix:")  # what is said of all causes but the first
+_IN_SHORT = ("Fix:",)  # what is said of all causes but the first
+_MOST_LINES, _SAID_OF_LEFT_OUT = 46, 3
+_LEFT_OUT = {
+    "exposed collectives and copies": "definitions",
+    "findings": "findings",
+    "the latest ranks": "ranks",
+    "the spread of an average step": "spread",
+}
+"""What is left out where a summary is longer than a screen, in this order, and the table that has it."""
 _NAME_WIDTH, _COLUMN_WIDTH, _FILE_WIDTH = 23, 10, 9
 _SAVING_COLUMNS = (("late", 8), ("saves alone", 13), ("with above", 12))
 _RANK_COLUMNS = {"kernels": KERNELS, "collectives": COLLECTIVES, "copies": COPIES, "idle": IDLE}
 
 
 def summary(job: Job, first: str = "") -> str:
-    """The summary of a job: at most some forty lines of at most 80 characters; ``first`` as in `table_has_all`."""
-    parts = [
-        list(_heading(job, first)),
-        list(_late(job)),
-        list(_savings(job, first)),
-        list(_steps(job)),
-        list(_rank_rows(job)),
-        list(_exposed(job)),
-        list(_findings(job, first)),
-    ]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    """The summary of a job: a screen of lines of at most 80 characters; ``first`` as in `table_has_all`.
+
+    Where much is to be said of late ranks and bad traces, the last parts are only named, with their tables.
+    """
+    parts = {
+        "heading": list(_heading(job, first)),
+        "late ranks": list(_late(job)),
+        "savings": list(_savings(job, first)),
+        "the spread of an average step": list(_steps(job)),
+        "the latest ranks": list(_rank_rows(job)),
+        "exposed collectives and copies": list(_exposed(job)),
+        "findings": list(_findings(job, first)),
+    }
+    parts, left_out = {name: part for name, part in parts.items() if part}, dict[str, str]()
+    for name, table in _LEFT_OUT.items():
+        said = _SAID_OF_LEFT_OUT if left_out else 0
+        if _length(parts.values()) + said > _MOST_LINES and parts.pop(name, []):
+            left_out[name] = f"{table}.parquet"
+    if left_out:
+        shown = (f"{name} ({table})" for name, table in left_out.items())
+        parts["left out"] = [wrapped(f"Not shown here, but {first}in tables: {', '.join(shown)}.")]
+    return "\n\n".join("\n".join(part) for part in parts.values()) + "\n"
+
+
+def _length(parts: Collection[Sequence[str]]) -> int:
+    """The lines of all parts with those between them."""
+    return sum(line.count("\n") + 1 for part in parts for line in part) + len(parts) - 1
 
 
 def wrapped(text: str, indent: str = "") -> str:

@@ -36,9 +36,14 @@ class HealthWarning(Row):
     message: str
 
     @property
+    def of_the_file(self) -> bool:
+        """Whether it is about the file as a whole, and counts nothing."""
+        return self.message.startswith(_OF_THE_FILE)
+
+    @property
     def text(self) -> str:
-        """The message after what it counts; a message about the file as a whole counts nothing."""
-        return self.message if self.message.startswith(_OF_THE_FILE) else f"{self._counted} {self.message}"
+        """The message, after what it counts."""
+        return self.message if self.of_the_file else f"{self._counted} {self.message}"
 
     @property
     def _counted(self) -> str:
