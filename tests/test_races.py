@@ -264,7 +264,7 @@ def test_a_plan_says_which_suspicion_comes_before_it(tmp_path: Path) -> None:
     assert result.diagnosis.plan is not None
     race, leaving, arriving = result.diagnosis.plan.steps[-1].assumes
     assert race == "assumes an order that OVL101 suspects to be missing"
-    assert "nothing overwrites what copies to the host read" in leaving
+    assert "nothing overwrites or reuses the memory that copies to the host read" in leaving
     assert "memory that no other stream still reads" in arriving
 
 

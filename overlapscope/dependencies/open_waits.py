@@ -26,8 +26,9 @@ def about_open_waits(trace: Trace) -> tuple[str, ...]:
     count = int(open_waits(trace).sum())
     if not count:
         return ()
-    waits = counted(count, "stream wait")
-    return (f"of {waits} the event is not recorded: the upper bound has them wait for every other stream",)
+    have, them = ("has", "it") if count == 1 else ("have", "them")
+    waits = f"{counted(count, 'stream wait')} {have} no recorded event"
+    return (f"{waits}: the upper bound lets {them} wait for every other stream",)
 
 
 def possible_waits(graph: Graph, config: DependencyConfig) -> Dependencies:

@@ -114,7 +114,7 @@ class Rule:
     fix: str
     waited_for: str
     change: str | None = None
-    not_simulated: str = "no change stands for its fix"
+    not_simulated: str = "what-if has no change for it"
     claims: Callable[[DeviceContext], Bool] = no_claim
     describe: Callable[[DeviceContext, Int64], Report] | None = None
     fixes: tuple[FixFor, ...] = ()

@@ -22,7 +22,7 @@ from overlapscope.measure.windows import Window, window_of
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 
-_INFERRED = "that the launching thread waited for the other one, or the work for the copy, is inferred from times"
+_INFERRED = "what the launching thread, or the work after the copy, waited for: it is inferred from times"
 
 
 def diagnose(

@@ -25,7 +25,7 @@ def _sentences(limits: Sequence[Answered], setting: Setting | None) -> Iterator[
         yield f"Uncertain: {', '.join(doubtful)}."
     yield from (each.answer.remark for each in limits if each.answer.remark)
     if setting in [each.answer.setting for each in limits] and setting is not None:
-        yield f"Would help most: {setting.short} (overlapscope doctor)."
+        yield f"Would help most: {setting.short} (see overlapscope doctor)."
 
 
 def _about(each: Answered) -> str:

@@ -48,7 +48,7 @@ def findings(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
 def heading(diagnosis: Diagnosis) -> str:
     """The order of the findings, and the baseline of their savings."""
     plan = diagnosis.plan
-    text = f"Findings, by GPU idle time in the recorded {time(diagnosis.window.wall_ns)}, what happens once last"
+    text = f"Findings, by GPU idle time in the recorded {time(diagnosis.window.wall_ns)}; one-time costs last"
     return (
         f"{text}."
         if plan is None

@@ -227,7 +227,7 @@ class Baseline:
             "pageable copies take": self.profiler.staging_factor,
         }
         return tuple(
-            f"{what} {share(abs(1 - factor), 1)} {'less' if factor < 1 else 'more'} than while it was recorded"
+            f"{what} {share(abs(1 - factor), 1)} {'less' if factor < 1 else 'more'} time than while it was recorded"
             for what, factor in factors.items()
             if abs(1 - factor) >= self.config.profiler.negligible
         )

@@ -71,9 +71,9 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     during_ns = int(context.idle.duration_ns[rows][during].sum())
     after_ns = context.idle_ns(rows) - during_ns
     blocked = context.blocked_ns(calls)
-    mainly = f"{time(copy_ns)} of it while a copy ran"
+    mainly = f"{time(copy_ns)} of that while a copy ran"
     if after_ns >= copy_ns:
-        mainly = f"{time(after_ns)} of it afterwards, until the next launch"
+        mainly = f"{time(after_ns)} of that after it, until the next launch"
     message = (
         f"The host synchronised {counted(len(calls), 'time')} and was blocked for {time(blocked)}; "
         f"the GPU was idle for {time(context.idle_ns(rows))} because of it, {mainly}."

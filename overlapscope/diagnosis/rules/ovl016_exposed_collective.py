@@ -50,12 +50,11 @@ def view(context: DeviceContext) -> Report | None:
     if not exposed:
         return None
     during_copies = intersect(active.exposed_collectives, active.copies).total_ns
-    message = (
-        f"Collectives ran for {time(exposed)} without concurrent computation ({share(exposed, total)} of their time), "
-        f"{time(during_copies)} of it concurrently with copies."
-    )
+    beside = f", {time(during_copies)} of it concurrently with copies" if during_copies else ""
+    part = f"{share(exposed, total)} of their time"
+    message = f"Collectives ran for {time(exposed)} without concurrent computation ({part}){beside}."
     evidence = {"exposed_ns": exposed, "collective_ns": total, "during_copies_ns": during_copies}
-    confirm_with = "the traces of the other ranks: waiting for them looks the same"
+    confirm_with = "the traces of the other ranks, since waiting for them looks the same"
     nothing = np.empty(0, np.int64)
     return Report(
         message,
@@ -108,7 +107,7 @@ RULE = Rule(
     name="exposed-collective",
     page=__doc__,
     waited_for="exposed collectives",
-    not_simulated="when the other ranks arrive is not in the trace of one",
+    not_simulated="the trace of one rank does not tell when the others arrive",
     fix="model = DistributedDataParallel(model)  # reduces gradients in buckets during the backward pass",
     view=view,
 )

@@ -72,7 +72,7 @@ RULE = Rule(
     name="another-device",
     page=__doc__,
     waited_for="another GPU",
-    not_simulated="how the work could be split between the GPUs is not in a trace",
+    not_simulated="a trace does not tell how the work could be split between the GPUs",
     fix="out = [second(first(piece).to(other, non_blocking=True)) for piece in batch.chunk(8)]  # micro-batches",
     claims=claims,
     describe=describe,

@@ -217,7 +217,7 @@ RULE = Rule(
     name="mapped-copy",
     page=__doc__,
     waited_for="kernels that access host memory",
-    not_simulated="how long the kernels take on memory of the GPU is not in a trace",
+    not_simulated="a trace does not tell how long the kernels take on memory of the GPU",
     about_copies=True,
     fix="rows = pinned.to(device, non_blocking=True)  # on a side stream: a copy engine, beside kernels",
     view=view,

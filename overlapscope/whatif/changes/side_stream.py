@@ -49,7 +49,7 @@ from overlapscope.whatif.streams import Streams, codes
 
 _RECEIVED = "copies to another device find a free buffer there"
 UNKNOWN_CONSUMERS = "the trace does not say what reads a copy, so the next work of its old stream waits for it"
-_LEAVING = "nothing overwrites what copies to the host read before they end, nor gets its memory (record_stream)"
+_LEAVING = "nothing overwrites or reuses the memory that copies to the host read, before they end (record_stream)"
 _ARRIVING = "copies to the GPU write to memory that no other stream still reads (two buffers, or record_stream)"
 _ORDER = (DependencyKind.STREAM_ORDER, DependencyKind.NOT_RECORDED)
 _EVENTS = (DependencyKind.EVENT, DependencyKind.OTHER_DEVICE)
