@@ -458,6 +458,19 @@ def test_work_that_starts_before_its_call(tmp_path: Path) -> None:
     assert "launch delays (1 of 1 start before their call)" in doctor(trace).statement
 
 
+def test_work_that_ends_after_the_host_had_waited_for_it(tmp_path: Path) -> None:
+    """The other sign of clocks that disagree: times of the GPU are too late, and with them launch delays too long."""
+    launch = [make.call(0, 5, correlation=1), make.call(20, 100, name="cudaDeviceSynchronize", correlation=2)]
+    for end, verdict in ((119, Verdict.YES), (121, Verdict.YES), (140, Verdict.PARTLY)):
+        trace = open_trace(make.write(tmp_path / f"{end}.json", *launch, make.kernel(10, end - 10, correlation=1)))
+        assert answer(trace, "clocks").verdict is verdict
+    assert answer(trace, "clocks").counts["worst_unfinished_ns"] == 20_000
+    assert "launch delays (too long by up to 20 us)" in doctor(trace).statement
+    after = [make.call(125, 5, correlation=3), make.kernel(130, 900, correlation=3)]
+    later = open_trace(make.write(tmp_path / "after.json", *launch, make.kernel(10, 100, correlation=1), *after))
+    assert answer(later, "clocks").verdict is Verdict.YES, "it was launched after the synchronisation"
+
+
 def test_public_traces_whose_clocks_disagree() -> None:
     assert answer(corpus("tr-rn18-r0"), "clocks").verdict is Verdict.YES
     assert answer(corpus("tr-rn18-r1"), "clocks").counts["early"] == 224
