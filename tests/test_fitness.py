@@ -279,6 +279,7 @@ def test_dropped_records_of_kineto(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, "launch 0-5 -> stream 7: 10-110", WARNING=[said, 7], INFO=[said])
     found = answer(trace, "complete")
     assert (found.verdict, found.counts["lost"]) == (Verdict.PARTLY, 1)
+    assert found.brief == "the profiler dropped records"
     assert trace.health.damaged
     assert found.setting is not None
     assert found.setting.key == "shorter"
@@ -292,6 +293,7 @@ def test_dropped_records_of_nsys(tmp_path: Path) -> None:
     }
     trace = open_trace(nsys_maker.write(tmp_path / "t.sqlite", tables, {2: "cudaLaunchKernel_v7000", 3: "k"}))
     assert answer(trace, "complete").verdict is Verdict.PARTLY
+    assert answer(trace, "complete").brief == "records may be missing"
     assert not trace.health.damaged, "it may have lost something, and it may not"
 
 
@@ -469,6 +471,18 @@ def test_work_that_ends_after_the_host_had_waited_for_it(tmp_path: Path) -> None
     after = [make.call(125, 5, correlation=3), make.kernel(130, 900, correlation=3)]
     later = open_trace(make.write(tmp_path / "after.json", *launch, make.kernel(10, 100, correlation=1), *after))
     assert answer(later, "clocks").verdict is Verdict.YES, "it was launched after the synchronisation"
+
+
+def test_calls_of_another_runtime_are_not_known_to_wait(tmp_path: Path) -> None:
+    """Those of Intel's are in traces of torch.profiler, too."""
+    names = ("urEnqueueKernelLaunch", "urQueueFinish")
+    calls = make.call(0, 5, name=names[0], correlation=1), make.call(20, 90, name=names[1], correlation=2)
+    events = [*(call | {"cat": "xpu_runtime"} for call in calls), make.kernel(10, 90, correlation=1)]
+    trace = open_trace(make.write(tmp_path / "t.json", *events))
+    found = answer(trace, "host-waits")
+    assert found.verdict is Verdict.NO
+    assert "urEnqueueKernelLaunch" in found.evidence
+    assert answer(trace, "blocked").verdict is Verdict.PARTLY
 
 
 def test_public_traces_whose_clocks_disagree() -> None:

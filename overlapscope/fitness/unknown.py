@@ -7,10 +7,12 @@ import numpy as np
 from overlapscope.fitness.answer import Answer, Number, Verdict
 from overlapscope.fitness.config import FitnessConfig
 from overlapscope.fitness.settings import EXPORT_AGAIN, Setting
-from overlapscope.formatting import counted
+from overlapscope.formatting import counted, safe
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
-from overlapscope.model.enums import Direction
+from overlapscope.model.enums import ISSUING, Direction
 from overlapscope.model.trace import Trace
+
+_NAME_WIDTH = 40
 
 
 def without_name(trace: Trace, name_id: Int32) -> Bool:
@@ -41,9 +43,27 @@ def nameless_calls(trace: Trace, counts: dict[str, Number], config: FitnessConfi
     calls = trace.api_calls
     lost = int(without_name(trace, calls.name_id).sum())
     if lost <= config.most_missing * len(calls):
-        return None
+        return _of_other_runtime(trace, counts, config)
     text = f"{lost:,} of {counted(len(calls), 'call')} have no name, so that none is known to wait"
     return Answer(Verdict.NO, text, counts | {"nameless_calls": lost}, setting_of(trace), "calls have no names")
+
+
+def other_runtime(trace: Trace, config: FitnessConfig) -> str:
+    """A call that issues work and has a name that neither CUDA nor ROCm have, where most are such; else empty."""
+    calls, (_, call) = trace.api_calls, issued(trace)
+    issuing = np.unique(call[call != NO_ID])
+    strange = issuing[~np.isin(calls.kind[issuing], ISSUING)]
+    if len(strange) <= config.most_missing * len(issuing):
+        return ""
+    return trace.names[int(np.bincount(calls.name_id[strange]).argmax())]
+
+
+def _of_other_runtime(trace: Trace, counts: dict[str, Number], config: FitnessConfig) -> Answer | None:
+    name = other_runtime(trace, config)
+    if not name:
+        return None
+    text = f"calls of another runtime than CUDA and ROCm ({safe(name, _NAME_WIDTH)}): none is known to wait"
+    return Answer(Verdict.NO, text, counts, brief="of a runtime that is not known")
 
 
 def setting_of(trace: Trace) -> Setting | None:

@@ -7,7 +7,8 @@ import numpy as np
 from overlapscope.fitness.answer import Answer, Check, Verdict
 from overlapscope.fitness.config import FitnessConfig
 from overlapscope.fitness.settings import CALLS
-from overlapscope.formatting import counted
+from overlapscope.fitness.unknown import other_runtime
+from overlapscope.formatting import counted, safe
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import LINK
 from overlapscope.model.trace import Trace
@@ -27,6 +28,11 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     if without > config.most_missing * over_link.sum():
         text = f"{found}, but {without:,} of {counted(int(over_link.sum()), 'copy', 'copies')} have no call"
         return Answer(Verdict.PARTLY, text, counts, None)
+    if name := other_runtime(trace, config):
+        text = (
+            f"{found}, but of another runtime than CUDA and ROCm ({safe(name, 40)}): which of them block is not known"
+        )
+        return Answer(Verdict.PARTLY, text, counts)
     return Answer(Verdict.YES, found, counts)
 
 

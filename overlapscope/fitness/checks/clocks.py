@@ -31,7 +31,7 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     if unfinished > config.most_early * len(late):
         brief = f"too long by up to {time(over)}"
         text = f"work ends up to {time(over)} after {unfinished:,} of {counted(len(late), 'device synchronisation')}"
-        return Answer(Verdict.PARTLY, f"{text} that waited for it: {brief}", counts, ONE_CLOCK, brief)
+        return Answer(Verdict.PARTLY, f"{text} that waited for it", counts, ONE_CLOCK, brief)
     return Answer(Verdict.YES, f"none of {len(early):,} starts clearly before its call", counts)
 
 

@@ -27,8 +27,12 @@ from overlapscope.read.captures import captured
 
 _TOLD_ELSEWHERE = {"wrong-device-clock", "kernels-not-recorded", "copies-not-recorded", "unknown-device-work"}
 _DROPPED = ("records-dropped", "device-work-lost")
-_BRIEF = {"truncated": "the file is truncated", "records-dropped": "the profiler dropped records"}
-"""The damage that is said in the statement."""
+_BRIEF = {
+    "truncated": "the file is truncated",
+    "that it dropped records": "the profiler dropped records",
+    "may be missing": "records may be missing",
+}
+"""What of a warning is said in the statement, by words of it."""
 _WORK_LOST = "calls-without-device-work"
 _KINDS = {"launches": LAUNCHES, "copy calls": (ApiKind.COPY,), "memset calls": (ApiKind.MEMSET,)}
 """Calls that issue work, each kind with its noun: where most launch kernels, lost copies are few of all."""
@@ -46,7 +50,7 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     if lost:
         text = "; ".join(warning.text for warning in lost)
         codes = tuple(warning.code for warning in lost)
-        brief = next((said for code, said in _BRIEF.items() if code in codes), "")
+        brief = next((said for warning in lost for sign, said in _BRIEF.items() if sign in warning.message), "")
         return Answer(Verdict.PARTLY, text, counts, _setting(trace, codes), brief, health=codes)
     if trace.health.has("unknown-device-work"):
         return Answer(Verdict.PARTLY, "device work of an unknown format was left out", counts)
