@@ -357,6 +357,7 @@ def test_kernels_that_an_export_leaves_out(tmp_path: Path) -> None:
     fit = doctor(open_trace(nsys_maker.write(tmp_path / "t.sqlite", tables, {2: "cudaLaunchKernel", 4: "cudaMemset"})))
     assert fit.verdict is Verdict.NO
     assert "kernels were launched, but are not in the trace" in fit.answers[0].answer.evidence
+    assert audit(fit.trace).headline.startswith("GPU idle for at most ")
     assert fit.setting is not None
     assert fit.setting.key == "export-again"
 
@@ -501,6 +502,14 @@ def test_copies_without_a_memory_kind(tmp_path: Path) -> None:
     assert found.verdict is Verdict.NO
     assert "ROCm does not record it" in found.evidence
     assert found.setting is None
+
+
+def test_no_setting_of_nvidia_is_said_to_help_on_amd(tmp_path: Path) -> None:
+    work = [make.call(0, 5, name="hipLaunchKernel", correlation=1), make.kernel(10, 90, correlation=1)]
+    sync = make.call(20, 90, name="hipStreamSynchronize", correlation=2)
+    (note,) = [each for each in open_trace(make.write(tmp_path / "t.json", *work, sync)).health
+               if each.code == "syncs-not-recorded"]  # fmt: skip
+    assert note.message.endswith("ROCm records none")
 
 
 def test_a_trace_without_calls_and_one_without_gpu_work(tmp_path: Path) -> None:

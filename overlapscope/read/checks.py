@@ -261,11 +261,9 @@ def _check_doubles(log: HealthLog, work: list[DeviceWork], total: int) -> None:
 
 def _note_no_syncs(log: HealthLog, calls: ApiCalls) -> None:
     waiting = np.isin(calls.kind, (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC, ApiKind.DEVICE_SYNC, ApiKind.WAIT_EVENT))
-    log.note(
-        "syncs-not-recorded",
-        int(waiting.sum()),
-        "synchronising calls without synchronisation events; record with enable_cuda_sync_events=True",
-    )
+    rocm = any(calls.names[number].startswith("hip") for number in np.unique(calls.name_id[waiting]).tolist())
+    why = "ROCm records none" if rocm else "record with enable_cuda_sync_events=True"
+    log.note("syncs-not-recorded", int(waiting.sum()), f"synchronising calls without synchronisation events; {why}")
 
 
 def _check_waits(log: HealthLog, syncs: Syncs) -> None:

@@ -18,6 +18,8 @@ from overlapscope.whatif.prediction import IN_PART
 _NO_CAUSE = (KERNELS, MEMSETS, OUTSIDE)
 _COPIES_MISSING = ("copies-not-recorded", "whole-graph-trace")
 """Health warnings that copies are not in the trace."""
+_WORK_MISSING = ("kernels-not-recorded", *_COPIES_MISSING)
+"""Health warnings that the GPU was busy with more than the trace has."""
 SIMULATED = {
     "recorded": "simulated",
     "unprofiled": "simulated without the profiler",
@@ -50,7 +52,8 @@ def headline(
     if not used:
         return ""
     device = max(used, key=lambda each: each.time.waiting_ns / each.time.total_ns)
-    sentences = [*_hazards(diagnosis), _busy(device, used, config), *_cause(device, diagnosis, config)]
+    most = "at most " if any(health.has(code) for code in _WORK_MISSING) else ""
+    sentences = [*_hazards(diagnosis), _busy(device, used, config, most), *_cause(device, diagnosis, config)]
     sentences += [*_suspected(diagnosis), *_fix(diagnosis)]
     if not any(diagnosis.trace.health.has(code) for code in _COPIES_MISSING):
         sentences += _copies(device, diagnosis, blocked_ns, config)
@@ -76,8 +79,8 @@ def _races(diagnosis: Diagnosis, *, suspected: bool) -> dict[str, str]:
     return {finding.code: f"{finding.waited_for} ({finding.code})" for finding in some}
 
 
-def _busy(device: DeviceAudit, used: Sequence[DeviceAudit], config: HeadlineConfig) -> str:
-    """How long the GPU was idle or only copying, and in exposed collectives."""
+def _busy(device: DeviceAudit, used: Sequence[DeviceAudit], config: HeadlineConfig, most: str) -> str:
+    """How long the GPU was idle or only copying, and in exposed collectives; ``most`` where that is an upper bound."""
     name, spent = _name(device, used), device.time
     least, whole = config.mentioned * spent.total_ns, time(spent.total_ns)
     collectives, copies = spent.of(COLLECTIVES), spent.of(COPIES)
@@ -85,7 +88,7 @@ def _busy(device: DeviceAudit, used: Sequence[DeviceAudit], config: HeadlineConf
     if max(waiting, collectives) < config.problem * spent.total_ns:
         return f"{name} busy with kernels for {share(spent.of(KERNELS), spent.total_ns)} of {whole}."
     what = "idle or only copying" if copies > least else "idle"
-    text = f"{name} {what} for {share(waiting, spent.total_ns)} of {whole}"
+    text = f"{name} {what} for {most}{share(waiting, spent.total_ns)} of {whole}"
     if collectives > least:
         text += f", and in exposed collectives for {share(collectives, spent.total_ns)}"
     return text + "."

@@ -50,6 +50,7 @@ from overlapscope.diagnosis.causes import Cause, IdleTime
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
+from overlapscope.fitness.unknown import of_amd
 from overlapscope.formatting import time
 from overlapscope.measure.cycles import unrecorded
 from overlapscope.measure.spans import covered
@@ -107,7 +108,8 @@ def _missing(context: DeviceContext, by_cause: dict[str, int]) -> list[str]:
     if by_cause["work_without_call_ns"]:
         missing.append("the call that issued the next work is not in the trace (clipped, or without correlation id)")
     if by_cause["wait_not_recorded_ns"] and health.has("syncs-not-recorded"):
-        missing.append("synchronisation events were not recorded (enable_cuda_sync_events=True)")
+        how = "ROCm records none" if of_amd(context.trace) else "enable_cuda_sync_events=True"
+        missing.append(f"synchronisation events were not recorded ({how})")
     elif by_cause["wait_not_recorded_ns"]:
         missing.append("the next work had been issued, and what it waited for was not recorded")
     if by_cause["unknown_memory_ns"] and health.has("unknown-memory-kind"):
