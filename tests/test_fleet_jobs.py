@@ -153,3 +153,38 @@ def test_jobs_here_and_at_urls_have_titles() -> None:
         "Job 1 of 2: world size 2, in /here/a",
         "Job 2 of 2: world size 2",
     ]
+
+
+def on_hosts(folder: Path, hosts: Sequence[str], job: Job, pid: int) -> None:
+    """The ranks of a job of two hosts and four GPUs each, under the names that torch gives."""
+    for path in make(folder / "made", job):
+        rank = int(path.name[4])
+        path.rename(folder / f"{hosts[rank // 4]}_{pid + rank}.1694128201545000{rank}.pt.trace.json.gz")
+
+
+def test_jobs_of_several_hosts_are_told_apart_by_their_collectives(tmp_path: Path) -> None:
+    """Both have the same ranks, groups and numbers, at the same time, in one folder."""
+    on_hosts(tmp_path / "jobs", ("ash", "elm"), Job(8, seed=1), 100)
+    on_hosts(tmp_path / "jobs", ("oak", "fir"), Job(8, seed=2, stragglers={5: "kernels"}), 900)
+    found = open_fleet(fleet(tmp_path / "jobs", tmp_path / "out")).to_pandas("ranks")
+    hosts = {frozenset(rows["host"]) for _, rows in found.groupby("job")}
+    assert hosts == {frozenset({"ash", "elm"}), frozenset({"oak", "fir"})}
+    assert found.groupby("job")["rank"].nunique().tolist() == [8, 8]
+
+
+def test_hosts_whose_collectives_do_not_tell_them_apart_stay_apart() -> None:
+    name = "{}_{{}}.1694128201545.pt.trace.json"
+    of = {"a": range(2), "b": range(2, 4), "c": range(2), "d": range(2, 4)}
+    traces = [
+        each
+        for host, ranks in of.items()
+        for each in run(ranks, at=0.1 if host in "cd" else 0, name=name.format(host), pid=100 * ord(host))
+    ]
+    assert len(jobs_of(traces, DEFAULT, lambda _: {number: 10 * number for number in range(9)})) == 4
+    even = {0: 0, 2: 5, 4: 0, 6: 5}  # the first trace of each host: those of one job end together
+
+    def ends(number: int) -> dict[int, int]:
+        late = 900_000 if number >= 4 else 0
+        return {each: 10**6 * each + even[number] + late * (each % 2) for each in range(9)}
+
+    assert [job.traces for job in jobs_of(traces, DEFAULT, ends)] == [(0, 1, 2, 3), (4, 5, 6, 7)]

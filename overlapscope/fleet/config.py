@@ -17,6 +17,9 @@ class FleetConfig:
         the other ranks; the rest are collectives that end earlier in some ranks by their nature.
     ``clocks_apart_ns``: clocks of hosts in one job are less apart than this: a longer pause between traces that share
         no collective is one between jobs.
+    ``more_even``: hosts are of one job where the distances between the ends of their collectives are this many times
+        more even than with any host that has the same ranks as one of them: within a job they vary by microseconds;
+        of two jobs whose steps take equally long to a percent, it is not told which host is of which.
     ``clearly``: a rank is late where it comes later than the others by this many times the clocks' error.
     ``least_share``: of the job's time, below which a late rank is not named: ranks of a job differ by as much without a
         reason.
@@ -34,6 +37,7 @@ class FleetConfig:
     most_matched: int = 200
     error_quantile: float = 0.9
     clocks_apart_ns: int = 60_000_000_000
+    more_even: float = 10.0
     clearly: float = 2.0
     least_share: float = 0.01
     least_of_latest: float = 0.5

@@ -29,6 +29,13 @@ def found_traces(folder: Path, outcomes: Sequence[Outcome]) -> list[Found]:
     return [_found(outcome.source, _part(folder, outcome, TRACE_NAMES)) for outcome in outcomes]
 
 
+def collective_ends(folder: Path, outcome: Outcome) -> dict[int, int]:
+    """When the collectives of a trace ended, by their numbers, on its own clock."""
+    table = _part(folder, outcome, ("collectives",))["collectives"]
+    rows = zip(table["match"].to_pylist(), table["end_ns"].to_pylist(), strict=True)
+    return {number: end_ns for number, end_ns in rows if number is not None}
+
+
 def trace_rows(folder: Path, outcomes: Sequence[Outcome]) -> list[dict[Hashable, Any]]:
     """What is known of each trace before the jobs are: its row of the table, with its source."""
     rows = (_part(folder, outcome, ("traces",))["traces"].to_pylist()[0] for outcome in outcomes)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from overlapscope.fleet.config import FleetConfig
 from overlapscope.fleet.names import named
 from overlapscope.fleet.ranks import ORDER, Found, ranked, says_rank
 from overlapscope.fleet.recordings import pauses, recordings
+from overlapscope.fleet.rhythm import Ends, joined
 from overlapscope.formatting import time
 
 WORLD_SIZE, TIME, FOLDER, NAME, HOST, RANK = "world size", "time", "folder", "file name", "host", "rank"
@@ -32,12 +34,17 @@ class JobTraces:
     name: str = ""
 
 
-def jobs_of(traces: Sequence[Found], config: FleetConfig) -> tuple[JobTraces, ...]:
-    """The jobs of all traces, those of one world size together; one without a name where there is nothing to tell."""
+def jobs_of(
+    traces: Sequence[Found], config: FleetConfig, ends: Ends = lambda _: MappingProxyType({})
+) -> tuple[JobTraces, ...]:
+    """The jobs of all traces, those of one world size together; one without a name where there is nothing to tell.
+
+    ``ends`` says when the collectives of a trace ended, which tells jobs of several hosts apart.
+    """
     others = _of_no_rank(traces)
     numbers = [number for number in range(len(traces)) if number not in others]
     worlds = _grouped(traces, numbers, lambda number: _world(traces[number]))
-    found = [part for name, mine in worlds.items() for part in _with_world(name, _apart(traces, mine, config))]
+    found = [part for name, mine in worlds.items() for part in _with_world(name, _apart(traces, mine, config, ends))]
     first = [JobTraces(each.traces, each.by[1:], each.name.partition(", ")[2]) for each in found]
     found = found if len(worlds) > 1 else first
     if others:
@@ -64,7 +71,7 @@ def _with_world(world: str, found: Iterable[JobTraces]) -> Iterable[JobTraces]:
         yield JobTraces(each.traces, (WORLD_SIZE, *each.by), f"{name}, {each.name}" if each.name else name)
 
 
-def _apart(traces: Sequence[Found], mine: Sequence[int], config: FleetConfig) -> list[JobTraces]:
+def _apart(traces: Sequence[Found], mine: Sequence[int], config: FleetConfig, ends: Ends) -> list[JobTraces]:
     """The jobs of one world size: a rank has one recording in each."""
     whole = JobTraces(tuple(mine))
     most = max((len(each) for each in _recordings(traces, mine)), default=1)
@@ -81,7 +88,27 @@ def _apart(traces: Sequence[Found], mine: Sequence[int], config: FleetConfig) ->
     groups = {by: key() for by, key in keys.items()}
     telling = [by for by, found in groups.items() if len(found) > 1 and not _mixed(traces, found.values())]
     fewest = min(telling, key=lambda by: len(groups[by]), default=None)
-    return [whole] if fewest is None else _named(traces, groups[fewest], fewest)
+    if fewest is None:
+        return [whole]
+    found = _of_several_hosts(traces, groups[HOST], config, ends) if fewest == HOST else groups[fewest]
+    return _named(traces, found, fewest)
+
+
+def _of_several_hosts(
+    traces: Sequence[Found], groups: Mapping[str, list[int]], config: FleetConfig, ends: Ends
+) -> Mapping[str, list[int]]:
+    """The hosts of one job together, where each has only some of its ranks and the others are elsewhere."""
+    ranks = {name: _ranks(traces, mine) for name, mine in groups.items()}
+    world = max((traces[number].world_size or 0 for mine in groups.values() for number in mine), default=0)
+    if min(map(len, ranks.values())) >= world:
+        return groups
+    together = joined(groups, ranks, ends, config)
+    return {", ".join(names): [number for name in names for number in groups[name]] for names in together}
+
+
+def _ranks(traces: Sequence[Found], mine: Sequence[int]) -> frozenset[int]:
+    members = ranked([traces[number] for number in mine])
+    return frozenset(member.rank for member in members if member.rank is not None)
 
 
 def _mixed(traces: Sequence[Found], groups: Iterable[Sequence[int]]) -> bool:

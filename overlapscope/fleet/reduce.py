@@ -11,7 +11,7 @@ import numpy as np
 from overlapscope.atomic_files import writing
 from overlapscope.fleet.config import DEFAULT, FleetConfig
 from overlapscope.fleet.figures import STEP, step_times
-from overlapscope.fleet.gather import found_traces, gather
+from overlapscope.fleet.gather import collective_ends, found_traces, gather
 from overlapscope.fleet.job import Job, job_of
 from overlapscope.fleet.jobs import jobs_of
 from overlapscope.fleet.ranks import ranks_of
@@ -98,7 +98,7 @@ def reduce_folder(folder: Path, config: FleetConfig = DEFAULT) -> tuple[Job, ...
     outcome = outcomes(folder)
     (folder / SUMMARY).unlink(missing_ok=True)  # it comes last, and says that all tables are of one run
     traces = found_traces(folder, outcome)
-    parts = jobs_of(traces, config)
+    parts = jobs_of(traces, config, lambda number: collective_ends(folder, outcome[number]))
     ranks = [ranks_of([traces[number] for number in part.traces], part.traces) for part in parts]
     gather(folder, outcome, [each.members for each in ranks])
     jobs = tuple(
