@@ -45,17 +45,17 @@ def headline(
 ) -> str:
     """Two to seven sentences: results that may be wrong, then the GPU that waits most, if there are several.
 
-    Empty without GPU work. Nothing is said of copies that are not in the trace. ``blocked_ns`` is the time for which the
-    copy calls blocked the host.
+    Empty without GPU work. Nothing is said of copies that are not in the trace. ``blocked_ns`` is the time for which
+    the copy calls blocked the host.
     """
     used = [device for device in devices if device.time.total_ns and len(device.activity.busy)]
     if not used:
         return ""
-    device = max(used, key=lambda each: each.time.waiting_ns / each.time.total_ns)
+    health, device = diagnosis.trace.health, max(used, key=lambda each: each.time.waiting_ns / each.time.total_ns)
     most = "at most " if any(health.has(code) for code in _WORK_MISSING) else ""
     sentences = [*_hazards(diagnosis), _busy(device, used, config, most), *_cause(device, diagnosis, config)]
     sentences += [*_suspected(diagnosis), *_fix(diagnosis)]
-    if not any(diagnosis.trace.health.has(code) for code in _COPIES_MISSING):
+    if not any(health.has(code) for code in _COPIES_MISSING):
         sentences += _copies(device, diagnosis, blocked_ns, config)
     return " ".join(sentences)
 
