@@ -174,7 +174,7 @@ def _share(finding: Finding, plan: Plan) -> str:
     without = share(finding.unprofiled_saving_ns or 0, plan.unprofiled_ns)
     if plan.profiler_cost != IN_PART or without == saved:
         return saved
-    return f"{without} without the profiler, {saved} with it"
+    return f"about {without} without the profiler, {saved} with it"
 
 
 def _settled_first(diagnosis: Diagnosis, step: Step) -> Iterator[str]:
@@ -194,7 +194,7 @@ def _saving(step: Step, plan: Plan) -> str:
 def _estimate(plan: Plan, after_ns: int) -> str:
     """The change without the profiler, where the times of a plan are with it."""
     change = plan.unprofiled_change(after_ns)
-    return "" if change is None else f", {share(change, 1)} without the profiler"
+    return "" if change is None else f", about {share(change, 1)} without the profiler"
 
 
 def _copies(device: DeviceAudit, diagnosis: Diagnosis, blocked_ns: int, config: HeadlineConfig) -> Iterator[str]:
