@@ -153,16 +153,16 @@ def test_operators_that_always_take_long_are_launch_bound(tmp_path: Path) -> Non
     assert [entry.kind for entry in found] == ["launch-bound"]
 
 
-@pytest.mark.parametrize("call", ["cudaMalloc", "cudaHostAlloc"])
-@pytest.mark.parametrize(("after", "in_loop"), [("second", False), ("first", True)])
-def test_allocations_are_set_up_where_no_kernel_ran_both_before_and_after(
-    call: str, after: str, in_loop: bool, tmp_path: Path
-) -> None:
-    text = f"""
-    thread 1: launch first 0-5 -> stream 7: 10-100 | launch first 20-25 -> stream 7: 100-200
-              {call} 30-4000 | launch {after} 4010-4015 -> stream 7: 4020-4200
-              launch {after} 4030-4035 -> stream 7: 4200-4400
+@pytest.mark.parametrize("call", ["cudaMalloc", "cudaHostAlloc", "cudaOccupancyMaxActiveBlocksPerMultiprocessor"])
+def test_a_call_is_first_use_the_first_time_only(call: str, tmp_path: Path) -> None:
+    """Made once it sets something up; made in each of six phases, each with kernels of its own, it does not."""
+    phase = """
+    thread 1: launch k{0} 5-10 -> stream 7: 15-100 | launch k{0} 20-25 -> stream 7: 100-200
+              {1} 230-4000 | launch l{0} 4010-4015 -> stream 7: 4020-4200
     """
-    found = {(entry.code, entry.kind) for entry in diagnose(trace_of(tmp_path, text)).findings}
-    assert (("OVL008", "first-use") in found) is not in_loop
-    assert bool(found & {("OVL009", None), ("OVL018", None)}) is in_loop
+    times = [_shifted(phase.format(number, call), 10_000 * number) for number in range(6)]
+    once, often = (
+        {entry.kind for entry in diagnose(trace_of(tmp_path, *text)).findings} for text in (times[:1], times)
+    )
+    assert once == {"first-use"}
+    assert "first-use" not in often

@@ -16,9 +16,9 @@ import numpy as np
 from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.host import MODULE_LOADING
 from overlapscope.measure.places import innermost
-from overlapscope.measure.spans import EMPTY, Spans, covered, merge, union
+from overlapscope.measure.spans import EMPTY, Spans, merge, union
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
-from overlapscope.model.enums import ALLOCATIONS, LAUNCHES
+from overlapscope.model.enums import ALLOCATIONS, LAUNCHES, ApiKind
 from overlapscope.model.tables import HostWork
 from overlapscope.model.trace import Trace
 
@@ -27,9 +27,9 @@ _LOADING = re.compile(
     r"|(^|/)torch/utils/data/.*: (__next__|__iter__|_next_data)$"
     r"|[Dd]ata_?[Ll]oader\w*\.py\(\d+\): (__next__|__iter__|_next_data)$"
 )
-_SETTING_UP = re.compile(
-    r"(Module|Library)(Load|Get)|^(cu|hip)Init$|PrimaryCtxRetain|CtxCreate|GetDeviceProperties|StreamCreate|Occupancy"
-)
+_LOADS = re.compile(r"(Module|Library)Load|^(cu|hip)Init$|PrimaryCtxRetain|CtxCreate")
+"""Calls that load a module or make a context: each of them does so once."""
+_MAY_SET_UP = (ApiKind.OTHER, *ALLOCATIONS)
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,13 @@ class HostWorkKinds:
 
     @cached_property
     def first_calls(self) -> Bool:
-        """Calls that loaded modules or set up a library, and first launches that did."""
+        """Calls that loaded modules or made a context, and first calls of a kind that set something up."""
         trace = self.trace
         return (
             self._first_launches
             | self._first_allocations
-            | self._allocations_outside_loops
-            | _named(trace, trace.api_calls, lambda name: _SETTING_UP.search(name) is not None)
+            | self._first_of_name
+            | _named(trace, trace.api_calls, lambda name: _LOADS.search(name) is not None)
         )
 
     @cached_property
@@ -121,27 +121,21 @@ class HostWorkKinds:
         return found
 
     @cached_property
-    def _allocations_outside_loops(self) -> Bool:
-        """Allocations and frees with no kernel that is launched both before and after them: no loop has them.
+    def _first_of_name(self) -> Bool:
+        """The first call of each name in a process, where it set something up: it is far slower than the later ones.
 
-        So a program that runs several tests sets up each. Where a process has no kernel twice, what repeats is not
-        known, and it has none of these.
+        Only calls that are not there for work on a device count. Where there are few later ones, the first counts too.
         """
-        kernels, calls = self.trace.kernels, self.trace.api_calls
+        calls = self.trace.api_calls
+        rows = np.flatnonzero(np.isin(calls.kind, _MAY_SET_UP))
+        rows = rows[np.lexsort((calls.start_ns[rows], calls.name_id[rows], calls.process[rows]))]
         found = np.zeros(len(calls), np.bool_)
-        launched_ns = np.where(kernels.call == NO_ID, kernels.start_ns, np.append(calls.start_ns, 0)[kernels.call])
-        for process in np.unique(kernels.process).tolist():
-            mine = kernels.process == process
-            name, start_ns = kernels.name_id[mine], launched_ns[mine]
-            _, kind, count = np.unique(name, return_inverse=True, return_counts=True)
-            first, last = np.full(len(count), np.iinfo(np.int64).max), np.zeros(len(count), np.int64)
-            np.minimum.at(first, kind, start_ns)
-            np.maximum.at(last, kind, start_ns)
-            again = count > 1
-            if again.any():
-                rows = np.flatnonzero(np.isin(calls.kind, ALLOCATIONS) & (calls.process == process))
-                work = union(first[again], last[again])
-                found[rows] = covered(calls.start_ns[rows], calls.end_ns[rows], work) == 0
+        found[rows] = _first_of_kind(
+            np.stack([calls.process, calls.name_id.astype(np.int64)])[:, rows],
+            calls.duration_ns[rows],
+            self.config,
+            few=True,
+        )
         return found
 
     @cached_property
@@ -159,17 +153,27 @@ def spans_of(table: HostWork, process: int, thread: int, some: Bool | None = Non
 def _slow_first(table: HostWork, config: HostWorkConfig) -> Bool:
     """Which rows are the first of their name on a thread and much slower than those after them."""
     found = np.zeros(len(table), np.bool_)
-    if not len(table):
-        return found
     order = np.lexsort((table.start_ns, table.name_id, table.thread, table.process))
-    kind = np.stack([table.process, table.thread, table.name_id])[:, order]
+    kind = np.stack([table.process, table.thread, table.name_id.astype(np.int64)])[:, order]
+    found[order] = _first_of_kind(kind, table.duration_ns[order], config, few=False)
+    return found
+
+
+def _first_of_kind(kind: Int64, duration_ns: Int64, config: HostWorkConfig, *, few: bool) -> Bool:
+    """Which entries, sorted by kind and time, are the first of their kind and much slower than those after them.
+
+    With ``few`` the first counts too where there are too few later ones to compare it with.
+    """
+    found = np.zeros(len(duration_ns), np.bool_)
+    if not len(duration_ns):
+        return found
     begins = np.flatnonzero(np.append(True, (kind[:, 1:] != kind[:, :-1]).any(axis=0)))
-    count = np.diff(np.append(begins, len(order)))
+    count = np.diff(np.append(begins, len(duration_ns)))
     enough = count > config.enough_later
-    duration: Int64 = table.duration_ns
+    found[begins] = few & ~enough
     for begin, number in zip(begins[enough].tolist(), count[enough].tolist(), strict=True):
-        rows = order[begin : begin + number]
-        found[rows[0]] = duration[rows[0]] > config.first_factor * float(np.median(duration[rows[1:]]))
+        usual = float(np.median(duration_ns[begin + 1 : begin + number]))
+        found[begin] = duration_ns[begin] > config.first_factor * usual
     return found
 
 

@@ -16,9 +16,9 @@ no earlier call of that kind had used up its launch run-ahead. Otherwise the idl
 place given is what the thread did while the GPU was idle, not the launch that came late.
 
 Data loading is PyTorch's range `enumerate(DataLoader)` or a Python frame of a loader's `__next__`. First use is a call
-that loads a module or makes a stream; a launch or an operator whose first call takes ten times as long as the later
-ones; the allocations of an operator's first call, where later calls seldom make any; and allocations where no kernel
-is launched both before and after them, as between two tests of a program.
+that loads a module or makes a context; a launch or an operator whose first call takes ten times as long as the later
+ones; the allocations of an operator's first call, where later calls seldom make any; and the first allocation or other
+call of its name, where it takes ten times as long as the later ones or there are few later ones.
 
 ## Fix
 ```python
