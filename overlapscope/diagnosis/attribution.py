@@ -8,6 +8,7 @@ and what it did then is the cause; where it had been idle until another thread h
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.diagnosis.causes import HOST_CAUSES, Cause, CauseGroup, IdleByCause, IdleTime
 from overlapscope.diagnosis.host_activity import HostActivity, Segments, one_after_the_other
 from overlapscope.diagnosis.run_ahead import lost_run_ahead
+from overlapscope.diagnosis.without_waits import idle_without_waits
 from overlapscope.measure.devices import Activity, DeviceKey
 from overlapscope.measure.issue import first_copy_of
 from overlapscope.measure.launches import launch_latency_ns
@@ -26,6 +28,7 @@ from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
 from overlapscope.model.enums import Direction
 from overlapscope.model.trace import Trace
+from overlapscope.whatif.config import SimulationConfig
 
 _CAUSE_OF = np.array([Cause.behind(kind) for kind in DependencyKind], np.int8)
 _NO_CAUSE = -1
@@ -118,7 +121,7 @@ class Attribution:
         copying = Pieces.of(which, last.start_ns, last.end_ns, Cause.COPY_ONLY, copy=last.call)
         pieces = Pieces.together(pieces.take(pieces.cause != Cause.NO_WORK_LEFT), copying, awaited)
         pieces = pieces.take(~np.isin(pieces.cause, Cause.in_groups(CauseGroup.NONE)))
-        pieces = _with_blocking_calls(graph, window, pieces, self._host.first_calls, self.config)
+        pieces = self._with_blocking_calls(window, pieces)
         return _table(graph.trace, _synchronising_with_copies(graph, pieces, link))
 
     def by_cause(self, key: DeviceKey, idle: Spans, *, kernels_only: bool = False) -> IdleByCause:
@@ -259,6 +262,28 @@ class Attribution:
             parts.append(Pieces.of(gap[rows], found.start_ns, found.end_ns, found.cause, **columns))
         return Pieces.together(*parts)
 
+    def _with_blocking_calls(self, window: Window, pieces: Pieces) -> Pieces:
+        """Late stretches with the call that cost the launching thread its run-ahead, and that call's copy.
+
+        What happens once is nobody else's.
+        """
+        graph, trace = self.graph, self.graph.trace
+        late = np.isin(pieces.cause, (*HOST_CAUSES, Cause.PROFILER)) & (pieces.cause != Cause.FIRST_USE)
+        row, start, end, blocking = lost_run_ahead(
+            graph, window, pieces.take(late), self._host.first_calls, lambda: self._idle_anyway, self.config
+        )
+        found = pieces.take(np.flatnonzero(late)[row])
+        copy = np.append(first_copy_of(trace), NO_ID)[blocking]
+        found = replace(found, start_ns=start, end_ns=end, blocking_call=blocking, copy=copy)
+        thread = np.append(trace.api_calls.thread, NO_ID)
+        elsewhere = (blocking != NO_ID) & (blocking != found.call) & (thread[blocking] != thread[found.launch_call])
+        found = replace(found, inferred=found.inferred | elsewhere)  # that one waited for the other is not recorded
+        return Pieces.together(pieces.take(~late), found)
+
+    @cached_property
+    def _idle_anyway(self) -> Int64:
+        return idle_without_waits(self.graph, SimulationConfig(dependencies=self.config))
+
     def _rows(self, work: Int64) -> Int64:
         """The row in api_calls of the call that launched some work."""
         rows: Int64 = np.append(self.graph.calls.row, NO_ID)[np.append(self.graph.work.call, NO_ID)[work]]
@@ -287,19 +312,6 @@ def _within_device(graph: Graph) -> Bool:
 
 def _spans(pieces: Pieces) -> Spans:
     return union(pieces.start_ns, pieces.end_ns)
-
-
-def _with_blocking_calls(graph: Graph, window: Window, pieces: Pieces, once: Bool, config: DependencyConfig) -> Pieces:
-    """Late stretches with the call that cost the launching thread its run-ahead, and that call's copy."""
-    late = np.isin(pieces.cause, (*HOST_CAUSES, Cause.PROFILER))
-    row, start, end, blocking = lost_run_ahead(graph, window, pieces.take(late), once, config)
-    found = pieces.take(np.flatnonzero(late)[row])
-    copy = np.append(first_copy_of(graph.trace), NO_ID)[blocking]
-    found = replace(found, start_ns=start, end_ns=end, blocking_call=blocking, copy=copy)
-    thread = np.append(graph.trace.api_calls.thread, NO_ID)
-    elsewhere = (blocking != NO_ID) & (blocking != found.call) & (thread[blocking] != thread[found.launch_call])
-    found = replace(found, inferred=found.inferred | elsewhere)  # that one thread waited for the other is not recorded
-    return Pieces.together(pieces.take(~late), found)
 
 
 def _synchronising_with_copies(graph: Graph, pieces: Pieces, link: Bool) -> Pieces:

@@ -7,11 +7,14 @@ attributed to it, newest call first, until that time is used up; what remains la
 
 A call that waited for the device leaves no run-ahead, whatever was before it: the time that a pageable copy or an
 allocation blocked before it counts no more then. Waits before it still count: they are gone only if all of them are.
+
+A synchronisation is not charged with more than would be gone without any (`without_waits`): where the GPU would be idle
+all the same, that is what the thread did then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,12 +68,13 @@ class Blocking:
 
 
 def lost_run_ahead(
-    graph: Graph, window: Window, late: Late, once: Bool, config: DependencyConfig
+    graph: Graph, window: Window, late: Late, once: Bool, idle_anyway: Callable[[], Int64], config: DependencyConfig
 ) -> tuple[Int64, Int64, Int64, Int64]:
     """Find for each late stretch the call that cost its thread the run-ahead.
 
     Only calls that reach into the window count, and that end when the GPUs have begun to work: before, there is no
-    run-ahead to lose. Calls that set something up, ``once``, do not count either.
+    run-ahead to lose. Calls that set something up, ``once``, do not count either. ``idle_anyway`` gives the idle time
+    before the work of each call without synchronisations.
 
     Returns:
         Indices into ``late``, start and end of parts of those stretches (a stretch is cut where the time that a call
@@ -82,7 +86,19 @@ def lost_run_ahead(
     blocks &= window.touches(calls.process, calls.start_ns, calls.end_ns) & ~once
     blocks &= calls.end_ns > graph.work.start_ns.min(initial=np.iinfo(np.int64).max)
     left = calls.end_ns - blocked_from - _spent_inside(graph, late)
-    waits = _waits_for_device(graph)
+    found = _by_thread(graph, late, blocks, left)
+    synchronised = np.append(np.isin(trace.api_calls.kind, SYNC_CALLS), False)
+    charged = synchronised[found[3]] & ~np.isin(late.cause, _INSIDE)[found[0]]
+    if charged.any():
+        most = _confirmed(late, found, charged, idle_anyway())[calls.row]
+        found = _by_thread(graph, late, blocks, np.where(synchronised[calls.row], np.minimum(left, most), left))
+    which, start, end, call = found
+    return which, start, end, call
+
+
+def _by_thread(graph: Graph, late: Late, blocks: Bool, left: Int64) -> Int64:
+    """The parts of late stretches as columns, with the calls of each thread that ``left`` something to charge."""
+    calls, waits = graph.calls, _waits_for_device(graph)
     owner = np.append(calls.owner, NO_ID)[graph.call_of[late.launch_call]]
     unknown = np.flatnonzero(owner == NO_ID)
     parts = [np.stack([unknown, late.start_ns[unknown], late.end_ns[unknown], np.full(len(unknown), NO_ID)])]
@@ -91,8 +107,23 @@ def lost_run_ahead(
         theirs = np.isin(calls.row, late.call[mine][late.cause[mine] == Cause.COPY_CALL])
         rows = np.flatnonzero(((calls.owner == number) & blocks) | (blocks & _while_silent(graph, number)) | theirs)
         parts.insert(-1, matched(late, mine, Blocking(calls.end_ns[rows], calls.row[rows], left[rows], waits[rows])))
-    which, start, end, call = np.concatenate(parts, axis=1)
-    return which, start, end, call
+    return np.concatenate(parts, axis=1)
+
+
+def _confirmed(late: Late, found: Int64, charged: Bool, idle_anyway: Int64) -> Int64:
+    """For each row of api_calls, how much of the late time charged to it would be gone without synchronisations, in ns.
+
+    Of what is charged before one launch, each call has its share.
+    """
+    which, start, end, call = found
+    total, ours = np.zeros((2, len(idle_anyway)), np.int64)
+    np.add.at(total, late.launch_call, late.end_ns - late.start_ns)
+    launch, length = late.launch_call[which[charged]], (end - start)[charged]
+    np.add.at(ours, launch, length)
+    gone = np.clip(total - idle_anyway, 0, ours) / np.maximum(ours, 1)
+    result = np.zeros(len(idle_anyway), np.float64)
+    np.add.at(result, call[charged], length * gone[launch])
+    return np.rint(result).astype(np.int64)
 
 
 def _while_silent(graph: Graph, owner: int) -> Bool:
