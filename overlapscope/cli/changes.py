@@ -7,8 +7,8 @@ import re
 from overlapscope.cli.messages import say
 
 NAMES = (
-    "pin", "pin-ahead", "batch-copies", "no-scalar-sync", "non-blocking", "preallocate", "faster-link",
-    "side-stream", "prefetch", "cuda-graph", "copy-first",
+    "pin", "pin-ahead", "batch-copies", "no-scalar-sync", "non-blocking", "no-device-sync", "preallocate",
+    "faster-link", "side-stream", "prefetch", "cuda-graph", "copy-first",
 )  # fmt: skip
 """Of all changes, as in their catalogue, which takes time to load."""
 CHANGES_HELP = (

@@ -17,6 +17,7 @@ from overlapscope.whatif.changes.batch_copies import BatchCopies
 from overlapscope.whatif.changes.copy_first import CopyFirst
 from overlapscope.whatif.changes.cuda_graph import CudaGraph
 from overlapscope.whatif.changes.faster_link import FasterLink
+from overlapscope.whatif.changes.no_device_sync import NoDeviceSync
 from overlapscope.whatif.changes.no_scalar_sync import NoScalarSync
 from overlapscope.whatif.changes.non_blocking import NonBlocking
 from overlapscope.whatif.changes.pin import Pin
@@ -35,6 +36,7 @@ CHANGES: tuple[type[Change], ...] = (
     BatchCopies,
     NoScalarSync,
     NonBlocking,
+    NoDeviceSync,
     Preallocate,
     FasterLink,
     SideStream,

@@ -61,6 +61,7 @@ class CudaGraph(Change):
         nodes &= edges.source % 2 == 1  # those that follow a start overlap it as they are
         editor.limit_weights(nodes, editor.config.node_gap_ns)
         editor.assume("launches in a row as one graph launch")
+        editor.grant("the launches can be captured: static shapes, no host synchronisation, no dynamic control flow")
 
 
 def _backward(graph: Graph, launching: Bool) -> Int64:

@@ -1,0 +1,92 @@
+"""The program does not synchronise with the GPU where it reads nothing from it afterwards.
+
+## What it changes
+Calls of `cudaDeviceSynchronize`, `cudaStreamSynchronize` and `cudaEventSynchronize` wait for nothing and take no time.
+The last one of a process stays, and so does one after a copy between host and GPU that was not complete when its call
+returned: the host may read what came, or write where it was.
+
+## What it assumes
+The host neither reads nor writes what kernels use, as it can with mapped memory, and measures no time with these calls.
+Where a process has several streams, or managed memory, a synchronisation may keep its work in order: there all stay.
+
+## When it misleads
+A library or another process, such as one that receives by MPI, may use the results of kernels right after the call.
+A trace does not show that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from overlapscope.dependencies.graph import Graph
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import LINK, SYNC_CALLS, Direction, MemoryKind
+from overlapscope.whatif.change import Change
+from overlapscope.whatif.editor import Editor, Where
+
+_GRANTED = "the host does not use what kernels read and write right after the synchronisations that are removed"
+
+
+@dataclass(frozen=True)
+class NoDeviceSync(Change):
+    """No synchronisation where the host reads nothing afterwards."""
+
+    name: ClassVar[str] = "no-device-sync"
+    needs_order: ClassVar[bool] = True
+    only_removes: ClassVar[bool] = True
+    about_calls: ClassVar[bool] = True
+    of_findings_calls: ClassVar[bool] = True
+
+    def apply(self, editor: Editor, where: Where) -> None:
+        """Take the calls out that nothing in the trace needs."""
+        calls = editor.graph.calls
+        wanted = np.isin(calls.kind, SYNC_CALLS) & where.calls[calls.row]
+        gone = wanted & ~_needed(editor.graph)
+        editor.without_waits(np.flatnonzero(gone))
+        if gone.any():
+            editor.grant(_GRANTED)
+        if (wanted & ~gone).any():
+            editor.assume(f"{int((wanted & ~gone).sum())} of {int(wanted.sum())} synchronisations stay")
+
+
+def _needed(graph: Graph) -> Bool:
+    """Which calls are synchronisations that have to stay, as far as the trace shows."""
+    calls = graph.calls
+    needed = np.zeros(len(calls), np.bool_)
+    pending = _pending(graph)
+    for process in np.unique(calls.process).tolist():
+        mine = np.flatnonzero((calls.process == process) & np.isin(calls.kind, SYNC_CALLS))
+        if not len(mine):
+            continue
+        mine = mine[np.argsort(calls.start_ns[mine], kind="stable")]
+        if not _in_order_by_itself(graph, process):
+            needed[mine] = True
+            continue
+        issued = np.sort(pending[calls.process[pending] == process])
+        issued_ns = np.sort(calls.start_ns[issued])
+        before = np.searchsorted(issued_ns, calls.start_ns[mine])
+        needed[mine] = np.diff(before, prepend=0) > 0
+        needed[mine[-1]] = True
+    return needed
+
+
+def _in_order_by_itself(graph: Graph, process: int) -> bool:
+    """Whether all work of a process is on one stream of one GPU, and none moves managed memory."""
+    work, copies = graph.work, graph.trace.copies
+    mine = work.process == process
+    places = {(int(device), int(stream)) for device, stream in zip(work.device[mine], work.stream[mine], strict=True)}
+    managed = (copies.process == process) & ~np.isin(copies.direction, (*LINK, Direction.DTOD, Direction.PTOP))
+    return len(places) == 1 and not managed.any()
+
+
+def _pending(graph: Graph) -> Int64:
+    """Calls that returned before their copy between host and GPU was complete, and not just staged."""
+    work, copies = graph.work, graph.trace.copies
+    rows = np.flatnonzero((work.engine > 0) & (work.call != NO_ID))
+    copy, call = work.row[rows], work.call[rows]
+    staged = (copies.direction[copy] == Direction.HTOD) & (copies.source_kind[copy] == MemoryKind.PAGEABLE)
+    late = ~staged & (work.end_ns[rows] > graph.calls.end_ns[call])
+    return np.unique(call[late])
