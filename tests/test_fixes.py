@@ -36,7 +36,7 @@ def place(op: str | None = None, api: str | None = None, around: str | None = No
         ("OVL018", place("aten::empty", "cudaHostAlloc"), "reuse it when"),
         ("OVL018", place(None, "cudaHostRegister"), "all of it, once"),
         ("OVL001", place("aten::copy_", "cudaMemcpyAsync", "forward / load expert 3"), "weight.pin_memory()"),
-        ("OVL001", place("aten::copy_", "cudaMemcpyAsync", "train_step"), "batch.pin_memory()"),
+        ("OVL001", place("aten::copy_", "cudaMemcpyAsync", "train_step"), "tensor.pin_memory()"),
     ],
 )
 def test_the_fix_of_a_rule_fits_the_place(code: str, where: Place, words: str) -> None:
@@ -52,15 +52,16 @@ def test_a_rule_has_a_fix_for_any_place() -> None:
     [
         ("DistributedDataParallel.forward", "AllReduce", "bucket_cap_mb"),
         ("FSDP::all_gather", "AllGather", "fully_shard"),
-        ("DistributedDataParallel.forward", "SendRecv", "all-to-all"),
-        ("model.forward", "AllReduce", "tensor parallelism"),
+        ("DistributedDataParallel.forward", "SendRecv", "async_op=True"),
+        ("model.forward", "AllReduce", "async_op=True"),
+        ("DistributedDataParallel.forward", "OneShot", "async_op=True"),
         ("MulBackward0", "AllReduce", "DistributedDataParallel(model)"),
     ],
 )
 def test_a_collective_s_fix_knows_how_the_program_is_parallel(
     name: str, kernel: str, words: str, tmp_path: Path
 ) -> None:
-    """DDP is not advised to who has it, nor to who does not train."""
+    """DDP is not advised to who has it, nor to who does not train; where the kind is not known, what fits all is."""
     trace = trace_of(
         tmp_path,
         f"""
@@ -73,7 +74,7 @@ def test_a_collective_s_fix_knows_how_the_program_is_parallel(
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("enumerate(DataLoader)#_Iter.__next__", "is_pinned()"), ("mm", "batch =")]
+    ("name", "words"), [("enumerate(DataLoader)#_Iter.__next__", "is_pinned()"), ("mm", "tensor =")]
 )
 def test_a_loader_s_pageable_batches_are_of_a_custom_class(name: str, words: str, tmp_path: Path) -> None:
     """``pin_memory=True`` is no help to one who has it."""

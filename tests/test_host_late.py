@@ -143,7 +143,7 @@ def test_the_headline_says_first_use_and_what_comes_after(tmp_path: Path) -> Non
     )
     text = (first, loop(6, _shifted(f"thread 1: {LOADER} 10-4990", 61_000)), loop(6, _shifted(STEP, 61_000)))
     said = audit(trace_of(tmp_path, *text)).headline
-    assert "Mostly first use, which happens once (" in said
+    assert "Mostly setup (context, module load), one time (" in said
     assert "Largest cause after that: the data loader (OVL008, 29.9 ms)." in said
 
 

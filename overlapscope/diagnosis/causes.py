@@ -47,7 +47,7 @@ class Cause(Labelled):
 
     UNKNOWN = 0, "launch not recorded", CauseGroup.DEVICE
     HOST_NOT_RECORDED = 1, "host not recorded", CauseGroup.HOST
-    HOST_WORK = 2, "operators and Python", CauseGroup.HOST
+    HOST_WORK = 2, "host work in ranges and operators", CauseGroup.HOST
     API_CALL = 3, "launches and other CUDA calls", CauseGroup.HOST
     COPY_CALL = 4, "host blocked in copy calls", CauseGroup.BLOCKED
     SYNCHRONISATION = 5, "host blocked in synchronisations", CauseGroup.BLOCKED

@@ -15,6 +15,7 @@ from overlapscope.measure.copies import CopyFacts
 from overlapscope.measure.devices import Activity
 from overlapscope.measure.host import blocked_from_ns
 from overlapscope.measure.issue import first_copy_of, of_unknown_copy, synchronised_copy
+from overlapscope.measure.pytorch import uses_pytorch
 from overlapscope.measure.spans import covered, intersect, union
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64
@@ -41,6 +42,11 @@ class DeviceContext:
     def trace(self) -> Trace:
         """The trace."""
         return self.graph.trace
+
+    @cached_property
+    def pytorch(self) -> bool:
+        """Whether the program uses PyTorch, so that its fixes are PyTorch code."""
+        return uses_pytorch(self.trace)
 
     @cached_property
     def order(self) -> Order:

@@ -127,7 +127,7 @@ class Finding:
         places: all places, the most expensive first (at most ten).
         evidence: numbers by name, with the unit in the name.
         message: what was found, as one sentence.
-        fix: what to change, as PyTorch code.
+        fix: what to change, as PyTorch code; as CUDA C++ for programs without a sign of PyTorch.
         change: the change that `overlapscope.what_if` simulates for it; None where no change of the program helps.
         idle_ns: GPU idle time attributed to it: without a kernel, idle or only copying.
         copying_ns: the part of that in which a copy ran.

@@ -25,7 +25,6 @@ from overlapscope.model.trace import Trace
 _LOADING = re.compile(
     r"^enumerate\(DataLoader\)"  # PyTorch's own range around the next batch
     r"|(^|/)torch/utils/data/.*: (__next__|__iter__|_next_data)$"
-    r"|[Dd]ata_?[Ll]oader\w*\.py\(\d+\): (__next__|__iter__|_next_data)$"
 )
 _LOADS = re.compile(r"(Module|Library)Load|^(cu|hip)Init$|PrimaryCtxRetain|CtxCreate")
 """Calls that load a module or make a context: each of them does so once."""

@@ -22,10 +22,10 @@ class Lateness(Labelled):
         member._value_, member.label, member.waited_for = value, label, waited_for
         return member
 
-    LAUNCH_BOUND = 0, "launch-bound", "launches"
-    HOST_WORK = 1, "host-work", "Python and operators between launches"
+    LAUNCH_BOUND = 0, "launch-bound", "launch-bound (CPU overhead)"
+    HOST_WORK = 1, "host-work", "host work between launches"
     DATA_LOADING = 2, "data-loading", "the data loader"
-    FIRST_USE = 3, "first-use", "first use"
+    FIRST_USE = 3, "first-use", "setup, one time"
     NOT_RECORDED = 4, "not-recorded", "host work that is not recorded"
 
 

@@ -27,11 +27,15 @@ _LIBRARY_CODE = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Moments on host threads: for each its thread, the call that it is in or concerns, and the stream concerned."""
+    """Moments on host threads: for each its thread, the call that it is in or concerns, and the stream concerned.
+
+    One that is the middle of an interval has its length, else 0: only what covers at least half of that is around it.
+    """
 
     process: Int64
     thread: Int64
     time_ns: Int64
+    length_ns: Int64
     call: Int64
     stream: Int64
 
@@ -40,21 +44,23 @@ class Moments:
         """The starts of some calls, with the streams concerned; `NO_ID` where there is none."""
         start_ns = np.append(trace.api_calls.start_ns, 0)[calls]
         stream = np.broadcast_to(streams, len(calls)).astype(np.int64)
-        return cls(*_threads(trace, calls), start_ns, calls.astype(np.int64), stream)
+        return cls(*_threads(trace, calls), start_ns, np.zeros(len(calls), np.int64), calls.astype(np.int64), stream)
 
     @classmethod
     def of_idle(cls, trace: Trace, idle: IdleTime, copy: Int64 | Int32) -> Moments:
         """What to look at in idle intervals, with the copy concerned in each.
 
-        The call that blocked the launching thread; else the one that issued the copy; else what the thread did in the
-        middle of the interval.
+        The call that blocked the launching thread; else the one that issued the copy; else what the thread did for most
+        of the interval.
         """
         issued = np.append(trace.copies.call, NO_ID)[copy]
         call = np.where(idle.blocking_call != NO_ID, idle.blocking_call, issued)
         called = cls.of_calls(trace, call, np.append(trace.copies.stream, NO_ID)[copy])
         late = cls.of_calls(trace, idle.call)
         process, thread = _threads(trace, idle.launch_call)
-        late = replace(late, process=process, thread=thread, time_ns=(idle.start_ns + idle.end_ns) // 2)
+        middle = (idle.start_ns + idle.end_ns) // 2
+        length = np.where(idle.call == NO_ID, idle.end_ns - idle.start_ns, 0)
+        late = replace(late, process=process, thread=thread, time_ns=middle, length_ns=length)
         columns = (
             np.where(call != NO_ID, getattr(called, name.name), getattr(late, name.name)) for name in fields(cls)
         )
@@ -113,7 +119,8 @@ def same_places(trace: Trace, calls: Int64) -> Int64:
     moment = table.process[every], table.thread[every], table.start_ns[every]
     named = trace.ranges.take(~is_step(trace))
     around = [np.append(each.name_id, NO_ID)[innermost(each, *moment)] for each in (named, trace.cpu_ops)]
-    keys = np.stack([table.name_id[every], table.process[every], _sources(trace, *moment), *around])
+    sources = _sources(trace, Moments.of_calls(trace, every))
+    keys = np.stack([table.name_id[every], table.process[every], sources, *around])
     place = distinct_columns(keys)[1]
     return every[np.isin(place, place[np.isin(every, calls)])]
 
@@ -121,14 +128,13 @@ def same_places(trace: Trace, calls: Int64) -> Int64:
 def _different_places(trace: Trace, at: Moments, device: int) -> tuple[list[Place], Int64]:
     """The different places of some moments, and at which of these each is."""
     annotated, is_module = named_work(trace)
-    moment = at.process, at.thread, at.time_ns
-    rows, inside = np.unique(innermost(annotated, *moment), return_inverse=True)
+    rows, inside = np.unique(_around(annotated, at), return_inverse=True)
     paths = _paths(trace, annotated, is_module, rows)
     numbers = {path: number for number, path in enumerate(dict.fromkeys(paths))}
     path = np.array([numbers[each] for each in paths], np.int64)[inside]
-    op = np.append(trace.cpu_ops.name_id, NO_ID)[innermost(trace.cpu_ops, *moment)]
+    op = np.append(trace.cpu_ops.name_id, NO_ID)[_around(trace.cpu_ops, at)]
     api = np.append(trace.api_calls.name_id, NO_ID)[at.call]
-    keys = np.stack([path, _sources(trace, *moment), op, api, at.process, at.thread, at.stream])
+    keys = np.stack([path, _sources(trace, at), op, api, at.process, at.thread, at.stream])
     columns, which = distinct_columns(keys)
     called, names = list(numbers), trace.names
     different = [
@@ -157,7 +163,7 @@ def source_line(source: str) -> tuple[str, int] | None:
     return None if match is None else (match["file"], int(match["line"]))
 
 
-def _paths(trace: Trace, annotated: HostWork, is_module: Bool, rows: Int32) -> list[str | None]:
+def _paths(trace: Trace, annotated: HostWork, is_module: Bool, rows: Int64) -> list[str | None]:
     """For each range, the names of the ranges around it and its own, outermost first; of modules the innermost."""
     outer = enclosing(annotated)
     known: dict[tuple[int, bool], str] = {}
@@ -177,14 +183,31 @@ def _paths(trace: Trace, annotated: HostWork, is_module: Bool, rows: Int32) -> l
     return [None if row == NO_ID else path(row, in_module=False) for row in rows.tolist()]
 
 
-def _sources(trace: Trace, process: Int64, thread: Int64, moment: Int64) -> Int64:
+def _around(table: HostWork, at: Moments) -> Int64:
+    """The innermost row of a table around each moment, that covers at least half of its interval; else `NO_ID`."""
+    found = innermost(table, at.process, at.thread, at.time_ns).astype(np.int64)
+    if not at.length_ns.any():
+        return found
+    outer = enclosing(table)
+    begin, end = (np.append(times, 0) for times in (table.start_ns, table.end_ns))
+    since = at.time_ns - at.length_ns // 2
+    some = np.flatnonzero(found != NO_ID)
+    while len(some):
+        row, until = found[some], since[some] + at.length_ns[some]
+        inside = np.minimum(end[row], until) - np.maximum(begin[row], since[some])
+        some = some[2 * inside < at.length_ns[some]]
+        found[some] = outer[found[some]]
+        some = some[found[some] != NO_ID]
+    return found
+
+
+def _sources(trace: Trace, at: Moments) -> Int64:
     """The name of the innermost line of user code at each moment; `NO_ID` where there is none."""
     frames = trace.frames
     numbers = np.unique(frames.name_id)
     own = [number for number in numbers.tolist() if _is_user_code(trace.names[number])]
     rows = np.flatnonzero(np.isin(frames.name_id, own))
-    found = innermost(frames.take(rows), process, thread, moment)
-    return np.append(frames.name_id[rows], NO_ID)[found].astype(np.int64)
+    return np.append(frames.name_id[rows], NO_ID)[_around(frames.take(rows), at)].astype(np.int64)
 
 
 def _is_user_code(name: str) -> bool:

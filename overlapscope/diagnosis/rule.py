@@ -31,8 +31,7 @@ class Report:
 
     ``hazard`` marks wrong results, ``informational`` what costs nothing or happens once. ``kind`` names the kind, where
     a rule has several. Rules about idle intervals leave ``copies``, ``calls`` and ``idle_ns`` out: these come from the
-    intervals. ``change`` and ``fix`` replace those of the rule where
-    they depend on the device.
+    intervals. ``change``, ``fix`` and ``cuda_fix`` replace those of the rule where they depend on the device.
     """
 
     message: str
@@ -46,6 +45,7 @@ class Report:
     idle_ns: int | None = None
     change: str | None = None
     fix: str | None = None
+    cuda_fix: str | None = None
     kind: str | None = None
     waited_for: str | None = None
 
@@ -96,6 +96,7 @@ class Rule:
         page: its documentation: a title, and the sections of `HEADINGS`.
         fix: PyTorch code that fixes it.
         fixes: fixes for some places, which are better there.
+        cuda_fix: CUDA C++ code that fixes it, for programs without a sign of PyTorch; empty where ``fix`` fits any.
         waited_for: what the GPU waits for, as a noun: ``pageable copies``.
         change: the change that simulates the fix.
         not_simulated: where there is none, why.
@@ -118,6 +119,7 @@ class Rule:
     claims: Callable[[DeviceContext], Bool] = no_claim
     describe: Callable[[DeviceContext, Int64], Report] | None = None
     fixes: tuple[FixFor, ...] = ()
+    cuda_fix: str = ""
     parts: Callable[[DeviceContext, Int64], tuple[Int64, ...]] = one_part
     view: Callable[[DeviceContext], Report | None] = no_view
     about_copies: bool = False
@@ -133,8 +135,14 @@ class Rule:
         object.__setattr__(self, "sections", dict(zip(parts[1::2], texts, strict=True)))
 
     def fix_for(self, place: Place) -> str:
-        """The fix that fits a place."""
+        """The fix that fits a place, as PyTorch code."""
         return next((each.fix for each in self.fixes if each.fits(place)), self.fix)
+
+    def fix_of(self, report: Report, place: Place, *, pytorch: bool) -> str:
+        """The fix of a report that fits its place and its program, which uses PyTorch or not."""
+        if pytorch:
+            return report.fix or self.fix_for(place)
+        return report.cuda_fix or self.cuda_fix or self.fix
 
     @property
     def title(self) -> str:
@@ -153,6 +161,11 @@ D2H_FIX = (
     "arrived = torch.cuda.Event(); arrived.record()  # arrived.synchronize() before the host reads it"
 )
 """PyTorch code that fixes D2H copies."""
+D2H_CUDA_FIX = (
+    "cudaMemcpyAsync(pinned, result, bytes, cudaMemcpyDeviceToHost, side);\n"
+    "cudaEventRecord(arrived, side);  // cudaEventSynchronize(arrived) before the host reads it"
+)
+"""The same in CUDA C++."""
 
 
 def mostly_d2h(context: DeviceContext, copies: Int64) -> bool:

@@ -126,7 +126,7 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
         places=places,
         evidence=report.evidence,
         message=report.message,
-        fix=report.fix or rule.fix_for(where),
+        fix=rule.fix_of(report, where, pytorch=context.pytorch),
         change=report.change or rule.change,
         idle_ns=idle_ns,
         copying_ns=int(context.link_copy_ns[rows].sum()),

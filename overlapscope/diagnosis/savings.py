@@ -20,7 +20,7 @@ from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.retimed import retimed
 from overlapscope.whatif.what_if import Baseline
 
-_OTHERS = "the change also removes GPU idle time that is attributed elsewhere"
+_OTHERS = "it also removes idle time that is listed under other causes"
 _UNPROFILED = "the idle time is recorded, the saving is without the profiler"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -36,6 +36,7 @@ def findings(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
         return [Padding(Text(safe(diagnosis.summary), style="green"), (0, 0, 1, 0))] if diagnosis.devices else []
     several = len(diagnosis.devices) > 1
     parts = [part for finding in diagnosis.findings for part in _finding(finding, diagnosis, several)]
+    parts += [*(Text(safe(line), style="dim") for line in to_confirm(diagnosis.findings)), Text("")]
     head = [Text(heading(diagnosis), style="dim"), Text("")]
     if diagnosis.plan is not None:
         plan = diagnosis.plan
@@ -43,6 +44,22 @@ def findings(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
         return [*head, *parts, *table, *(Text(line, style="dim") for line in (*added(plan), *notes(plan))), Text("")]
     fixable = any(finding.change is not None for finding in diagnosis.findings)
     return [*head, *parts, *([Text(NOT_SIMULATED, style="dim"), Text("")] if fixable else [])]
+
+
+def _same_change(finding: Finding, found: Iterable[Finding]) -> int | None:
+    """The rank of the first finding with the same change and saving, such as of another GPU; None for the first."""
+    same = (each for each in found if each.offered and each.change == finding.change)
+    first = next((each.rank for each in same if each.saving_ns == finding.saving_ns), finding.rank)
+    return first if finding.saving_ns and finding.offered and first < finding.rank else None
+
+
+def to_confirm(found: Iterable[Finding]) -> list[str]:
+    """What would raise the confidence of which findings, each once."""
+    ranks: dict[str, list[str]] = {}
+    for finding in found:
+        if finding.confirm_with:
+            ranks.setdefault(finding.confirm_with, []).append(str(finding.rank))
+    return [f"To confirm {', '.join(numbers)}: {text}." for text, numbers in ranks.items()]
 
 
 def heading(diagnosis: Diagnosis) -> str:
@@ -93,9 +110,9 @@ def _finding(finding: Finding, diagnosis: Diagnosis, several: bool) -> list[Rend
     head.append("  " + ", ".join(facts(finding, diagnosis)), style="not bold dim")
     where = _where(finding.where, several)
     lines = [Text(safe(finding.message)), *([Text(f"at {where}{portion(finding)}", style="dim")] if where else [])]
-    if finding.confirm_with:
-        lines.append(Text(f"to confirm: {safe(finding.confirm_with)}", style="dim"))
     lines += [Text(line) for line in worth(finding, diagnosis.plan)]
+    first = _same_change(finding, diagnosis.findings)
+    lines += [Text(f"the same change as for {first}: it saves this once")] if first else []
     lines += [Text(safe(line), style="cyan") for line in finding.fix.splitlines() if finding.offered]
     return [head, *(Padding(line, (0, 0, 0, 3)) for line in lines), Text("")]
 
@@ -111,19 +128,27 @@ def facts(finding: Finding, diagnosis: Diagnosis, *, blocked: bool = False) -> l
         what = "GPU idle" if finding.idle_rows else "exposed for"
         part = share(finding.idle_ns, whole_ns)
         of = "" if time(whole_ns) == time(diagnosis.window.wall_ns) else f" of {time(whole_ns)}"
-        texts.append(f"{what} {time(finding.idle_ns)} ({part}{of})")
-    if finding.copying_ns > _WORTH_SAYING * finding.idle_ns:
-        texts.append(f"only copying for {time(finding.copying_ns)} of it")
+        copying = finding.copying_ns > _WORTH_SAYING * finding.idle_ns
+        texts.append(f"{'no kernel for' if copying else what} {time(finding.idle_ns)} ({part}{of})")
+        if copying:
+            texts[-1] += f": {_copying(finding)}"
     if blocked and finding.blocked_ns:
         texts.append(f"host blocked {time(finding.blocked_ns)}")
     return [*texts, f"severity {finding.severity}", f"confidence {finding.confidence}"]
+
+
+def _copying(finding: Finding) -> str:
+    """The parts of idle time in which copies run, and in which nothing does."""
+    idle_ns = finding.idle_ns - finding.copying_ns
+    idle = f", {time(idle_ns)} idle" if idle_ns > _WORTH_SAYING * finding.idle_ns else ""
+    return f"{time(finding.copying_ns)} copying{idle}"
 
 
 def worth(finding: Finding, plan: Plan | None) -> list[str]:
     """What the change of a finding saves, or why it is not offered or not simulated, in at most one line."""
     if finding.change is None:
         why = not_simulated(finding)
-        return [f"its fix is not simulated: {why}"] if why else []
+        return [f"no estimate: {why}"] if why else []
     if finding.saving_ns is None:
         return []
     saved = saving_of(finding, plan)
@@ -183,8 +208,17 @@ def portion(finding: Finding) -> str:
     return f" ({share(largest, finding.idle_ns)} of it)"
 
 
+def _both_ends(path: str) -> str:
+    """A path of ranges; where it is long, its outermost and its innermost one."""
+    outermost, *_, innermost = path.split(" / ") if path.count(" / ") else ("", path)
+    if len(path) <= _WIDTH or not outermost:
+        return path
+    short = f"{outermost} / … / {innermost}"
+    return short if len(short) <= _WIDTH else f"… / {innermost}"
+
+
 def _where(place: Place, several: bool) -> str:
-    parts = [place.range, place.source or place.op, place.api]
+    parts = [_both_ends(place.range or ""), place.source or place.op, place.api]
     shown = [safe(part, _WIDTH) for part in parts if part]
     if place.stream is not None:
         shown.append(f"stream {place.stream}")

@@ -115,7 +115,7 @@ def _cause(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) ->
     if 2 * outside > spent.total_ns:
         yield before
     if once >= max(least, longest):
-        yield f"Mostly first use, which happens once ({time(once)})."
+        yield f"Mostly setup (context, module load), one time ({time(once)})."
     elif longest < least:
         longest, text = max((part.time_ns, part.label) for part in spent.parts if part.key not in _NO_CAUSE)
         text = f"{text} ({time(longest)})".replace(") (", ", ").removeprefix("idle: ")

@@ -51,10 +51,13 @@ from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.fitness.unknown import of_amd
-from overlapscope.formatting import time
+from overlapscope.formatting import counted, time
 from overlapscope.measure.cycles import unrecorded
-from overlapscope.measure.spans import covered
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.measure.host import blocked_from_ns
+from overlapscope.measure.issue import first_copy_of
+from overlapscope.measure.spans import covered, intersect, union
+from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction
 from overlapscope.model.trace import Trace
 
 _OWN = (Cause.UNKNOWN, Cause.WAIT_NOT_RECORDED)
@@ -97,7 +100,33 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     }
     missing = "; ".join(missing_work(context) or _missing(context, by_cause))
     message = f"The GPU was idle for {time(context.idle_ns(rows))} and the trace does not record why: {missing}."
+    message += _meanwhile(context, rows[idle.cause == Cause.WAIT_NOT_RECORDED], context.idle_ns(rows))
     return Report(message, dict(by_cause) | {"missing": missing}, Confidence.LOW, "a new recording with this data")
+
+
+def _meanwhile(context: DeviceContext, rows: Int64, idle_ns: int) -> str:
+    """In which calls of one name a thread was blocked, where that is most of the idle time."""
+    trace, idle = context.trace, context.idle.take(rows)
+    calls = trace.api_calls
+    since = blocked_from_ns(trace, context.config.dependencies.host)
+    some = np.flatnonzero(
+        np.isin(calls.kind, (ApiKind.COPY, *SYNC_CALLS)) & (calls.process == context.activity.key.process)
+    )
+    blocked = [
+        (spans.total_ns, number, mine)
+        for number in np.unique(calls.name_id[some]).tolist()
+        for mine in [some[calls.name_id[some] == number]]
+        for spans in [intersect(union(since[mine], calls.end_ns[mine]), union(idle.start_ns, idle.end_ns))]
+    ]
+    longest, number, mine = max(blocked, key=lambda entry: entry[:2], default=(0, NO_ID, some))
+    if 2 * longest <= idle_ns:
+        return ""
+    within = covered(since[mine], calls.end_ns[mine], union(idle.start_ns, idle.end_ns)) > 0
+    copy = first_copy_of(trace)[mine[within]]
+    directions = {Direction(each).label for each in trace.copies.direction[copy[copy != NO_ID]].tolist()}
+    where = f"{counted(int(within.sum()), 'call')} of {trace.names[number]}"
+    where += f" ({', '.join(sorted(directions))})" if directions else ""
+    return f" Meanwhile the host was blocked for {time(longest)} in {where}; what that waited for is not in the trace."
 
 
 def _missing(context: DeviceContext, by_cause: dict[str, int]) -> list[str]:
@@ -124,6 +153,7 @@ RULE = Rule(
     name="insufficient-data",
     page=__doc__,
     waited_for="waits that are not recorded",
+    cuda_fix="nsys profile -t cuda,nvtx --cuda-graph-trace=node ./program  # and export with the same version",
     fix='with overlapscope.record("trace.json.gz", steps=3) as recording: ...  # records the missing data',
     claims=claims,
     describe=describe,

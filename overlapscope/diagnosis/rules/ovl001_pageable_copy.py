@@ -54,7 +54,7 @@ import numpy as np
 from overlapscope.diagnosis.causes import COPY_WAIT_CAUSES, Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.loaders import mostly_in_modules, noted_loaders, pinning_fix
-from overlapscope.diagnosis.rule import D2H_FIX, FixFor, Report, Rule, median_or_none, mostly_d2h
+from overlapscope.diagnosis.rule import D2H_CUDA_FIX, D2H_FIX, FixFor, Report, Rule, median_or_none, mostly_d2h
 from overlapscope.formatting import counted, share, size, time
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
@@ -89,8 +89,9 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
         "other_thread_blocked_ns": other_thread,
         "bandwidth_gb_s": median_or_none(context.facts.bandwidth_gb_s[copies]),
     }
-    fix = D2H_FIX if mostly_d2h(context, copies) else _loader_fix(context.trace, copies)
-    return Report(message + ".", evidence, fix=fix)
+    if mostly_d2h(context, copies):
+        return Report(message + ".", evidence, fix=D2H_FIX, cuda_fix=D2H_CUDA_FIX)
+    return Report(message + ".", evidence, fix=_loader_fix(context.trace, copies))
 
 
 def _loader_fix(trace: Trace, copies: Int64) -> str | None:
@@ -98,7 +99,7 @@ def _loader_fix(trace: Trace, copies: Int64) -> str | None:
     if mostly_in_modules(trace, copies):
         return None
     if noted_loaders(trace):
-        return pinning_fix(trace)
+        return pinning_fix(trace) or _BATCH
     return _CUSTOM_BATCH if _has_loader(trace) else None
 
 
@@ -116,6 +117,10 @@ def _other_thread_blocked_ns(context: DeviceContext, rows: Int64) -> int:
     return int(context.idle.duration_ns[rows][other & known].sum())
 
 
+_BATCH = (
+    "batch = batch.pin_memory()  # once, ahead of time; DataLoader(..., pin_memory=True)\n"
+    "batch = batch.to(device, non_blocking=True)"
+)
 _CUSTOM_BATCH = (
     "loader = DataLoader(dataset, pin_memory=True)  # if it has that: a batch of a custom class needs this method\n"
     "def pin_memory(self): self.x = self.x.pin_memory(); return self  # to check: batch.x.is_pinned()\n"
@@ -136,8 +141,10 @@ RULE = Rule(
     ),
     waited_for="pageable copies",
     about_copies=True,
-    fix="batch = batch.pin_memory()  # once, ahead of time; DataLoader(..., pin_memory=True)\n"
-    "batch = batch.to(device, non_blocking=True)",
+    cuda_fix="cudaMallocHost(&host, bytes);  // once, in place of malloc or new\n"
+    "cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream);",
+    fix="tensor = tensor.pin_memory()  # a host tensor: once, before the loop; a DataLoader pins with pin_memory=True\n"
+    "tensor.to(device, non_blocking=True)",
     change="pin",
     claims=claims,
     describe=describe,

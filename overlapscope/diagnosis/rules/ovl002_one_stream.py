@@ -40,7 +40,7 @@ from __future__ import annotations
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import D2H_FIX, Report, Rule, mostly_d2h
+from overlapscope.diagnosis.rule import D2H_CUDA_FIX, D2H_FIX, Report, Rule, mostly_d2h
 from overlapscope.formatting import counted, size, time
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import MemoryKind
@@ -67,7 +67,9 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     }
     confirm_with = "a trace with memory kinds: pageable copies would also block the host" if unsure else ""
     confidence = Confidence.MEDIUM if unsure else Confidence.HIGH
-    return Report(message, evidence, confidence, confirm_with, fix=D2H_FIX if mostly_d2h(context, copies) else None)
+    if mostly_d2h(context, copies):
+        return Report(message, evidence, confidence, confirm_with, fix=D2H_FIX, cuda_fix=D2H_CUDA_FIX)
+    return Report(message, evidence, confidence, confirm_with)
 
 
 RULE = Rule(
@@ -76,6 +78,9 @@ RULE = Rule(
     page=__doc__,
     waited_for="copies on the kernels' stream",
     about_copies=True,
+    cuda_fix="cudaMemcpyAsync(following, pinned, bytes, cudaMemcpyHostToDevice, side);  // while this one computes\n"
+    "cudaEventRecord(arrived, side);\n"
+    "cudaStreamWaitEvent(stream, arrived);  // before the kernels that use it",
     fix="with torch.cuda.stream(side):  # the next batch, while this one computes\n"
     "    following = batch.to(device, non_blocking=True)\n"
     "torch.cuda.current_stream().wait_stream(side)  # before it is used",

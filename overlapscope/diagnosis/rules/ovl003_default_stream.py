@@ -82,6 +82,7 @@ RULE = Rule(
     page=__doc__,
     waited_for="the legacy default stream",
     about_copies=True,
+    cuda_fix="cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);  // for kernels and for copies",
     fix="stream = torch.cuda.Stream()  # non-blocking; in C++ cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking)",
     change="side-stream",
     claims=claims,

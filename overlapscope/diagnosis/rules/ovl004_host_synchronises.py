@@ -3,12 +3,14 @@
 ## What happens
 `tensor.to(device)` without `non_blocking=True` calls `cudaMemcpyAsync` and then `cudaStreamSynchronize`.
 `stream.synchronize()` and `torch.cuda.synchronize()` synchronise explicitly. The thread waits until the GPU has
-finished all earlier work. When it launches again, nothing is queued: kernels no longer hide the host's work.
+finished all earlier work. When it launches again, nothing is queued: kernels no longer hide the host's work. So does a
+program that synchronises after each kernel, though a stream runs its kernels in order anyway.
 
 ## How it shows in a trace
 A synchronising call follows a copy call, or lies between launches. The GPU is idle during the call or after it, until
 the host has caught up. The evidence separates the two: idle time during the call while a copy ran, and idle time
-afterwards because the call used up the launch run-ahead.
+afterwards because the call used up the launch run-ahead. Of the second, only what a simulation without synchronisations
+does not have counts; where the GPU would be idle all the same, what the thread did then is the cause.
 
 ## Fix
 ```python
@@ -24,8 +26,9 @@ event.synchronize()  # where the host really needs it
 ```
 
 ## What the saving assumes
-Nothing on the host needs the completed copy at that point. If the source is overwritten afterwards, the host does need
-it: use two buffers, or an event.
+Where synchronisations follow copies, `non-blocking` is simulated, elsewhere `no-device-sync`. Nothing on the host needs
+the completed copy, or the result of the kernels, at that point. If the source is overwritten afterwards, the host does
+need it: use two buffers, or an event.
 
 ## When this misleads
 Timing code synchronises on purpose. With pageable memory the copy call itself blocks the host, and removing the
@@ -42,9 +45,10 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.rule import D2H_FIX, OUTPUT_SIZE_FIX, FixFor, Report, Rule, mostly_d2h
+from overlapscope.diagnosis.rule import D2H_CUDA_FIX, D2H_FIX, OUTPUT_SIZE_FIX, FixFor, Report, Rule, mostly_d2h
 from overlapscope.formatting import counted, time
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.measure.issue import synchronised_copy
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
 
 
@@ -71,12 +75,12 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     during_ns = int(context.idle.duration_ns[rows][during].sum())
     after_ns = context.idle_ns(rows) - during_ns
     blocked = context.blocked_ns(calls)
-    mainly = f"{time(copy_ns)} of that while a copy ran"
-    if after_ns >= copy_ns:
-        mainly = f"{time(after_ns)} of that after it, until the next launch"
+    copying = f", a copy running for {time(copy_ns)} of that" if copy_ns else ""
+    idle = [f"{time(during_ns)} meanwhile{copying}"] if during_ns else []
+    idle += [f"{time(after_ns)} afterwards, until a launch that could have been earlier"] if after_ns else []
     message = (
         f"The host synchronised {counted(len(calls), 'time')} and was blocked for {time(blocked)}; "
-        f"the GPU was idle for {time(context.idle_ns(rows))} because of it, {mainly}."
+        f"the GPU was idle for {', and for '.join(idle)}."
     )
     evidence = {
         "synchronisations": len(calls),
@@ -86,8 +90,25 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
         "waited_for_kernels_ns": max(blocked - during_ns, 0),
     }
     copies = context.copies_of(rows)
-    return Report(message, evidence, fix=D2H_FIX if len(copies) and mostly_d2h(context, copies) else None)
+    if _mostly_own(context, rows):
+        return Report(message, evidence, change="no-device-sync", cuda_fix=_NO_SYNC_CUDA)
+    if len(copies) and mostly_d2h(context, copies):
+        return Report(message, evidence, fix=D2H_FIX, cuda_fix=D2H_CUDA_FIX)
+    return Report(message, evidence)
 
+
+def _mostly_own(context: DeviceContext, rows: Int64) -> bool:
+    """Whether most of the idle time is because of synchronisations that no copy comes right before."""
+    call = context.idle.blocking_call[rows]
+    follows = np.append(synchronised_copy(context.trace), NO_ID)[call] != NO_ID
+    own = context.from_sync[rows] & ~follows
+    return 2 * context.idle_ns(rows[own]) > context.idle_ns(rows)
+
+
+_NO_SYNC_CUDA = (
+    "// no synchronisation after a kernel: a stream runs its work in order, cudaStreamWaitEvent orders streams;\n"
+    "// cudaDeviceSynchronize() only before the host reads results"
+)
 
 RULE = Rule(
     code="OVL004",
@@ -102,7 +123,8 @@ RULE = Rule(
         ),
     ),
     waited_for="synchronisations of the host",
-    fix="batch = batch.to(device, non_blocking=True)  # and wait for an event where the host needs the data",
+    cuda_fix="cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, stream);  // the host does not wait",
+    fix="tensor.to(device, non_blocking=True)  # kernels on this stream wait for the copy, the host need not",
     change="non-blocking",
     claims=claims,
     describe=describe,

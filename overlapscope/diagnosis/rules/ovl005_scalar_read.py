@@ -59,7 +59,8 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     blocked = context.blocked_ns(calls)
     transfer = int(context.facts.total_ns[copies].sum())
     message = (
-        f"{counted(len(copies), 'scalar read')} (such as item()) blocked the host for {time(blocked)}, of which the "
+        f"{counted(len(copies), 'scalar read')}{' (such as item())' if context.pytorch else ''} blocked the host for "
+        f"{time(blocked)}, of which the "
         f"transfers took {time(transfer)}; the GPU was idle for {time(context.idle_ns(rows))} because of it."
     )
     sizes = context.trace.copies.size_bytes[copies]
@@ -89,6 +90,7 @@ RULE = Rule(
         FixFor("# cudaMemcpyAsync to pinned memory, and read it after the loop", op="^$", api="Memcpy"),
     ),
     waited_for="scalar reads",
+    cuda_fix="cudaMemcpyAsync(pinned, value, bytes, cudaMemcpyDeviceToHost, stream);  // read it a step later",
     fix="total += loss.detach()  # stays on the GPU; total.item() once, after the loop",
     change="no-scalar-sync",
     claims=claims,

@@ -77,7 +77,9 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     confirm_with = "an Nsight Systems trace, which records what each event waits for" if inferred else ""
     confidence = Confidence.MEDIUM if inferred else Confidence.HIGH
     fix = "# let later kernels wait for the D2H copy only where they overwrite its source"
-    return Report(message, evidence, confidence, confirm_with, fix=fix if mostly_d2h(context, copies) else None)
+    if mostly_d2h(context, copies):
+        return Report(message, evidence, confidence, confirm_with, fix=fix, cuda_fix=fix.replace("#", "//"))
+    return Report(message, evidence, confidence, confirm_with)
 
 
 def _delayed_by_kernels(context: DeviceContext, copies: Int64) -> int:
@@ -94,6 +96,7 @@ RULE = Rule(
     page=__doc__,
     waited_for="copies that were issued too late",
     about_copies=True,
+    cuda_fix="cudaMemcpyAsync(buffers[(step + 1) % 2], pinned, bytes, cudaMemcpyHostToDevice, side);  // a step ahead",
     fix="data, following = following, fetch(loader)  # on the side stream, before the kernels of this step",
     change="prefetch=1",
     claims=claims,

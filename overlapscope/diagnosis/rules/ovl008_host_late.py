@@ -6,14 +6,14 @@ work can be hidden. What the thread did meanwhile makes five kinds, each a findi
 
 - `data-loading`: it waited for the next batch of a `DataLoader`, or made it.
 - `launch-bound`: it issued operators, each taking the host longer than the GPU.
-- `host-work`: it ran Python or operators for a long time between two launches.
+- `host-work`: it made no CUDA call for a long time, inside a range, an operator or a Python function.
 - `first-use`: it loaded modules or set up a library (cuBLAS, the caching allocator, the profiler). This happens once.
-- `not-recorded`: nothing of it is recorded.
+- `not-recorded`: it made no CUDA call, and nothing else of it is recorded.
 
 ## How it shows in a trace
 The GPU is idle while the launching thread is in no copy call, no synchronisation and no allocation but a first one, and
 no earlier call of that kind had used up its launch run-ahead. Otherwise the idle time is attributed to that call. The
-place given is what the thread did while the GPU was idle, not the launch that came late.
+place given is the innermost range and operator that covers most of the idle time, not the launch that came late.
 
 Data loading is PyTorch's range `enumerate(DataLoader)` or a Python frame of a loader's `__next__`. First use is a call
 that loads a module or makes a context; a launch or an operator whose first call takes ten times as long as the later
@@ -80,31 +80,39 @@ _EVIDENCE = {
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind: what the launching thread did, the fix, and the change that simulates it."""
+    """A kind: what the launching thread did, the fix for PyTorch and for CUDA C++, and the change that simulates it."""
 
     did: str
     fix: str
+    cuda_fix: str
     change: str | None = None
 
 
 _KINDS = {
     Lateness.LAUNCH_BOUND: _Kind(
-        "issued operators more slowly than the GPU ran them",
-        'step = torch.compile(step, mode="reduce-overhead")  # fewer launches',
+        "launched more slowly than the GPU ran the kernels",
+        'step = torch.compile(step, mode="reduce-overhead")  # static shapes, no synchronisation',
+        "cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);  // the launches of the loop once, as a graph\n"
+        "cudaGraphLaunch(graph, stream);  // then one call for all of them",
         "cuda-graph",
     ),
     Lateness.HOST_WORK: _Kind(
-        "ran Python and operators between launches",
-        "# move this work to a loader worker or another thread, or issue the launches that do not need it first",
+        "made no CUDA call",
+        "# do this once, before the loop, or on another thread; or launch first what does not need it",
+        "// do this once, before the loop, or on another thread; or launch first what does not need it",
     ),
     Lateness.DATA_LOADING: _Kind(
         "waited for the data loader",
         "loader = DataLoader(dataset, num_workers=8, prefetch_factor=4, persistent_workers=True)  # batches made ahead",
+        "// another thread makes the next batch ahead of time",
     ),
-    Lateness.FIRST_USE: _Kind("loaded modules or made first calls", "# once: warm up, then measure"),
+    Lateness.FIRST_USE: _Kind(
+        "loaded modules or made first calls", "# once: warm up, then measure", "// once: warm up, then measure"
+    ),
     Lateness.NOT_RECORDED: _Kind(
-        "did something that was not recorded",
+        "made no CUDA call, and nothing else of it is recorded",
         "# record with CPU activity and stacks to see what it does: profile(with_stack=True)",
+        "nsys profile -t cuda,nvtx,osrt --sample=process-tree ./program  # and NVTX ranges: what the host does",
     ),
 }
 
@@ -130,8 +138,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     recording = context.trace.metadata.recording
     factor = recording.profiler_factor if recording is not None else None
     evidence = {f"{name}_ns": int(duration[cause == value].sum()) for name, value in _EVIDENCE.items()}
-    tool = "a recording by overlapscope.record" if recording is None else "a recording with --unprofiled 5"
-    confirm = "" if factor is not None else f"{tool}, which measures the profiler overhead"
+    confirm = "" if factor is not None else f"{_measuring(context)}, which measures the profiler overhead"
     return Report(
         message,
         evidence | {"launches": launches, "profiler_factor": None if factor is None else round(factor, 3)},
@@ -140,17 +147,25 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
         informational=lateness is Lateness.FIRST_USE,
         change=kind.change,
         fix=(workers_fix(context.trace) if lateness is Lateness.DATA_LOADING else None) or kind.fix,
+        cuda_fix=kind.cuda_fix,
         kind=lateness.label,
         waited_for=lateness.waited_for,
     )
+
+
+def _measuring(context: DeviceContext) -> str:
+    """What tells how much the profiler lengthened the calls."""
+    if context.trace.metadata.recording is not None:
+        return "a recording with --unprofiled 5"
+    return "a recording by overlapscope.record" if context.pytorch else "the time of a run without the profiler"
 
 
 RULE = Rule(
     code="OVL008",
     name="host-late",
     page=__doc__,
-    waited_for="launches",
-    not_simulated="a trace does not tell whether the host needs to do this there",
+    waited_for="late launches",
+    not_simulated="the trace cannot show whether this work can move",
     by_kind=True,
     fix=_KINDS[Lateness.LAUNCH_BOUND].fix,
     claims=claims,

@@ -84,6 +84,7 @@ RULE = Rule(
         ),
     ),
     waited_for="allocations",
+    cuda_fix="cudaMallocAsync(&buffer, bytes, stream);  // from a pool, or allocate once, before the loop",
     fix="buffer = torch.empty(shape, device=device)  # once, before the loop; no empty_cache() inside it",
     change="preallocate",
     claims=claims,

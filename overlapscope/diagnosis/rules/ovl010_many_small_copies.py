@@ -84,6 +84,7 @@ RULE = Rule(
     page=__doc__,
     waited_for="many small copies",
     about_copies=True,
+    cuda_fix="// gather the pieces in one pinned buffer, and send it with one cudaMemcpyAsync",
     fix="torch.cat([t.flatten() for t in tensors], out=pinned)  # one buffer, one copy, then views\n"
     "views = pinned.to(device, non_blocking=True).split(sizes)",
     change="batch-copies",

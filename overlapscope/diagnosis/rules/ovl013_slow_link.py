@@ -137,6 +137,7 @@ RULE = Rule(
     page=__doc__,
     waited_for="slow pinned copies",
     about_copies=True,
+    cuda_fix="numactl --cpunodebind=N --membind=N ./program  # the GPU's NUMA node; check the link under load",
     fix="numactl --cpunodebind=N --membind=N python train.py  # the GPU's NUMA node; check the link under load",
     claims=claims,
     describe=describe,

@@ -33,6 +33,8 @@ PyTorch DDP notes, "Internal design". NCCL user guide.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from overlapscope.diagnosis.device_context import DeviceContext
@@ -51,8 +53,8 @@ def view(context: DeviceContext) -> Report | None:
         return None
     during_copies = intersect(active.exposed_collectives, active.copies).total_ns
     beside = f", {time(during_copies)} of it concurrently with copies" if during_copies else ""
-    part = f"{share(exposed, total)} of their time"
-    message = f"Collectives ran for {time(exposed)} without concurrent computation ({part}){beside}."
+    part = share(exposed, total)
+    message = f"Collectives ran for {time(exposed)} without concurrent computation ({part} of their time){beside}."
     evidence = {"exposed_ns": exposed, "collective_ns": total, "during_copies_ns": during_copies}
     confirm_with = "the traces of the other ranks, since waiting for them looks the same"
     nothing = np.empty(0, np.int64)
@@ -68,38 +70,43 @@ def view(context: DeviceContext) -> Report | None:
     )
 
 
-def _fix(context: DeviceContext) -> str | None:
-    """What fits the collectives that are exposed longest, and the program, which may wrap its model already."""
+def _fix(context: DeviceContext) -> str:
+    """What fits the collectives that are exposed longest, and the program, as far as its ranges and operators tell."""
     trace = context.trace
     names = [trace.names[row] for table in (trace.ranges, trace.cpu_ops) for row in np.unique(table.name_id).tolist()]
     words = " ".join(names).lower()
-    kind = _largest_kind(context)
-    if kind in _BY_KIND:
-        return _BY_KIND[kind]
-    if names and "backward" not in words and "ddp" not in words and "distributeddataparallel" not in words:
-        return _INFERENCE
-    return _DDP_HAS if "distributeddataparallel" in words else None
+    signs = (sign for sign, kinds in _SIGNS.items() if re.search(sign, words) and _largest_kind(context) in kinds)
+    return next((_BY_SIGN[sign] for sign in signs), _GENERAL)
 
 
-def _largest_kind(context: DeviceContext) -> str:
-    """The kind of collective that is exposed longest: a part of the kernel's name."""
+def _largest_kind(context: DeviceContext) -> str | None:
+    """The kind of collective that is exposed longest: a part of the kernel's name; None where no name has one."""
     kernels, active = context.trace.kernels, context.activity
     rows = np.flatnonzero(active.key.rows(kernels) & is_collective(context.trace, kernels.name_id))
     exposed = covered(kernels.start_ns[rows], kernels.end_ns[rows], active.exposed_collectives)
     names = context.trace.names.decode(kernels.name_id[rows])
     totals = {kind: sum(exposed[index] for index, name in enumerate(names) if kind in name.lower()) for kind in _KINDS}
-    return max(totals, key=lambda kind: totals[kind])
+    longest = max(totals, key=lambda kind: totals[kind])
+    return longest if totals[longest] else None
 
 
 _KINDS = ("allreduce", "sendrecv", "alltoall", "allgather", "reducescatter", "broadcast")
-_ALL_TO_ALL = (
-    "# issue the all-to-all of the next batch before this one computes: async_op=True, and wait() where it is used\n"
-    "# (torchrec: TrainPipelineSparseDist)"
+_GENERAL = (
+    "work = dist.all_reduce(x, async_op=True)  # or any other; then kernels that do not need it, then work.wait()"
 )
-_FSDP = "fully_shard(block)  # each block by itself: its all-gather runs while the block before it computes"
-_BY_KIND = {"sendrecv": _ALL_TO_ALL, "alltoall": _ALL_TO_ALL, "allgather": _FSDP, "reducescatter": _FSDP}
-_DDP_HAS = "model = DistributedDataParallel(model, bucket_cap_mb=10, static_graph=True)  # small buckets start earlier"
-_INFERENCE = "# tensor parallelism on fewer GPUs, or two half batches: one computes while the other communicates"
+_SIGNS = {
+    "distributeddataparallel": ("allreduce",),
+    "fsdp|fully_shard|fullyshardeddataparallel": ("allgather", "reducescatter"),
+    "backward": ("allreduce",),
+}
+"""What a program has to have in its ranges and operators for a fix, and for which kinds of collectives it is."""
+_BY_SIGN = {
+    "distributeddataparallel": "model = DistributedDataParallel(model, bucket_cap_mb=10, static_graph=True)  # small "
+    "buckets start earlier",
+    "fsdp|fully_shard|fullyshardeddataparallel": "fully_shard(block)  # each block by itself: its all-gather runs "
+    "while the block before it computes",
+    "backward": "model = DistributedDataParallel(model)  # reduces gradients in buckets during the backward pass",
+}
 
 
 RULE = Rule(
@@ -107,7 +114,8 @@ RULE = Rule(
     name="exposed-collective",
     page=__doc__,
     waited_for="exposed collectives",
-    not_simulated="the trace of one rank does not tell when the others arrive",
-    fix="model = DistributedDataParallel(model)  # reduces gradients in buckets during the backward pass",
+    not_simulated="when the other ranks arrive is not in the trace of one",
+    cuda_fix="// on a stream of its own, beside kernels that do not need it; cudaStreamWaitEvent before it is used",
+    fix=_GENERAL,
     view=view,
 )

@@ -76,6 +76,10 @@ _PIN_AHEAD = (
     "print(batch.x.is_pinned())  # to check; or pin once, before the loop"
 )
 
+_REGISTER_CUDA = (
+    "cudaHostRegister(memory, bytes, 0);  // all of it, once, before the loop; unregister it after the loop"
+)
+
 
 def claims(context: DeviceContext) -> Bool:
     """Idle during or because of a call that page-locks host memory or unlocks it, or during ``pin_memory``."""
@@ -110,7 +114,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     }
     if 2 * pinning > context.idle_ns(rows):
         return Report(message, evidence, change="pin-ahead", fix=_PIN_AHEAD, waited_for="pin_memory()")
-    return Report(message, evidence)
+    return Report(message, evidence, cuda_fix=_REGISTER_CUDA if "egister" in names else None)
 
 
 RULE = Rule(
@@ -126,6 +130,7 @@ RULE = Rule(
         FixFor(_PIN_AHEAD, op="pin_memory"),
     ),
     waited_for="page-locking of host memory",
+    cuda_fix="cudaMallocHost(&staging, largest);  // once, before the loop; reuse it when its last copy is complete",
     fix="staging = torch.empty(largest_shape, pin_memory=True)  # once, before the loop\n"
     "staging[: len(x)].copy_(x)  # reuse it when its last copy is complete: event.synchronize()",
     change="preallocate",

@@ -180,6 +180,7 @@ RULE = Rule(
     page=__doc__,
     waited_for="small copies behind large ones",
     about_copies=True,
+    cuda_fix="// issue the copies that are needed first before large ones, and large ones in parts",
     fix="ids.copy_(next_ids, non_blocking=True)  # what is needed first is copied first\n"
     "for part in weights.split(rows_per_step): ...  # large copies after it, in parts",
     change="copy-first",

@@ -154,6 +154,7 @@ RULE = Rule(
     page=__doc__,
     waited_for="a thread that issues copies",
     about_copies=True,
+    cuda_fix="// fewer and larger copies; launch kernels that do not need them first, or from another thread",
     fix="buffers[first:last].copy_(pinned[first:last], non_blocking=True)  # fewer and larger copies\n"
     "# launch kernels that do not need them first, or from another thread",
     change="batch-copies",

@@ -219,6 +219,7 @@ RULE = Rule(
     waited_for="kernels that access host memory",
     not_simulated="a trace does not tell how long the kernels take on memory of the GPU",
     about_copies=True,
+    cuda_fix="cudaMemcpyAsync(rows, pinned, bytes, cudaMemcpyHostToDevice, side);  // a copy engine, beside kernels",
     fix="rows = pinned.to(device, non_blocking=True)  # on a side stream: a copy engine, beside kernels",
     view=view,
 )

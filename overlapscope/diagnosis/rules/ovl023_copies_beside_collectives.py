@@ -182,6 +182,7 @@ RULE = Rule(
     page=__doc__,
     waited_for="copies and collectives that share a link",
     about_copies=True,
+    cuda_fix="// issue these copies beside kernels, not beside collectives",
     fix="place.copy_(activations, non_blocking=True)  # beside matrix products, not beside collectives",
     view=view,
 )
