@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from overlapscope import Confidence, audit, diagnose, open_trace, what_if
 from overlapscope.dependencies.build import build_graph
@@ -14,6 +16,7 @@ from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.run_ahead import Blocking, matched
 from overlapscope.model.trace import Trace
 from tests import kineto_maker as make
+from tests.notation import trace_of
 
 
 def opened(tmp_path: Path, *events: make.Event) -> Trace:
@@ -90,6 +93,32 @@ def test_what_no_dependency_shows_is_not_sure(tmp_path: Path) -> None:
         now += float(random.uniform(1_000, 1_600))
     pageable = [entry for entry in diagnose(opened(tmp_path, *events)).findings if entry.code == "OVL001"]
     assert all(entry.confidence is not Confidence.HIGH and entry.confirm_with for entry in pageable)
+
+
+@pytest.mark.parametrize(
+    ("then", "charged"),
+    [("", "OVL004"), ("memcpy 64KiB pageable DtoH 1_012-1_020 -> stream 7: 1_013-1_018 |", "OVL008")],
+    ids=["nothing else waits", "a copy of results waits for the same work"],
+)
+def test_a_wait_is_charged_with_what_is_gone_without_it(then: str, charged: str, tmp_path: Path) -> None:
+    """The thread waits 1 ms for a kernel, makes no call for 600 us, and launches the next one; eight times."""
+    text = f"launch 0-5 -> stream 7: 8-1_008 | sync 6-1_011 | {then} op aten::sort 1_021-1_600"
+    found = diagnose(trace_of(tmp_path, "thread 1: " + " | ".join(shifted(text, 1_610 * step) for step in range(8))))
+    assert found.findings[0].code == charged
+    assert found.findings[0].idle_ns > 0.8 * found.idle_ns
+
+
+def test_a_synchronisation_of_a_slow_host_costs_nothing(tmp_path: Path) -> None:
+    """Kernels of 10 us, of which the host launches one in 40; it waits for each: without that it is as slow."""
+    text = "launch 0-30 -> stream 7: 31-41 | sync 30-42"
+    lines = "thread 1: " + " | ".join(shifted(text, 45 * step) for step in range(200))
+    (finding,) = diagnose(trace_of(tmp_path, lines)).findings
+    assert (finding.code, finding.kind) == ("OVL008", "launch-bound")
+
+
+def shifted(text: str, by: int) -> str:
+    """Some text with its times later."""
+    return re.sub(r"\b([\d_]+)-([\d_]+)\b", lambda times: f"{int(times[1]) + by}-{int(times[2]) + by}", text)
 
 
 def test_credit_of_blocking_calls_is_used_up_by_late_time_newest_first() -> None:

@@ -526,6 +526,20 @@ def test_kernels_of_a_late_host_are_the_host_s_fault(tmp_path: Path) -> None:
     assert found.findings[0].idle_ns == pytest.approx(9 * 700_000, rel=0.02), "the rest is launches"
 
 
+def test_of_a_wait_that_is_not_recorded_the_call_is_named_that_waited_too(tmp_path: Path) -> None:
+    """A kernel starts 50 ms after its launch, and nothing says why; a copy of its result blocks the host meanwhile."""
+    found = program(
+        make.call(0, 5, correlation=1),
+        make.kernel(8, 100, correlation=1),
+        make.call(200, 5, correlation=2),
+        make.call(210, 50_100, name="cudaMemcpyAsync", correlation=3),
+        make.kernel(50_200, 50, correlation=2),
+        make.copy(50_260, 20, kinds="DtoH (Device -> Pageable)", size=4, correlation=3),
+    )(tmp_path)
+    (finding,) = (each for each in found.findings if each.code == "OVL000")
+    assert "Meanwhile the host was blocked for 50 ms in 1 call of cudaMemcpyAsync (DtoH)" in finding.message
+
+
 def test_a_slow_pinned_copy_is_seen_against_the_faster_ones(tmp_path: Path) -> None:
     """Copies of 10 MB on the kernels' stream: five take 200 us, one takes 2 ms."""
     events, at = [], 0

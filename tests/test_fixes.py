@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from overlapscope import diagnose
+from overlapscope import diagnose, open_trace
 from overlapscope.calibration.schema import MODULE, Calibration, Loader
 from overlapscope.diagnosis.catalogue import RULES, rule
 from overlapscope.diagnosis.finding import Place
+from overlapscope.diagnosis.rule import Report, Rule
 from tests import kineto_maker as make
+from tests import nsys_maker
 from tests.notation import trace_of
 
 
@@ -45,6 +48,32 @@ def test_the_fix_of_a_rule_fits_the_place(code: str, where: Place, words: str) -
 
 def test_a_rule_has_a_fix_for_any_place() -> None:
     assert all(entry.fix_for(place()) for entry in RULES)
+
+
+@pytest.mark.parametrize("entry", [each for each in RULES if each.code < "OVL100"], ids=lambda each: each.code)
+def test_a_program_without_pytorch_gets_no_pytorch(entry: Rule) -> None:
+    """For any place, and whatever a report says for PyTorch."""
+    report = Report("found", {}, fix="loss.item()")
+    for where in (place(), place("aten::copy_", "cudaMemcpyAsync", "load weight")):
+        fix = entry.fix_of(report, where, pytorch=False)
+        assert not re.search(r"torch|\.py\b|item\(\)|non_blocking|DataLoader|with_stack|batch", fix)
+    assert entry.fix_of(report, place(), pytorch=True) == "loss.item()"
+
+
+def test_kinds_of_a_late_host_have_cuda_fixes(tmp_path: Path) -> None:
+    """A CUDA C++ program, by Nsight Systems: no name of PyTorch in it; the host makes no call for 5 ms in each step."""
+    calls = [nsys_maker.call(10_000_000 * n, 10_000_000 * n + 5_000, 2, correlation=n) for n in range(1, 9)]
+    kernels = [nsys_maker.work(10_000_000 * n + 8_000, 10_000_000 * n + 5_000_000, correlation=n) for n in range(1, 9)]
+    tables = {
+        "CUPTI_ACTIVITY_KIND_RUNTIME": calls,
+        "CUPTI_ACTIVITY_KIND_KERNEL": [row | {"shortName": 3} for row in kernels],
+    }
+    strings = {2: "cudaLaunchKernel_v7000", 3: "saxpy"}
+    trace = open_trace(nsys_maker.write(tmp_path / "t.sqlite", tables, strings))
+    (finding,) = diagnose(trace).findings
+    assert finding.kind == "not-recorded"
+    assert finding.fix.startswith("nsys profile")
+    assert "overlapscope.record" not in finding.confirm_with
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,13 @@ def test_the_place_is_what_ran_while_the_gpu_was_idle(tmp_path: Path) -> None:
     assert found.places[0].idle_ns > 0.9 * found.idle_ns
 
 
+def test_the_place_is_what_covers_most_of_the_gap(tmp_path: Path) -> None:
+    """An operator of 5 ms calls 20 others of 100 us, one in the middle of the gap: none of these is the place."""
+    inner = " | ".join(f"op aten::as_strided {at}-{at + 100}" for at in range(600, 4600, 200))
+    (found,) = host_late(tmp_path, loop(6, "thread 1: op aten::split 10-4990"), loop(6, inner), loop(6, STEP))
+    assert found.where.op == "aten::split"
+
+
 def test_two_kinds_are_two_findings(tmp_path: Path) -> None:
     """In each step 3 ms in the loader, and 2 ms of other work."""
     lines = (f"thread 1: {LOADER} 10-3000", "thread 1: op aten::sort 3000-4990")

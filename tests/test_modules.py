@@ -179,7 +179,9 @@ def paths(path: Path, *times_us: float) -> list[str | None]:
     moments = np.array([round(1000 * each) for each in times_us], np.int64)
     same = np.full(len(moments), trace.modules.process[0]), np.full(len(moments), trace.modules.thread[0])
     nothing = np.full(len(moments), -1, np.int64)
-    return [place.range for place in places(trace, Moments(*same, moments, np.zeros_like(moments), nothing, nothing), 0)]
+    return [
+        place.range for place in places(trace, Moments(*same, moments, np.zeros_like(moments), nothing, nothing), 0)
+    ]
 
 
 def test_a_place_is_the_path_of_ranges_and_the_innermost_module(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ class DiagnosisConfig:
     """Thresholds, each with its reason.
 
     ``report_share``: idle time below this share of the analysed time (the range, or from a device's first work to its
-    last) is not reported; profilers lengthen a run by 1 to 10 %.
+    last) is not reported; profilers lengthen a run by 1 to 10 %. Nor can overlap help where perfect overlap would save
+    less, and a GPU that waits less is busy.
     ``high_share``, ``medium_share``: idle time from these shares of the analysed time on has severity high or medium;
     a fifth of a run is worth an afternoon, a tenth is beyond what profilers distort.
     ``startup_ns``: host time before the first launch of a window that counts as its start-up: Python under a profiler
@@ -53,8 +54,6 @@ class DiagnosisConfig:
     is not used; libraries initialise every device that they see.
     ``worthless_share``: a fix that recovers less than this share of its GPU idle time is not offered.
     ``noise_share``: nor is one that saves less than this share of the window; two runs of a program differ by that.
-    ``ceiling_share``: where perfect overlap would save less than this share of the analysed time, overlap cannot help;
-    that is what ``report_share`` calls not worth a finding.
     ``mapped_least_share``, ``mapped_most_share``: a kernel that moves the bytes of one operand at this share of the
     link's bandwidth moves them over the link. Measured: 0.42 to 0.7 of it where a kernel reads and writes host memory
     in place, 0.67 to 0.96 where it does one of them; a little more where its size is rounded up to whole blocks.
@@ -92,7 +91,6 @@ class DiagnosisConfig:
     queued_share: float = 0.2
     worthless_share: float = 0.05
     noise_share: float = 0.01
-    ceiling_share: float = 0.05
     mapped_least_share: float = 0.4
     mapped_most_share: float = 1.1
     mapped_contrast: float = 5.0

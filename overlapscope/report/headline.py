@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from overlapscope.diagnosis.catalogue import rule
+from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.diagnosis.finding import Confidence, Diagnosis, Finding, Plan, Severity, Step
 from overlapscope.diagnosis.gpu_time import COLLECTIVES, COPIES, KERNELS, MEMSETS, OUTSIDE
 from overlapscope.diagnosis.lateness import Lateness
@@ -32,12 +33,12 @@ class HeadlineConfig:
     """Thresholds of the headline, as shares of the window.
 
     ``mentioned``: less is not mentioned; runs scatter by about one percent.
-    ``problem``: a GPU that waits less than this is busy, and copies that cost less are not the problem; below it no
-    finding is reported either.
+    ``report_share``: a GPU that waits less than this is busy, and copies that cost less are not the problem, as in a
+    diagnosis.
     """
 
     mentioned: float = 0.01
-    problem: float = 0.05
+    report_share: float = DIAGNOSIS.report_share
 
 
 def headline(
@@ -85,7 +86,7 @@ def _busy(device: DeviceAudit, used: Sequence[DeviceAudit], config: HeadlineConf
     least, whole = config.mentioned * spent.total_ns, time(spent.total_ns)
     collectives, copies = spent.of(COLLECTIVES), spent.of(COPIES)
     waiting = spent.waiting_ns
-    if max(waiting, collectives) < config.problem * spent.total_ns:
+    if max(waiting, collectives) < config.report_share * spent.total_ns:
         return f"{name} busy with kernels for {share(spent.of(KERNELS), spent.total_ns)} of {whole}."
     what = "idle or only copying" if copies > least else "idle"
     text = f"{name} {what} for {most}{share(waiting, spent.total_ns)} of {whole}"
@@ -105,7 +106,7 @@ def _cause(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) ->
     """What the GPU waited for most: of the findings and the exposed collectives, else of the causes of idle time."""
     spent = device.time
     outside = spent.of(OUTSIDE)
-    least = config.problem * (spent.total_ns - outside)
+    least = config.report_share * (spent.total_ns - outside)
     mine = [finding for finding in diagnosis.findings if finding.is_about(device.key)]
     once = sum(finding.idle_ns for finding in mine if finding.kind == Lateness.FIRST_USE.label)
     found = [(finding.idle_ns, _said(finding)) for finding in diagnosis.findings if _costs(finding, device)]
@@ -123,7 +124,7 @@ def _cause(device: DeviceAudit, diagnosis: Diagnosis, config: HeadlineConfig) ->
         yield f"Largest cause{' after that' if once >= longest else ''}: {text}."
     elif once < least and spent.waiting_ns - outside >= least:
         yield "No single cause is large."
-    if spent.total_ns >= 2 * outside >= 2 * config.problem * spent.total_ns:
+    if spent.total_ns >= 2 * outside >= 2 * config.report_share * spent.total_ns:
         yield before
 
 
@@ -199,7 +200,7 @@ def _estimate(plan: Plan, after_ns: int) -> str:
 
 def _copies(device: DeviceAudit, diagnosis: Diagnosis, blocked_ns: int, config: HeadlineConfig) -> Iterator[str]:
     """That copies are not the problem, where something else is; or only that their calls blocked the host."""
-    spent, least = device.time, config.problem * device.time.total_ns
+    spent, least = device.time, config.report_share * device.time.total_ns
     costly = [finding for finding in diagnosis.findings if _costs(finding, device)]
     blamed = sum(finding.idle_ns for finding in costly if rule(finding.code).about_copies)
     if spent.waiting_ns + spent.of(COLLECTIVES) >= least > max(spent.copies_ns, blamed):

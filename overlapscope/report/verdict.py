@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from overlapscope.diagnosis.causes import Cause, IdleByCause
+from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.formatting import counted, share, size, time
 from overlapscope.measure.ceiling import HOST, KERNELS, Ceiling
 from overlapscope.measure.devices import Activity
@@ -18,13 +19,12 @@ from overlapscope.model.trace import Trace
 class VerdictConfig:
     """Thresholds of the verdict.
 
-    ``report_share``: a time below this share of the wall time is not mentioned; runs scatter by about one percent.
-    ``ceiling_share``: perfect overlap that saves less than this share of the time cannot help; profilers lengthen a run
-    by 1 to 10 %.
+    ``mentioned``: a time below this share of the wall time is not mentioned; runs scatter by about one percent.
+    ``report_share``: perfect overlap that saves less than this share of the time cannot help, as in a diagnosis.
     """
 
-    report_share: float = 0.01
-    ceiling_share: float = 0.05
+    mentioned: float = 0.01
+    report_share: float = DIAGNOSIS.report_share
 
 
 Part = tuple[Activity, tuple[CopyGroup, ...], IdleByCause, Ceiling]
@@ -83,7 +83,7 @@ def _blocked(
 ) -> list[str]:
     """How long the copy calls blocked the host: copies that look hidden can delay kernels this way."""
     delayed = sum(gaps.sum_ns(Cause.COPY_CALL) for _, _, gaps, _ in devices)
-    least = config.report_share * window.wall_ns
+    least = config.mentioned * window.wall_ns
     if blocked_ns <= least:
         return []
     whose = "Their calls" if sum(group.count for group in groups) > 1 else "Its call"
@@ -96,7 +96,7 @@ def _blocked(
 def _ceiling(devices: Sequence[Ceiling], config: VerdictConfig) -> list[str]:
     """That overlap cannot help, with what perfect overlap would give; of the device that is busy longest."""
     most = max(devices, key=lambda each: each.bound_ns)
-    if most.above_ns >= config.ceiling_share * most.now_ns:
+    if most.above_ns >= config.report_share * most.now_ns:
         return []
     saved = f"{time(most.saving_ns)} of {time(most.now_ns)} ({share(most.saving_ns, most.now_ns)})"
     rest = "" if most.bound_by in (KERNELS, HOST) else "; only fewer bytes or faster copies help"

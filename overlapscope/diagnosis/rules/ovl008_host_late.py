@@ -168,6 +168,7 @@ RULE = Rule(
     not_simulated="the trace cannot show whether this work can move",
     by_kind=True,
     fix=_KINDS[Lateness.LAUNCH_BOUND].fix,
+    cuda_fix=_KINDS[Lateness.LAUNCH_BOUND].cuda_fix,
     claims=claims,
     parts=parts,
     describe=describe,

@@ -67,7 +67,7 @@ def view(context: DeviceContext) -> Report | None:
     if not _noticeable(context, copies, exposed):
         return None
     most = ceiling(context.trace, active, context.config.dependencies.host)
-    if most.above_ns >= context.config.ceiling_share * most.now_ns or _pageable(context, most):
+    if most.above_ns >= context.config.report_share * most.now_ns or _pageable(context, most):
         return None
     message = (
         f"Copies were exposed for {time(exposed)}, but perfect overlap of copies would save at most "
