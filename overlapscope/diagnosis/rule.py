@@ -128,8 +128,10 @@ class Rule:
     sections: Mapping[str, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Split the page into its sections."""
-        object.__setattr__(self, "page", inspect.cleandoc(self.page))
+        """Split the page into its sections; the fix has the lines for CUDA C++ too."""
+        page, following = inspect.cleandoc(self.page), f"\n## {HEADINGS[HEADINGS.index('Fix') + 1]}\n"
+        in_cuda = f"\nWithout PyTorch:\n\n```\n{self.cuda_fix}\n```\n" if self.cuda_fix else ""
+        object.__setattr__(self, "page", page.replace(following, in_cuda + following, 1))
         parts = re.split(r"^## (.+)$", self.page, flags=re.MULTILINE)
         texts = (text.strip() for text in parts[2::2])
         object.__setattr__(self, "sections", dict(zip(parts[1::2], texts, strict=True)))
