@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from overlapscope.cli.main import app
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.formatting import time
 from overlapscope.report.content import audit
+from overlapscope.report.findings import same_change, to_confirm
 from tests import kineto_maker as make
 from tests.conftest import SAMPLES
 
@@ -242,3 +244,12 @@ def test_the_installed_command_answers() -> None:
     environment = os.environ | {"COLUMNS": "120"}
     result = subprocess.run([script, "audit", PAGEABLE], capture_output=True, text=True, check=True, env=environment)
     assert "6 copies moved" in result.stdout
+
+
+def test_what_holds_for_several_findings_is_said_once() -> None:
+    """One change that saves the same for two GPUs, and one thing that confirms both findings."""
+    found = overlapscope.diagnose(overlapscope.open_trace(PAGEABLE)).findings[0]
+    first, other = (replace(found, rank=rank, saving_ns=5, offered=True, confirm_with="a run") for rank in (1, 3))
+    assert to_confirm([first, other]) == ["To confirm 1, 3: a run."]
+    assert [same_change(each, [first, other]) for each in (first, other)] == [None, 1]
+    assert same_change(replace(other, saving_ns=6), [first, other]) is None

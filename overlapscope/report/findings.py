@@ -46,7 +46,7 @@ def findings(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
     return [*head, *parts, *([Text(NOT_SIMULATED, style="dim"), Text("")] if fixable else [])]
 
 
-def _same_change(finding: Finding, found: Iterable[Finding]) -> int | None:
+def same_change(finding: Finding, found: Iterable[Finding]) -> int | None:
     """The rank of the first finding with the same change and saving, such as of another GPU; None for the first."""
     same = (each for each in found if each.offered and each.change == finding.change)
     first = next((each.rank for each in same if each.saving_ns == finding.saving_ns), finding.rank)
@@ -111,7 +111,7 @@ def _finding(finding: Finding, diagnosis: Diagnosis, several: bool) -> list[Rend
     where = _where(finding.where, several)
     lines = [Text(safe(finding.message)), *([Text(f"at {where}{portion(finding)}", style="dim")] if where else [])]
     lines += [Text(line) for line in worth(finding, diagnosis.plan)]
-    first = _same_change(finding, diagnosis.findings)
+    first = same_change(finding, diagnosis.findings)
     lines += [Text(f"the same change as for {first}: it saves this once")] if first else []
     lines += [Text(safe(line), style="cyan") for line in finding.fix.splitlines() if finding.offered]
     return [head, *(Padding(line, (0, 0, 0, 3)) for line in lines), Text("")]
