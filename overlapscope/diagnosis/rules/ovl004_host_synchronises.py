@@ -77,7 +77,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     blocked = context.blocked_ns(calls)
     copying = f", a copy running for {time(copy_ns)} of that" if copy_ns else ""
     idle = [f"{time(during_ns)} meanwhile{copying}"] if during_ns else []
-    idle += [f"{time(after_ns)} afterwards, until a launch that could have been earlier"] if after_ns else []
+    idle += [f"up to {time(after_ns)} afterwards, until a launch that could have been earlier"] if after_ns else []
     message = (
         f"The host synchronised {counted(len(calls), 'time')} and was blocked for {time(blocked)}; "
         f"the GPU was idle for {', and for '.join(idle)}."
