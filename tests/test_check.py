@@ -68,7 +68,7 @@ def test_it_fails_with_place_rule_and_fix_when_a_limit_is_broken(limits: Path) -
     assert "FAILED  pageable_bytes: copied from or to pageable memory: 384 MiB, at most 0 B allowed" in result.stdout
     assert "OVL001 pageable-copy: 6 pageable copies" in result.stdout
     assert re.search(r"at .*gemm_copy / round / copy.* \(384 MiB\)", result.stdout)
-    assert "fix: batch = batch.pin_memory()" in result.stdout
+    assert "fix: tensor = tensor.pin_memory()" in result.stdout
 
 
 def test_what_is_not_measured_fails_unless_configured(limits: Path) -> None:

@@ -20,7 +20,7 @@ pytestmark = [
     ("name", "ranks", "straggler", "code", "kind"),
     [
         ("torchrec-sleep", 4, 2, "OVL008", "host-work"),
-        ("torchrec-opt5-qcomm", 4, 2, "OVL004", ""),
+        ("torchrec-opt5-qcomm", 4, 2, "OVL008", "host-work"),
         ("torchrec-resnet18", 2, 1, "OVL008", "host-work"),
         ("param-dlrm", 8, 7, "OVL008", "launch-bound"),
     ],

@@ -123,6 +123,7 @@ def _managed(context: DeviceContext) -> Report | None:
         idle_ns=stalled,
         kind="managed",
         fix=_PREFETCH_FIX,
+        cuda_fix=_PREFETCH_FIX,
     )
 
 
