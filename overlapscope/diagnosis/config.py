@@ -43,11 +43,6 @@ class DiagnosisConfig:
     take that have nothing to wait for; else it may end before a slow host returns.
     ``host_active_ns``: host time without a call, after an asynchronous D2H copy, from which on the host did some work:
     Python between two calls takes 10 to 60 us under a profiler.
-    ``operator_ns``: a GPU that waits no longer than this for a launch waits for the host to issue an operator: its
-    Python, dispatch and launch take 5 to 50 us, up to twice that under a profiler that records stacks.
-    ``operator_factor``: or no longer than this many times the usual time between two launches of a thread; older hosts
-    and profilers are slower.
-    ``most_operator_ns``: no operator takes longer to issue, whatever is usual: a loop with few launches says nothing.
     ``queued_share``: share of the kernel time for which kernels of another stream must be queued before the lack of
     concurrency is mentioned, and share of it that a stream must have to count there.
     ``used_device_share``: a device that is busy for less than this share of the busiest device's time in its process
@@ -85,9 +80,6 @@ class DiagnosisConfig:
     blocking_launch_share: float = 0.5
     blocking_kernel_factor: float = 2.0
     host_active_ns: int = 200_000
-    operator_ns: int = 100_000
-    operator_factor: float = 3.0
-    most_operator_ns: int = 500_000
     queued_share: float = 0.2
     worthless_share: float = 0.05
     noise_share: float = 0.01

@@ -174,7 +174,7 @@ class DeviceContext:
     @cached_property
     def lateness(self) -> Int8:
         """`Lateness` of each idle interval, as far as its launching thread was late by itself."""
-        return lateness(self.trace, self.idle, self.config)
+        return lateness(self.trace, self.idle)
 
     @cached_property
     def startup(self) -> Bool:

@@ -5,7 +5,8 @@ The GPU finishes its work before the launching thread has launched more. Nothing
 work can be hidden. What the thread did meanwhile makes five kinds, each a finding of its own:
 
 - `data-loading`: it waited for the next batch of a `DataLoader`, or made it.
-- `launch-bound`: it issued operators, each taking the host longer than the GPU.
+- `launch-bound`: it issued operators, each taking the host longer than the GPU, but not more than 0.2 ms each, which is
+  what a CUDA graph is simulated to save.
 - `host-work`: it made no CUDA call for a long time, inside a range, an operator or a Python function.
 - `first-use`: it loaded modules or set up a library (cuBLAS, the caching allocator, the profiler). This happens once.
 - `not-recorded`: it made no CUDA call, and nothing else of it is recorded.
