@@ -51,3 +51,12 @@ def test_a_synchronisation_after_each_kernel_has_this_change(tmp_path: Path) -> 
     (finding,) = (each for each in diagnose(trace_of(tmp_path, steps(40))).findings if each.code == "OVL004")
     assert finding.change == "no-device-sync"
     assert finding.saving_ns == pytest.approx(finding.idle_ns, rel=0.1)
+
+
+def test_it_is_said_where_all_of_them_may_be_needed(tmp_path: Path) -> None:
+    """A second stream, on which nothing but one short kernel runs, may need the order that they make."""
+    several = steps(40) + " | launch 8_790-8_792 -> stream 9: 8_795-8_799"
+    for text, needed in ((steps(40), False), (several, True)):
+        (finding,) = (each for each in diagnose(trace_of(tmp_path, text)).findings if each.code == "OVL004")
+        assert ("They may be needed" in finding.message) is needed
+        assert finding.offered is not needed

@@ -50,6 +50,7 @@ from overlapscope.formatting import counted, time
 from overlapscope.measure.issue import synchronised_copy
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
+from overlapscope.whatif.changes.no_device_sync import may_be_needed
 
 
 def claims(context: DeviceContext) -> Bool:
@@ -91,6 +92,8 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     }
     copies = context.copies_of(rows)
     if _mostly_own(context, rows):
+        needed = may_be_needed(context.graph)[context.graph.call_of[calls]].all()
+        message += _NEEDED if needed else ""
         return Report(message, evidence, change="no-device-sync", cuda_fix=_NO_SYNC_CUDA)
     if len(copies) and mostly_d2h(context, copies):
         return Report(message, evidence, fix=D2H_FIX, cuda_fix=D2H_CUDA_FIX)
@@ -105,6 +108,7 @@ def _mostly_own(context: DeviceContext, rows: Int64) -> bool:
     return 2 * context.idle_ns(rows[own]) > context.idle_ns(rows)
 
 
+_NEEDED = " They may be needed: for managed memory, the order of several streams, or copies under way."
 _NO_SYNC_CUDA = (
     "// no synchronisation after a kernel: a stream runs its work in order, cudaStreamWaitEvent orders streams;\n"
     "// cudaDeviceSynchronize() only before the host reads results"

@@ -44,7 +44,7 @@ class NoDeviceSync(Change):
         """Take the calls out that nothing in the trace needs."""
         calls = editor.graph.calls
         wanted = np.isin(calls.kind, SYNC_CALLS) & where.calls[calls.row]
-        gone = wanted & ~_needed(editor.graph)
+        gone = wanted & ~may_be_needed(editor.graph)
         editor.without_waits(np.flatnonzero(gone))
         if gone.any():
             editor.grant(_GRANTED)
@@ -52,7 +52,7 @@ class NoDeviceSync(Change):
             editor.assume(f"{int((wanted & ~gone).sum())} of {int(wanted.sum())} synchronisations stay")
 
 
-def _needed(graph: Graph) -> Bool:
+def may_be_needed(graph: Graph) -> Bool:
     """Which calls are synchronisations that have to stay, as far as the trace shows."""
     calls = graph.calls
     needed = np.zeros(len(calls), np.bool_)
