@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,13 @@ from overlapscope.plot import style
 from overlapscope.plot.legend import entries_of
 from overlapscope.plot.style import LOOKS, PALETTES, Appearance, Font, Look, Palette, rc
 from overlapscope.plot.texts import fitting, texts_in
-from overlapscope.plot.timeline import draw_timeline, save_timeline
+from overlapscope.plot.timeline import draw_timeline, save_timeline, timeline_png
 from overlapscope.read.opening import open_trace
 from overlapscope.timeline import view
 from overlapscope.timeline.arrows import arrows
 from overlapscope.timeline.bars import IDLE_STYLES, Bars, Curve, Lane, LaneKind, Style
 from overlapscope.timeline.caption import caption
+from overlapscope.timeline.comparison import View
 from overlapscope.timeline.lanes import lanes
 from overlapscope.timeline.pixels import Levels, deepest, for_pixels, highest
 from overlapscope.timeline.roles import process_titles, thread_titles
@@ -40,6 +42,7 @@ from overlapscope.timeline.shown import Shown
 from overlapscope.timeline.view import work_window
 from tests import kineto_maker as make
 from tests.conftest import CASES, SAMPLES
+from tests.opened import audit_of
 
 mpl.use("agg")
 US = 1000
@@ -252,8 +255,69 @@ def test_blank_names_are_drawn(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "blank.svg").stat().st_size
 
 
-def test_an_empty_window_is_drawn(tmp_path: Path) -> None:
-    save_timeline(open_trace(SAMPLE), tmp_path / "t.png", (0, 1))
+def test_a_window_without_work_is_drawn(tmp_path: Path) -> None:
+    trace = open_trace(SAMPLE)
+    save_timeline(trace, tmp_path / "t.png", (trace.start_ns, trace.start_ns + 1))
+
+
+def test_a_window_outside_of_the_trace_is_refused_in_words(tmp_path: Path) -> None:
+    trace = open_trace(SAMPLE)
+    for window, words in (((0, 10_000_000), "on its clock"), ((5, 5), "ends before it begins")):
+        for draw in (draw_timeline, caption, timeline_png):
+            with pytest.raises(WindowEmpty, match=words):
+                draw(trace, window)
+    with pytest.raises(WindowEmpty, match="not by both"):
+        draw_timeline(trace, (trace.start_ns, trace.end_ns), within="gemm_copy")
+    with pytest.raises(RangeNotFound, match="no range 'nowhere'"):
+        save_timeline(trace, tmp_path / "t.png", within="nowhere")
+
+
+# A figure of a window, and the audit of that window
+
+WINDOWS = [
+    ("dataloader_train-pageable-blocking.json.gz", "step"),
+    ("dataloader_train-pageable-blocking.json.gz", None),
+    ("dataloader_train-pinned-item.sqlite.gz", "train"),
+    ("gemm_copy-pageable-kernels-first-non-blocking-side.json.gz", "gemm_copy"),
+    ("moe_prefetch-pageable.json.gz", None),
+]
+
+
+@pytest.mark.parametrize(("name", "within"), WINDOWS)
+def test_the_figure_of_a_window_has_the_causes_of_its_audit(name: str, within: str | None) -> None:
+    found = audit_of(SAMPLES / name, within)
+    drawn = {entry.kind: entry for entry in lanes(found.trace, None if within is None else found.window)}
+    view_lanes = View("", found.trace, 0, *work_window(found.trace), within).lanes(Shown())
+    in_view = {entry.kind: entry for entry in view_lanes}
+    (device,) = found.diagnosis.devices
+    for kind in set(IDLE_STYLES) - {Style.IDLE}:
+        idle_ns = sum(
+            length
+            for length, reason in zip(device.idle.duration_ns.tolist(), device.reason.tolist(), strict=True)
+            if reason >= 0 and device.codes[reason] == kind.name
+        )
+        for shown in (drawn, in_view):
+            assert shown[LaneKind.WHY_IDLE].busy_ns(frozenset((kind,))) == idle_ns
+
+
+@pytest.mark.parametrize(("name", "within"), WINDOWS)
+def test_the_parts_of_a_caption_add_up_to_its_window(name: str, within: str | None) -> None:
+    trace = open_trace(SAMPLES / name)
+    whole, _, words = caption(trace, within=within).partition(" of a program")
+    parts = re.split(r", (?![^(]*\))", re.sub(r" \(.*?\)", "", words.split("GPU 0: ")[1].split(". ")[0]))
+    in_parts = [" ".join(part.split()[-2:]) for part in parts]
+    assert sum(map(nanoseconds, in_parts)) == pytest.approx(nanoseconds(whole), rel=0.01)
+
+
+def nanoseconds(words: str) -> float:
+    number, unit = words.split()
+    return float(number) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+
+
+def test_the_step_of_a_figure_is_that_of_the_audit() -> None:
+    trace = open_trace(SAMPLES / "dataloader_train-pageable-blocking.json.gz")
+    step = view.of_step(trace, 1)
+    assert caption(trace, step) == caption(trace, within="ProfilerStep#1")
 
 
 # What is shown
@@ -320,8 +384,10 @@ def test_a_caption_says_what_is_shown(tmp_path: Path) -> None:
     """Blocked is what a call takes beyond a plain launch, of 4 us here."""
     trace = open_trace(one_of_each(tmp_path))
     assert caption(trace, (0, 200 * US)) == (
-        "200 us of a program on Test GPU. GPU 0: kernels run for 90 us, copies for 60 us, 67 % of that hidden. "
-        "Idle for 40 us: OVL001 pageable-copy 34 us, OVL008 host-late 6 us. "
+        "200 us of a program on Test GPU. "
+        "GPU 0: kernels 90 us, only copies 20 us (67 % of 60 us of copies hidden), idle 23 us, "
+        "before and after its work 67 us. "
+        "Idle or only copying because of OVL001 pageable-copy 34 us, OVL008 host-late 6 us. "
         "S7: 2 kernels, 90 us. S13: 1 pageable HtoD copy, 60 us, block the host 56 us."
     )
     assert "S7" not in caption(trace, (0, 200 * US), Shown(streams=(13,)))
@@ -396,10 +462,13 @@ def test_a_window_by_time_range_occurrence_step_and_finding(tmp_path: Path) -> N
     _, end = work_window(trace)
     assert view.of_time(trace, 0.05, None) == (trace.start_ns + 50 * US, end)
     assert view.of_time(trace, -1e300, float("inf")) == (trace.start_ns, trace.end_ns)
-    assert view.of_step(trace, 1) == (100 * US, 190 * US)
-    assert view.of_step(trace, 2) == (200 * US, 350 * US), "with the work that it issued"
-    assert view.of_occurrence(trace, "part", 2) == (150 * US, 160 * US)
-    assert view.of_occurrence(trace, "part") == (100 * US, 350 * US)
+    for window, edges in (
+        (view.of_step(trace, 1), (100, 190)),
+        (view.of_step(trace, 2), (200, 350)),  # with the work that it issued
+        (view.of_occurrence(trace, "part", 2), (150, 160)),
+        (view.of_occurrence(trace, "part"), (100, 350)),
+    ):
+        assert (window.first_ns // US, window.last_ns // US) == edges
     with pytest.raises(RangeNotFound, match="occurs 3 times"):
         view.of_occurrence(trace, "part", 4)
     for begin, until in ((3, 1), (300, 500), (-5, -3), (float("nan"), None)):

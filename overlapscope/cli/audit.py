@@ -195,4 +195,4 @@ def _draw(result: Audit, figure: Path, selection: Selection) -> None:
     from overlapscope.plot.timeline import save_timeline
 
     window, part = result.window, replace(selection, device=None) != Selection()
-    save_timeline(result.trace, figure, (window.first_ns, window.last_ns) if part else None)
+    save_timeline(result.trace, figure, window if part else None, idle=result.diagnosis.devices)

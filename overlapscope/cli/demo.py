@@ -41,7 +41,7 @@ def demo_command(
         result = audit(trace, _RANGE)
         render_to(None, show)
         figure = _folder(output) / "timeline.png"
-        save_timeline(trace, figure, (result.window.first_ns, result.window.last_ns))
+        save_timeline(trace, figure, result.window, idle=result.diagnosis.devices)
     say(f"the timeline is in {figure}; for your own trace: overlapscope audit TRACE --figure FILE")
 
 

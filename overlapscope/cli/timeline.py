@@ -24,6 +24,8 @@ from overlapscope.errors import OutputError, OverlapscopeError, WindowEmpty
 from overlapscope.formatting import safe
 
 if TYPE_CHECKING:
+    from overlapscope.diagnosis.finding import DeviceDiagnosis
+    from overlapscope.measure.windows import Window
     from overlapscope.model.trace import Trace
     from overlapscope.plot.style import Appearance
     from overlapscope.timeline.shown import Shown
@@ -112,8 +114,8 @@ def timeline_command(  # noqa: PLR0913, PLR0917 - the options of a figure
             if what_if:
                 caption = _before_after(trace, output, what_if, within, shown, look)
             else:
-                window = _window(trace, within, occurrence, step, finding, (from_ms, to_ms))
-                caption = _one(trace, output, window, shown, look)
+                window, idle = _window(trace, within, occurrence, step, finding, (from_ms, to_ms))
+                caption = _one(trace, output, window, idle, shown, look)
         render_to(None, lambda console: print_lines([caption], console))
         say_without_device_work(trace, quiet=quiet)
     except OverlapscopeError as error:
@@ -125,21 +127,31 @@ def _some(values: Sequence[T] | None) -> tuple[T, ...] | None:
     return tuple(values) if values else None
 
 
-def _one(trace: Trace, output: Path, window: tuple[int, int] | None, shown: Shown, look: Appearance) -> str:
+def _one(
+    trace: Trace,
+    output: Path,
+    window: tuple[int, int] | Window | None,
+    idle: Sequence[DeviceDiagnosis] | None,
+    shown: Shown,
+    look: Appearance,
+) -> str:
     """Draw one timeline, and return its caption."""
+    from overlapscope.diagnosis.idle_by_rule import idle_by_rule
     from overlapscope.plot.timeline import save_timeline
     from overlapscope.timeline.arrows import arrows
     from overlapscope.timeline.caption import caption
     from overlapscope.timeline.lanes import lanes
-    from overlapscope.timeline.view import work_window
+    from overlapscope.timeline.view import edges_of, measured_window, shown_window
 
-    drawn = window or work_window(trace)
-    if not lanes(trace, drawn, shown):
+    part = shown_window(trace, window)
+    drawn = edges_of(trace, part)
+    idle = idle_by_rule(trace, measured_window(trace, part)) if idle is None else idle
+    if not lanes(trace, part, shown, idle):
         raise WindowEmpty("nothing to draw: no ranges, calls or device work in this window")
     if look.arrows and not len(arrows(trace, *drawn)):
         say("no arrows: more than 40 kernels and copies in this window, or none with a known call")
-    save_timeline(trace, output, window, shown=shown, look=look)
-    return caption(trace, window, shown)
+    save_timeline(trace, output, part, idle=idle, shown=shown, look=look)
+    return caption(trace, part, shown, idle=idle)
 
 
 def _before_after(
@@ -161,19 +173,20 @@ def _window(
     step: int | None,
     finding: str | None,
     between: tuple[float | None, float | None],
-) -> tuple[int, int] | None:
+) -> tuple[tuple[int, int] | Window | None, Sequence[DeviceDiagnosis] | None]:
+    """What to show; and why devices were idle, where a finding of the whole trace is shown."""
     from overlapscope.timeline import view
 
     if name is not None:
-        return view.of_occurrence(trace, name, occurrence)
+        return view.of_occurrence(trace, name, occurrence), None
     if step is not None:
-        return view.of_step(trace, step)
+        return view.of_step(trace, step), None
     if between != (None, None):
-        return view.of_time(trace, *between)
-    return None if finding is None else _of_finding(trace, finding)
+        return view.of_time(trace, *between), None
+    return (None, None) if finding is None else _of_finding(trace, finding)
 
 
-def _of_finding(trace: Trace, code: str) -> tuple[int, int]:
+def _of_finding(trace: Trace, code: str) -> tuple[tuple[int, int], Sequence[DeviceDiagnosis]]:
     from overlapscope.diagnosis.catalogue import MOVED
     from overlapscope.diagnosis.run import diagnose
     from overlapscope.timeline import view
@@ -184,4 +197,4 @@ def _of_finding(trace: Trace, code: str) -> tuple[int, int]:
     now = MOVED.get(code.upper(), code.upper())
     if now not in found:
         raise WindowEmpty(f"no finding {safe(code)} in the trace: there is {', '.join(sorted(found)) or 'none'}")
-    return view.of_finding(diagnosis, found[now])
+    return view.of_finding(diagnosis, found[now]), diagnosis.devices

@@ -22,7 +22,6 @@ from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.bars import Lane, Style, styles_in
 from overlapscope.timeline.comparison import View
-from overlapscope.timeline.lanes import lanes
 from overlapscope.timeline.shown import Shown
 
 _SHOWN = Shown(labels=True, range_depth=4, most_streams=24, most_threads=8)
@@ -47,7 +46,7 @@ def packed(views: Sequence[View], idle: Sequence[DeviceDiagnosis] | None = None,
     ``idle`` says why devices were idle in the first view, as a diagnosis does; else it is found here.
     """
     names, entries, data = PageNames(), [], []
-    found = [lanes(view.trace, view.window, _SHOWN, None if number else idle) for number, view in enumerate(views)]
+    found = [view.lanes(_SHOWN, None if number else idle) for number, view in enumerate(views)]
     for number, (view, every) in enumerate(zip(views, found, strict=True)):
         about, text = _view(view, every, names, most)
         entries.append(about | {"data": f"timeline-bars-{number}"})

@@ -18,7 +18,6 @@ from overlapscope.plot.style import Appearance, rc
 from overlapscope.plot.timeline import paint, size_in
 from overlapscope.timeline.bars import Style
 from overlapscope.timeline.comparison import View, of_prediction
-from overlapscope.timeline.lanes import lanes
 from overlapscope.timeline.pixels import deepest
 from overlapscope.timeline.shown import Shown
 from overlapscope.whatif.prediction import Prediction
@@ -57,7 +56,7 @@ def before_after(
 
 def stacked(views: Sequence[View], *, shown: Shown = Shown(), look: Appearance = Appearance()) -> Figure:
     """Several stretches, each under its label, above one another on one scale of time."""
-    found = [lanes(view.trace, view.window, shown) for view in views]
+    found = [view.lanes(shown) for view in views]
     most = max(deepest(entry, *view.window) for entry, view in zip(found, views, strict=True))
     sizes = [size_in(entry, view.window, look) for entry, view in zip(found, views, strict=True)]
     heights = [height for _, height in sizes]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from overlapscope.diagnosis.finding import DeviceDiagnosis
+from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
 from overlapscope.plot.canvas import Canvas
 from overlapscope.plot.files import DOTS_PER_IN, check_suffix, png_of, save_figure
@@ -19,7 +21,7 @@ from overlapscope.timeline.arrows import arrows as arrows_of
 from overlapscope.timeline.bars import Lane
 from overlapscope.timeline.lanes import lanes
 from overlapscope.timeline.shown import Shown
-from overlapscope.timeline.view import work_window
+from overlapscope.timeline.view import edges_of, shown_window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,8 +32,9 @@ _AXIS_IN = 0.42
 
 def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
     trace: Trace,
-    window: tuple[int, int] | None = None,
+    window: tuple[int, int] | Window | None = None,
     *,
+    within: str | Window | None = None,
     ax: Axes | None = None,
     shown: Shown = Shown(),
     width: Width = "column",
@@ -47,8 +50,10 @@ def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
 
     Args:
         trace: any trace.
-        window: (start, end) in ns on the trace's clock; without one, from the first call that issues device
-            work to the end of that work.
+        window: (start, end) in ns on the trace's clock, like all times of tables: add ``trace.start_ns`` to times
+            since its begin, which the axis and the command line have. Without a window, from the first call that
+            issues device work to the end of that work.
+        within: the window by the name of a range (``*`` and ``?`` match), such as ``"ProfilerStep#3"``, or a `Window`.
         ax: axes to draw into; made, in a figure of the right size, without one.
         shown: which ranges, threads, streams and strips.
         width: ``"column"`` (3.5 in) or ``"page"`` (7.16 in) of a two-column paper, for a figure made here.
@@ -62,27 +67,34 @@ def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
 
     Returns:
         The axes. The time axis has the time since the begin of the trace.
+
+    Raises:
+        WindowEmpty: nothing of the trace is in the window.
+        RangeNotFound: the trace has no such range.
     """
-    window = window or work_window(trace)
+    part = shown_window(trace, window, within)
+    edges = edges_of(trace, part)
     look = Appearance(width, font, palette, legend, arrows, scale_bar, exposed, kernel_names)
-    found = lanes(trace, window, shown)
+    found = lanes(trace, part, shown)
     if ax is None:
         import matplotlib.pyplot as plt
 
         # Outside of our settings: a notebook's backend starts with the first figure, and makes settings of its own.
-        figure = plt.figure(figsize=size_in(found, window, look), layout="constrained")
+        figure = plt.figure(figsize=size_in(found, edges, look), layout="constrained")
         with mpl.rc_context(rc(font)):
             ax = figure.add_subplot()
     with mpl.rc_context(rc(font)):
-        paint(ax, trace, found, window, look)
+        paint(ax, trace, found, edges, look)
     return ax
 
 
-def save_timeline(
+def save_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
     trace: Trace,
     path: str | Path,
-    window: tuple[int, int] | None = None,
+    window: tuple[int, int] | Window | None = None,
     *,
+    within: str | Window | None = None,
+    idle: Sequence[DeviceDiagnosis] | None = None,
     shown: Shown = Shown(),
     look: Appearance = Appearance(),
 ) -> None:
@@ -92,36 +104,43 @@ def save_timeline(
         trace: any trace.
         path: the file.
         window: (start, end) in ns on the trace's clock, as for `draw_timeline`.
+        within: the window by the name of a range, as for `draw_timeline`.
+        idle: why devices were idle, as in `Diagnosis.devices`; attributed here without it.
         shown: which ranges, threads, streams and strips.
         look: width, font, palette and the rest of what `draw_timeline` takes by name.
 
     Raises:
         OutputError: another suffix, or the file cannot be written.
+        WindowEmpty: nothing of the trace is in the window.
+        RangeNotFound: the trace has no such range.
     """
     path = Path(path)
     check_suffix(path)
+    part = shown_window(trace, window, within)
     with mpl.rc_context(rc(look.font)):
-        save_figure(_figure(trace, window, shown, look), path)
+        save_figure(_figure(trace, part, shown, look, idle), path)
 
 
 def timeline_png(
     trace: Trace,
-    window: tuple[int, int] | None = None,
+    window: tuple[int, int] | Window | None = None,
     *,
+    within: str | Window | None = None,
     shown: Shown = Shown(),
     look: Appearance = Appearance(width="page"),
 ) -> bytes:
     """The timeline as a PNG for the screen, such as a notebook shows; arguments as for `save_timeline`."""
-    return png_of(_figure(trace, window, shown, look))
+    return png_of(_figure(trace, shown_window(trace, window, within), shown, look))
 
 
-def _figure(trace: Trace, window: tuple[int, int] | None, shown: Shown, look: Appearance) -> Figure:
+def _figure(
+    trace: Trace, part: Window | None, shown: Shown, look: Appearance, idle: Sequence[DeviceDiagnosis] | None = None
+) -> Figure:
     """The timeline as a figure that pyplot knows nothing of."""
-    window = window or work_window(trace)
-    found = lanes(trace, window, shown)
+    found, edges = lanes(trace, part, shown, idle), edges_of(trace, part)
     with mpl.rc_context(rc(look.font)):
-        figure = Figure(figsize=size_in(found, window, look), layout="constrained")
-        paint(figure.add_subplot(), trace, found, window, look)
+        figure = Figure(figsize=size_in(found, edges, look), layout="constrained")
+        paint(figure.add_subplot(), trace, found, edges, look)
     return figure
 
 

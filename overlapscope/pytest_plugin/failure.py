@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from overlapscope.budget.result import CheckResult
 from overlapscope.budget.text import detail_of
 from overlapscope.errors import OverlapscopeError
-from overlapscope.measure.windows import of_range
+from overlapscope.measure.windows import Window, of_range
 from overlapscope.plot.timeline import save_timeline
 
 _T = TypeVar("_T")
@@ -40,10 +40,7 @@ def drawn(result: CheckResult, figure: Path) -> str:
     return str(figure)
 
 
-def _window(result: CheckResult) -> tuple[int, int] | None:
+def _window(result: CheckResult) -> Window | None:
     """The time of the range that a limit is broken in; None for the whole trace."""
     name = result.violations[0].range
-    if name is None:
-        return None
-    window = of_range(result.trace, name)
-    return window.first_ns, window.last_ns
+    return None if name is None else of_range(result.trace, name)

@@ -2,40 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from overlapscope.diagnosis.finding import DeviceDiagnosis
+from overlapscope.diagnosis.gpu_time import COPIES, MEMSETS, OUTSIDE, GpuTime, gpu_time
 from overlapscope.diagnosis.idle_by_rule import idle_by_rule
 from overlapscope.formatting import safe, share, time
 from overlapscope.measure.copies import host_kind
-from overlapscope.measure.devices import activity, device_keys
+from overlapscope.measure.devices import Activity, activity, device_keys
 from overlapscope.measure.host import blocked_from_ns
-from overlapscope.measure.spans import intersect, union
-from overlapscope.measure.windows import between
+from overlapscope.measure.spans import Spans, covered, union
+from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Timed
 from overlapscope.model.trace import Trace
-from overlapscope.timeline.bars import Lane, Style
-from overlapscope.timeline.idle_lanes import idle_lanes
+from overlapscope.timeline.bars import Style
+from overlapscope.timeline.idle_lanes import idle_styles
 from overlapscope.timeline.places import StreamKey, device_titles, stream_keys
 from overlapscope.timeline.shown import Shown
-from overlapscope.timeline.view import work_window
+from overlapscope.timeline.view import edges_of, measured_window, shown_window
 
 _LEAST_SHARE = 0.001  # of the window; less is not worth a word
 _MOST_STREAMS = 3  # of a device, with a sentence each
 _MOST_REASONS = 3  # why a device was idle
 
 
-def caption(trace: Trace, window: tuple[int, int] | None = None, shown: Shown = Shown()) -> str:
-    """Sentences for a figure of ``trace`` in [start, end) of ``window``, in ns.
+def caption(
+    trace: Trace,
+    window: tuple[int, int] | Window | None = None,
+    shown: Shown = Shown(),
+    *,
+    within: str | Window | None = None,
+    idle: Sequence[DeviceDiagnosis] | None = None,
+) -> str:
+    """Sentences for a figure of ``trace``, with the figures that an audit of the same window has.
 
-    Times are of the part within the window; several ops at once count once. A copy is hidden while a kernel runs on its
-    device, and its call blocks the host for what it takes beyond a plain enqueue.
+    For each GPU, the time with kernels, with copies only, and without either add up to the window. A copy is hidden
+    while a kernel runs on its device, and its call blocks the host for what it takes beyond a plain enqueue.
+
+    Args:
+        trace: an opened trace.
+        window: [start, end) in ns on the trace's clock; without one, all device work.
+        shown: streams that the figure shows.
+        within: the window by the name of a range (``*`` and ``?`` match), such as ``"ProfilerStep#3"``.
+        idle: why devices were idle, as in `Diagnosis.devices`; attributed here without it.
+
+    Raises:
+        WindowEmpty: nothing of the trace is in the window.
+        RangeNotFound: the trace has no such range.
     """
-    first, last = window or work_window(trace)
-    return " ".join([f"{time(last - first)} of {_what(trace)}.", *_devices(trace, first, last, shown)])
+    part = shown_window(trace, window, within)
+    parts = Window.between(*edges_of(trace, None)) if part is None else part
+    if idle is None:
+        idle = idle_by_rule(trace, measured_window(trace, part))
+    return " ".join([f"{time(parts.wall_ns)} of {_what(trace)}.", *_devices(trace, parts, shown, idle)])
 
 
 def _what(trace: Trace) -> str:
@@ -46,28 +69,46 @@ def _what(trace: Trace) -> str:
     return f"a program on {' and '.join(safe(name) for name in names)}" if names else "a program"
 
 
-def _devices(trace: Trace, first: int, last: int, shown: Shown) -> Iterator[str]:
-    idle = {lane.place: lane for lane in idle_lanes(trace, (first, last), shown, idle_by_rule(trace))}
+def _devices(trace: Trace, window: Window, shown: Shown, idle: Sequence[DeviceDiagnosis]) -> Iterator[str]:
+    found, edges = {device.key: device for device in idle}, (window.first_ns, window.last_ns)
     for key, title in device_titles(trace).items():
-        active = activity(trace, key, between(first, last))
-        copying, hidden = active.copies.total_ns, intersect(active.copies, active.kernels).total_ns
-        if not copying and not active.kernels.total_ns:
+        active = activity(trace, key, window)
+        if not active.copies.total_ns and not active.kernels.total_ns:
             continue
-        kernels = f"kernels run for {time(active.kernels.total_ns)}" if active.kernels.total_ns else "no kernel runs"
-        part = f", {share(hidden, copying)} of that hidden" if active.kernels.total_ns else ""
-        yield f"{title}: {kernels}{f', copies for {time(copying)}{part}' if copying else ''}."
-        if (key.process, key.device) in idle:
-            yield from _why_idle(idle[key.process, key.device], last - first)
-        yield from _streams(trace, first, last, [entry for entry in stream_keys(trace) if entry.device == key], shown)
+        yield f"{title}: {', '.join(_time(active, gpu_time(active, found.get(key), window)))}."
+        if key in found:
+            yield from _why_idle(found[key], window.of(key.process))
+        yield from _streams(trace, *edges, [entry for entry in stream_keys(trace) if entry.device == key], shown)
 
 
-def _why_idle(lane: Lane, window_ns: int) -> Iterator[str]:
-    """The findings with most of a device's idle time."""
-    took = {bars.style: lane.busy_ns(frozenset((bars.style,))) for bars in lane.bars if bars.style is not Style.IDLE}
+def _time(active: Activity, spent: GpuTime) -> Iterator[str]:
+    """What a GPU's time went to, in parts that add up to the window; and how much of the copies is hidden."""
+    kernels, copies = active.kernels.total_ns, active.copies.total_ns
+    exposed = active.exposed_collectives.total_ns
+    of_them = f" ({time(exposed)} of it exposed collectives)" if exposed > _LEAST_SHARE * spent.total_ns else ""
+    yield f"kernels {time(kernels)}{of_them}" if kernels else "no kernels"
+    if (memsets := spent.of(MEMSETS)) > _LEAST_SHARE * spent.total_ns:
+        yield f"only memsets {time(memsets)}"
+    if copies:
+        hidden = f" ({share(active.overlap.total_ns, copies)} of {time(copies)} of copies hidden)" if kernels else ""
+        yield f"only copies {time(spent.of(COPIES))}{hidden}"
+    if active.idle.total_ns:
+        yield f"idle {time(active.idle.total_ns)}"
+    if (outside := spent.of(OUTSIDE)) > _LEAST_SHARE * spent.total_ns:
+        yield f"before and after its work {time(outside)}"
+
+
+def _why_idle(device: DeviceDiagnosis, within: Spans) -> Iterator[str]:
+    """The findings with most of a device's time without a kernel, as its findings and its lane have it."""
+    lengths, styles = covered(device.idle.start_ns, device.idle.end_ns, within), idle_styles(device)
+    took = dict.fromkeys((style for style in styles if style is not Style.IDLE), 0)
+    for style, length in zip(styles, lengths.tolist(), strict=True):
+        if style in took:
+            took[style] += length
     longest = sorted(took, key=lambda style: -took[style])[:_MOST_REASONS]
-    parts = [f"{style.value} {time(took[style])}" for style in longest if took[style] > _LEAST_SHARE * window_ns]
+    parts = [f"{style.value} {time(took[style])}" for style in longest if took[style] > _LEAST_SHARE * within.total_ns]
     if parts:
-        yield f"Idle for {time(lane.busy_ns())}: {', '.join(parts)}."
+        yield f"Idle or only copying because of {', '.join(parts)}."
 
 
 def _streams(trace: Trace, first: int, last: int, keys: list[StreamKey], shown: Shown) -> Iterator[str]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from overlapscope.diagnosis.finding import Diagnosis
+from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
+from overlapscope.diagnosis.idle_by_rule import idle_by_rule
 from overlapscope.diagnosis.plan import planned_changes
 from overlapscope.formatting import time
 from overlapscope.model.trace import Trace
+from overlapscope.timeline.bars import Lane
+from overlapscope.timeline.lanes import lanes
+from overlapscope.timeline.shown import Shown
 from overlapscope.timeline.view import of_name
 from overlapscope.whatif.prediction import Prediction
 from overlapscope.whatif.what_if import trace_with
@@ -16,18 +20,28 @@ from overlapscope.whatif.what_if import trace_with
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A stretch of a trace under a label; times are shown from ``zero_ns`` on."""
+    """A stretch of a trace under a label; times are shown from ``zero_ns`` on.
+
+    ``within`` is the range whose idle time is attributed; None for the whole trace.
+    """
 
     label: str
     trace: Trace
     zero_ns: int
     first_ns: int
     last_ns: int
+    within: str | None = None
 
     @property
     def window(self) -> tuple[int, int]:
         """Its stretch, as `overlapscope.timeline.lanes.lanes` takes it."""
         return self.first_ns, self.last_ns
+
+    def lanes(self, shown: Shown, idle: Sequence[DeviceDiagnosis] | None = None) -> list[Lane]:
+        """Its lanes; ``idle`` says why devices were idle, attributed here without it."""
+        if idle is None:
+            idle = idle_by_rule(self.trace, self.within) if shown.why_idle else ()
+        return lanes(self.trace, self.window, shown, idle)
 
 
 def of_prediction(found: Prediction) -> list[View]:
@@ -55,6 +69,6 @@ def _on_one_scale(labelled: Sequence[tuple[str, Trace]], name: str | None) -> li
     stretches = [of_name(trace, name) for _, trace in labelled]
     longest = max(last - first for first, last in stretches)
     return [
-        View(label, trace, trace.start_ns if name is None else first, first, first + longest)
+        View(label, trace, trace.start_ns if name is None else first, first, first + longest, name)
         for (label, trace), (first, _) in zip(labelled, stretches, strict=True)
     ]

@@ -11,6 +11,7 @@ from operator import itemgetter
 
 from overlapscope.diagnosis.finding import DeviceDiagnosis
 from overlapscope.diagnosis.idle_by_rule import idle_by_rule
+from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.bars import COPIES, Lane, LaneKind, Style
 from overlapscope.timeline.device_lanes import overlap_lanes, queue_lanes, stream_lanes
@@ -18,7 +19,7 @@ from overlapscope.timeline.host_lanes import range_lanes, thread_lanes
 from overlapscope.timeline.idle_lanes import idle_lanes
 from overlapscope.timeline.roles import thread_titles
 from overlapscope.timeline.shown import Shown
-from overlapscope.timeline.view import work_window
+from overlapscope.timeline.view import edges_of, measured_window
 
 _BLOCKED_BY_COPY = frozenset((Style.BLOCKED_BY_COPY,))
 """What one looks for on a host thread."""
@@ -26,18 +27,22 @@ _BLOCKED_BY_COPY = frozenset((Style.BLOCKED_BY_COPY,))
 
 def lanes(
     trace: Trace,
-    window: tuple[int, int] | None = None,
+    window: tuple[int, int] | Window | None = None,
     shown: Shown = Shown(),
     idle: Sequence[DeviceDiagnosis] | None = None,
 ) -> list[Lane]:
-    """The lanes of ``trace`` in [start, end) of ``window``, in ns; in `work_window` without one.
+    """The lanes of ``trace`` in [start, end) of ``window``, in ns; of all device work without one.
 
-    ``idle`` says why devices were idle, as a diagnosis does; without it, the idle time of the whole trace is
-    attributed here.
+    ``idle`` says why devices were idle, as a diagnosis does; without it, the idle time of the window is attributed
+    here, as an audit of the window does.
     """
-    window = window if window is not None else work_window(trace)
+    part = Window.between(*window) if isinstance(window, tuple) else window
     if idle is None:
-        idle = idle_by_rule(trace) if shown.why_idle else ()
+        idle = idle_by_rule(trace, measured_window(trace, part)) if shown.why_idle else ()
+    return _lanes(trace, edges_of(trace, part), shown, idle)
+
+
+def _lanes(trace: Trace, window: tuple[int, int], shown: Shown, idle: Sequence[DeviceDiagnosis]) -> list[Lane]:
     threads = thread_lanes(trace, window, shown) if shown.calls else ()
     host = [*range_lanes(trace, window, shown), *_first_lanes(threads, shown.most_threads, _BLOCKED_BY_COPY, "threads")]
     devices = [
