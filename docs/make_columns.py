@@ -18,6 +18,7 @@ from overlapscope.report.copy_table import CopyTable
 from overlapscope.report.finding_table import FindingTable
 from overlapscope.report.gap_table import GapTable
 from overlapscope.report.range_table import RangeTable
+from overlapscope.report.stream_table import StreamTable
 
 TARGET = Path(__file__).with_name("columns.md")
 HEAD = """# Column reference
@@ -41,10 +42,11 @@ def reference() -> str:
     tables: dict[str, type[Table]] = TABLES | {
         "copy_facts(trace, ...)": CopyFacts,
         "attribute_idle(trace, ...)": IdleTime,
-        "copy_table(diagnosis)": CopyTable,
-        "gap_table(diagnosis)": GapTable,
-        "finding_table(diagnosis)": FindingTable,
+        "copy_table(trace)": CopyTable,
+        "gap_table(trace)": GapTable,
+        "finding_table(trace)": FindingTable,
         "range_table(trace, ...)": RangeTable,
+        "stream_table(trace, ...)": StreamTable,
     }
     fleet = [FLEET, *(plain(name, columns) for name, columns in (OF_A_JOB | OF_ALL_TRACES).items())]
     return "\n".join([HEAD, *(section(name, table) for name, table in tables.items()), *fleet])

@@ -131,6 +131,7 @@ if TYPE_CHECKING:
     from overlapscope.report.finding_table import FindingTable, finding_table
     from overlapscope.report.gap_table import GapTable, gap_table
     from overlapscope.report.range_table import RangeTable, range_table
+    from overlapscope.report.stream_table import StreamTable, stream_table
     from overlapscope.timeline.caption import caption
     from overlapscope.timeline.shown import Shown
     from overlapscope.whatif.change import Bounds, Change
@@ -219,6 +220,7 @@ _MODULES = {
     "report.finding_table": "FindingTable finding_table",
     "report.gap_table": "GapTable gap_table",
     "report.range_table": "RangeTable range_table",
+    "report.stream_table": "StreamTable stream_table",
     "timeline.caption": "caption",
     "timeline.shown": "Shown",
     "whatif.change": "Bounds Change",
@@ -377,6 +379,7 @@ __all__ = [
     "Status",
     "Step",
     "StreamFigures",
+    "StreamTable",
     "Streams",
     "Syncs",
     "Table",
@@ -419,6 +422,7 @@ __all__ = [
     "read_budget",
     "record",
     "save_timeline",
+    "stream_table",
     "their_overlap",
     "timeline_png",
     "what_if",

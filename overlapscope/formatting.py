@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, fields
 from statistics import median
+from typing import Any
 
 _WHOLE = 100  # from here on without decimals
 _SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
@@ -13,6 +15,27 @@ _SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _LONGEST = 100_000  # of a column's numbers; from here on its unit is a larger one
 _MOST_DECIMALS = 3
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def changed(config: Any) -> str:
+    """Settings as text, by those that differ from their defaults: the ``repr`` of configs.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Config:
+    ...     share: float = 0.05
+    ...     count: int = 3
+    ...     __repr__ = changed
+    >>> Config(), Config(count=4)
+    (Config(), Config(count=4))
+    """
+    values = {entry.name: (getattr(config, entry.name), _default(entry)) for entry in fields(config) if entry.repr}
+    said = ", ".join(f"{name}={value!r}" for name, (value, usual) in values.items() if value != usual)
+    return f"{type(config).__name__}({said})"
+
+
+def _default(entry: Any) -> Any:
+    return entry.default if entry.default_factory is MISSING else entry.default_factory()
 
 
 def time(ns: float | None) -> str:

@@ -233,3 +233,11 @@ def test_every_result_of_an_audit_is_a_dictionary_and_a_frame() -> None:
     (place,) = {type(result): result for result in results if isinstance(result, overlapscope.Share)}.values()
     assert place.to_pandas()["device"].tolist() == [place.where.device]
     assert place.to_pandas()["idle_ns"].tolist() == [place.idle_ns]
+
+
+@pytest.mark.parametrize("name", overlapscope.__all__)
+def test_signatures_can_be_read(name: str) -> None:
+    function = getattr(overlapscope, name)
+    if inspect.isfunction(function):
+        defaults = [entry.default for entry in inspect.signature(function).parameters.values()]
+        assert all(len(repr(default)) < 60 and " at 0x" not in repr(default) for default in defaults)

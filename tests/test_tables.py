@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from overlapscope import copy_table, diagnose, finding_table, gap_table, open_trace, range_table
+from overlapscope import audit, copy_table, diagnose, finding_table, gap_table, open_trace, range_table, stream_table
 from overlapscope.cli.main import app
 from overlapscope.export.columns import csv_texts
 from overlapscope.measure.windows import Window
@@ -113,3 +113,38 @@ def test_starts_on_a_terminal_count_from_the_begin_of_the_trace(tmp_path: Path) 
     shown = CliRunner().invoke(app, ["copies", str(tmp_path / "t.json")], env={"COLUMNS": "200"}).stdout
     starts = [line.split()[0] for line in shown.splitlines() if "HtoD" in line or "DtoH" in line]
     assert sorted(map(float, starts)) == [17, 270], "in us, from the begin of the range around them"
+
+
+def test_tables_take_a_trace_a_diagnosis_or_an_audit() -> None:
+    trace = open_trace(SAMPLE)
+    results = (trace, diagnose(trace), audit(trace))
+    for table in (copy_table, gap_table, finding_table, range_table, stream_table):
+        first, *others = [table(result).to_dict() for result in results]
+        assert all(other == first for other in others)
+        with pytest.raises(TypeError, match="expected an opened trace, a Diagnosis or an Audit, not str"):
+            table("trace.json")  # type: ignore[operator]
+    with pytest.raises(TypeError, match="expected an opened trace"):
+        audit("trace.json")  # type: ignore[arg-type]
+
+
+def test_streams_by_kind_with_what_ran_beside_kernels_of_others(tmp_path: Path) -> None:
+    """Stream 7: a kernel at 0 to 100; stream 9: one at 50 to 150 and a copy to the GPU at 140 to 200."""
+    events = [
+        make.annotation("part", 60, 85),
+        make.kernel(0, 100, stream=7),
+        make.kernel(50, 100, stream=9),
+        make.copy(160, 40, stream=9),
+        make.copy(90, 40, stream=13),
+    ]
+    trace = open_trace(make.write(tmp_path / "t.json", *events))
+    found = stream_table(trace).to_pandas()
+    numbers = found[["stream", "kind", "count", "busy_ns", "overlapped_ns", "exposed_ns"]].to_numpy().tolist()
+    assert numbers == [
+        [7, "kernel", 1, 100_000, 50_000, 50_000],
+        [9, "kernel", 1, 100_000, 50_000, 50_000],
+        [9, "HtoD", 1, 40_000, 0, 40_000],
+        [13, "HtoD", 1, 40_000, 40_000, 0],
+    ]
+    inside = stream_table(trace, "part").to_pandas()
+    assert inside["busy_ns"].tolist() == [40_000, 85_000, 40_000]
+    assert inside["overlapped_ns"].tolist() == [40_000, 40_000, 40_000]

@@ -19,6 +19,7 @@ from overlapscope.comparison.side import Run, Side, sides_of
 from overlapscope.comparison.why import Why, why
 from overlapscope.comparison.work import common_work
 from overlapscope.diagnosis.causes import Cause
+from overlapscope.diagnosis.run import silent
 from overlapscope.errors import RangeNotFound
 from overlapscope.formatting import safe
 from overlapscope.measure.places import steps
@@ -35,7 +36,7 @@ def compare(
     within: str | None = None,
     predicted: Sequence[Change | str] | Change | str | None = None,
     config: CompareConfig = DEFAULT,
-    on_phase: Callable[[str], None] = lambda _: None,
+    on_phase: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Compare the traces of a program before and after a change: figures, findings, and why the time differs.
 
@@ -57,6 +58,7 @@ def compare(
         RangeNotFound: a trace has no such range.
         ChangeNotUnderstood: a change of ``predicted`` is none that we know.
     """
+    on_phase = on_phase or silent
     given = [_opened(side) for side in (before, after)]
     sides = [_usable(side) for side in given]
     name = _steps_where_they_differ((*sides[0], *sides[1])) if within is None else within

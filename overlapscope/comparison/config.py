@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from overlapscope.formatting import changed
 from overlapscope.report.content import AuditConfig
 
 
@@ -35,6 +36,8 @@ class CompareConfig:
     most_simulated: int = 2_000_000
     listed: int = 50
     audit: AuditConfig = AuditConfig()
+
+    __repr__ = changed
 
 
 DEFAULT = CompareConfig()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from overlapscope.formatting import changed
 from overlapscope.measure.host import DEFAULT as HOST
 from overlapscope.measure.host import HostConfig
 from overlapscope.measure.launches import DEFAULT as LAUNCH
@@ -40,6 +41,8 @@ class DependencyConfig:
     significance: float = 0.01
     truncation: float = 0.25
     most_tested: int = 200
+
+    __repr__ = changed
 
 
 DEFAULT = DependencyConfig()

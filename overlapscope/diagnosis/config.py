@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from overlapscope.dependencies.config import DEFAULT as DEPENDENCIES
 from overlapscope.dependencies.config import DependencyConfig
+from overlapscope.formatting import changed
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class DiagnosisConfig:
     simulate: bool = True
     used_device_share: float = 0.01
     dependencies: DependencyConfig = DEPENDENCIES
+
+    __repr__ = changed
 
 
 DEFAULT = DiagnosisConfig()

@@ -25,11 +25,15 @@ from overlapscope.model.trace import Trace
 _INFERRED = "what the launching thread, or the work after the copy, waited for: it is inferred from times"
 
 
+def silent(_phase: str) -> None:
+    """Nobody is told which part of the work begins."""
+
+
 def diagnose(
     trace: Trace,
     within: str | Window | None = None,
     config: DiagnosisConfig = DEFAULT,
-    on_phase: Callable[[str], None] = lambda _: None,
+    on_phase: Callable[[str], None] | None = None,
 ) -> Diagnosis:
     """Find out why the copies of ``trace`` were not hidden, and what else its GPUs waited for.
 
@@ -45,19 +49,20 @@ def diagnose(
     Raises:
         RangeNotFound: the trace has no such range.
     """
+    window, on_phase = window_of(trace, within), on_phase or silent
     on_phase("dependencies")
     attribution = Attribution(build_graph(trace, config.dependencies), config.dependencies)
-    return diagnose_window(attribution, window_of(trace, within), config, on_phase)
+    return diagnose_window(attribution, window, config, on_phase)
 
 
 def diagnose_window(
     attribution: Attribution,
     window: Window,
     config: DiagnosisConfig = DEFAULT,
-    on_phase: Callable[[str], None] = lambda _: None,
+    on_phase: Callable[[str], None] | None = None,
 ) -> Diagnosis:
     """Do the same for a window of a trace whose dependencies are known."""
-    trace = attribution.graph.trace
+    trace, on_phase = attribution.graph.trace, on_phase or silent
     on_phase("findings")
     pairs = attributed(attribution, window, config)
     contexts = [context for context, _ in pairs]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from overlapscope.formatting import changed
+
 
 @dataclass(frozen=True)
 class FitnessConfig:
@@ -28,6 +30,8 @@ class FitnessConfig:
     most_missing: float = 0.05
     nothing_ns: int = 1_000
     step_share: float = 0.5
+
+    __repr__ = changed
 
 
 DEFAULT = FitnessConfig()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from overlapscope.formatting import changed
+
 
 @dataclass(frozen=True)
 class FleetConfig:
@@ -46,6 +48,8 @@ class FleetConfig:
     least_cause: float = 0.2
     alike: float = 0.02
     uneven: float = 0.1
+
+    __repr__ = changed
 
 
 DEFAULT = FleetConfig()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from overlapscope.formatting import changed
 from overlapscope.measure.distinct import distinct_columns
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Int64, known
@@ -37,6 +38,8 @@ class HostConfig:
     enqueue_quantile: float = 0.25
     most_enqueue_ns: int = 20_000
     tolerance: float = 3.0
+
+    __repr__ = changed
 
 
 DEFAULT = HostConfig()

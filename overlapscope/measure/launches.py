@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from overlapscope.formatting import changed
 from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.spans import Spans, contains, covered, profile
 from overlapscope.measure.windows import Window
@@ -27,6 +28,8 @@ class LaunchConfig:
     latency_quantile: float = 0.1
     most_latency_ns: int = 20_000
     tolerance: float = 3.0
+
+    __repr__ = changed
 
 
 DEFAULT = LaunchConfig()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from overlapscope.formatting import changed
 from overlapscope.measure.copies import CopyFacts
 from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.windows import Window
@@ -23,6 +24,8 @@ class StagingConfig:
     """
 
     size_factor: float = 2.0
+
+    __repr__ = changed
 
 
 @dataclass(frozen=True)

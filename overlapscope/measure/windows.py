@@ -89,8 +89,11 @@ def window_of(trace: Trace, within: str | Window | None) -> Window:
     """The window that a public function's ``within`` means: a range by its name, a window, or None for all.
 
     Raises:
+        TypeError: it is no opened trace.
         RangeNotFound: the trace has no range of that name.
     """
+    if not isinstance(trace, Trace):
+        raise TypeError(f"expected an opened trace, as open_trace returns it, not {type(trace).__name__}")
     if within is None:
         return whole(trace)
     return within if isinstance(within, Window) else of_range(trace, within)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from matplotlib.font_manager import fontManager
 
+from overlapscope.formatting import changed
 from overlapscope.timeline.bars import Style
 from overlapscope.timeline.colours import COLOURS
 
@@ -112,3 +113,5 @@ class Appearance:
     scale_bar: bool = False
     exposed: bool = True
     kernel_names: bool = False
+
+    __repr__ = changed

@@ -13,10 +13,11 @@ from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.gpu_time import gpu_time
-from overlapscope.diagnosis.run import diagnose_window
+from overlapscope.diagnosis.run import diagnose_window, silent
 from overlapscope.fitness.config import DEFAULT as FITNESS
 from overlapscope.fitness.config import FitnessConfig
 from overlapscope.fitness.fitness import doctor
+from overlapscope.formatting import changed
 from overlapscope.measure.ceiling import ceiling
 from overlapscope.measure.copies import CopyFacts, blocked_by_calls, copy_facts
 from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys, without_kernels
@@ -51,12 +52,14 @@ class AuditConfig:
     diagnosis: DiagnosisConfig = DIAGNOSIS
     fitness: FitnessConfig = FITNESS
 
+    __repr__ = changed
+
 
 def audit(
     trace: Trace,
     within: str | Window | None = None,
     config: AuditConfig = AuditConfig(),
-    on_phase: Callable[[str], None] = lambda _: None,
+    on_phase: Callable[[str], None] | None = None,
 ) -> Audit:
     """Measure the overlap and the cost of the copies of ``trace``, and diagnose why they were not hidden.
 
@@ -70,7 +73,7 @@ def audit(
     Raises:
         RangeNotFound: the trace has no such range.
     """
-    window = window_of(trace, within)
+    window, on_phase = window_of(trace, within), on_phase or silent
     on_phase("dependencies")
     facts = copy_facts(trace, window, config.host)
     dependencies = config.diagnosis.dependencies

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
+from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.places import Moments
 from overlapscope.measure.copies import copy_facts
@@ -15,7 +16,12 @@ from overlapscope.measure.host import DEFAULT, HostConfig
 from overlapscope.measure.windows import inside
 from overlapscope.model.columns import NO_ID, Float64, Int8, Int32, Int64, Table, column
 from overlapscope.model.enums import Direction, MemoryKind
+from overlapscope.model.trace import Trace
+from overlapscope.report.data import Audit
+from overlapscope.report.given import diagnosis_of
 from overlapscope.report.words import Words, places_of
+
+_WITHOUT_PLAN = replace(DIAGNOSIS, simulate=False)  # what fixes would save is in no column
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -47,9 +53,10 @@ class CopyTable(Table):
     api_id: Int32 = column("i4", "CUDA call that issued it", text=True, null=NO_ID)
 
 
-def copy_table(found: Diagnosis, config: HostConfig = DEFAULT) -> CopyTable:
-    """Every copy of the window that ``found`` is about, in the order of time."""
-    trace, words = found.trace, Words()
+def copy_table(given: Trace | Diagnosis | Audit, config: HostConfig = DEFAULT) -> CopyTable:
+    """Every copy of the window that a diagnosis or audit is about, or of a whole trace, in the order of time."""
+    found, words = diagnosis_of(given, _WITHOUT_PLAN), Words()
+    trace = found.trace
     rows = np.flatnonzero(inside(trace, trace.copies, found.window))
     copies, facts = trace.copies.take(rows), copy_facts(trace, found.window, config).take(rows)
     idle_ns, cause = _attributed(found)

@@ -9,6 +9,9 @@ import numpy as np
 
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, Table, column
+from overlapscope.model.trace import Trace
+from overlapscope.report.data import Audit
+from overlapscope.report.given import diagnosis_of
 from overlapscope.report.words import Words
 
 
@@ -42,9 +45,9 @@ class FindingTable(Table):
     copies: Int64 = column("i8", "number of copies concerned")
 
 
-def finding_table(found: Diagnosis) -> FindingTable:
-    """The findings, ranked."""
-    words, rows = Words(), [finding.row() for finding in found.findings]
+def finding_table(given: Trace | Diagnosis | Audit) -> FindingTable:
+    """The findings, ranked: of a diagnosis or audit, or of a whole trace."""
+    words, rows = Words(), [finding.row() for finding in diagnosis_of(given).findings]
     columns = {}
     for spec in FindingTable.columns():
         values = [row[spec.name.removesuffix("_id")] for row in rows]

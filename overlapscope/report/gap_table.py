@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from overlapscope.diagnosis.causes import Cause
+from overlapscope.diagnosis.config import DEFAULT
 from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
 from overlapscope.diagnosis.places import Moments
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, Table, column
 from overlapscope.model.trace import Trace
+from overlapscope.report.data import Audit
+from overlapscope.report.given import diagnosis_of
 from overlapscope.report.words import PLACE, Words, places_of
+
+_WITHOUT_PLAN = replace(DEFAULT, simulate=False)  # what fixes would save is in no column
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -40,9 +45,13 @@ class GapTable(Table):
     )
 
 
-def gap_table(found: Diagnosis) -> GapTable:
-    """Every stretch in which a GPU had no work of its own, of all devices, in the order of time."""
-    words, trace = Words(), found.trace
+def gap_table(given: Trace | Diagnosis | Audit) -> GapTable:
+    """Every stretch in which a GPU had no work of its own, of all devices, in the order of time.
+
+    It is that of the window that a diagnosis or audit is about, or of a whole trace.
+    """
+    found, words = diagnosis_of(given, _WITHOUT_PLAN), Words()
+    trace = found.trace
     idle = [device.idle for device in found.devices]
     start = _together([table.start_ns for table in idle])
     order = np.argsort(start, kind="stable")

@@ -7,10 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.measure.ranges import figures_by_range
-from overlapscope.measure.windows import Window, window_of
+from overlapscope.measure.windows import Window
 from overlapscope.model.columns import Int32, Int64, Table, column
 from overlapscope.model.trace import Trace
+from overlapscope.report.data import Audit
+from overlapscope.report.given import trace_and_window
 from overlapscope.report.words import Words
 
 
@@ -31,13 +34,16 @@ class RangeTable(Table):
     overlap_ns: Int64 = column("i8", "time with both, summed over devices", unit="ns")
 
 
-def range_table(trace: Trace, within: str | Window | None = None) -> RangeTable:
+def range_table(found: Trace | Diagnosis | Audit, within: str | Window | None = None) -> RangeTable:
     """Every range name of a window, the longest first; ranges nest, so their times do not add up.
+
+    Without ``within``, of a whole trace, or of the window that a diagnosis or audit is about.
 
     Raises:
         RangeNotFound: the trace has no range that ``within`` names.
     """
-    words, window, table = Words(), window_of(trace, within), trace.ranges
+    trace, window = trace_and_window(found, within)
+    words, table = Words(), trace.ranges
     inside = window.covers(table.process, table.start_ns, table.end_ns) == table.duration_ns
     figures = figures_by_range(trace, table.take(inside), window=window)
     numbers = (

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from overlapscope.errors import WindowEmpty
-from overlapscope.formatting import safe
+from overlapscope.formatting import changed, safe
 from overlapscope.model.trace import Trace
 
 
@@ -36,6 +36,8 @@ class Shown:
     most_range_threads: int = 2
     most_streams: int = 16
     most_threads: int = 6
+
+    __repr__ = changed
 
     def has_thread(self, thread: int) -> bool:
         """Whether a thread is to be shown."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from overlapscope.dependencies.config import DEFAULT as DEPENDENCIES
 from overlapscope.dependencies.config import DependencyConfig
+from overlapscope.formatting import changed
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class ProfilerConfig:
     enough_operators: int = 20
     least: float = 0.25
 
+    __repr__ = changed
+
 
 @dataclass(frozen=True)
 class PackingConfig:
@@ -52,6 +55,8 @@ class PackingConfig:
     ragged_ns: int = 1_200
     gb_s: float = 13.0
     view_ns: int = 1_000
+
+    __repr__ = changed
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,8 @@ class UncertaintyConfig:
     page_bytes: int = 4096
     wide: float = 0.5
 
+    __repr__ = changed
+
 
 @dataclass(frozen=True)
 class SimulationConfig:
@@ -105,6 +112,8 @@ class SimulationConfig:
     host_gap_ns: int = 200_000
     node_gap_ns: int = 150
     loader_gb_s: float = 4.8
+
+    __repr__ = changed
 
 
 DEFAULT = SimulationConfig()
