@@ -272,6 +272,19 @@ def test_a_window_outside_of_the_trace_is_refused_in_words(tmp_path: Path) -> No
         save_timeline(trace, tmp_path / "t.png", within="nowhere")
 
 
+@pytest.mark.parametrize("columns", [1, 2])
+def test_in_given_axes_titles_and_legend_have_room(columns: int) -> None:
+    figure = Figure(figsize=(7, 5))
+    *others, ax = figure.subplots(1, columns, squeeze=False)[0]
+    draw_timeline(open_trace(SAMPLE), ax=ax)
+    needed, legend, label = ax.get_tightbbox(), ax.get_legend(), ax.xaxis.label
+    assert needed is not None
+    assert legend is not None
+    assert needed.x0 >= max((other.get_window_extent().x1 for other in others), default=0)
+    assert needed.y0 >= 0
+    assert legend.get_window_extent().y1 <= label.get_window_extent().y0 + 1
+
+
 # A figure of a window, and the audit of that window
 
 WINDOWS = [

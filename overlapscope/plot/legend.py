@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.transforms import ScaledTranslation
 
 from overlapscope.measure.spans import union
 from overlapscope.plot.style import PALETTES, SHADES, Appearance
@@ -52,8 +54,19 @@ def height_in(entries: int, width_in: float) -> float:
     return -(-entries // _columns(width_in)) * ROW_IN
 
 
-def add_legend(ax: Axes, styles: Sequence[Style], look: Appearance, hatched: Collection[Style], *, shade: bool) -> None:
-    """Put a legend of some styles below the figure, hatched where they are, and of the shade."""
+def add_legend(
+    ax: Axes,
+    styles: Sequence[Style],
+    look: Appearance,
+    hatched: Collection[Style],
+    *,
+    shade: bool,
+    own: bool = False,
+) -> None:
+    """Put a legend of some styles below the figure, hatched where they are, and of the shade.
+
+    With ``own`` it belongs to the axes, and is below these.
+    """
     looks = PALETTES[look.palette]
     handles = [
         Patch(
@@ -69,10 +82,17 @@ def add_legend(ax: Axes, styles: Sequence[Style], look: Appearance, hatched: Col
         handles.append(Patch(facecolor=SHADES[look.palette], edgecolor="none", label="no kernel, copy exposed"))
     if not handles or not isinstance(ax.figure, Figure):
         return
-    ax.figure.legend(
+    width = ax.get_window_extent().width / ax.figure.dpi if own else ax.figure.get_figwidth()
+    place: dict[str, Any] = {"loc": "outside lower center"}
+    if own:
+        tight, dots = ax.get_tightbbox(), ax.figure.dpi
+        below_in = 0.0 if tight is None else (tight.y0 - ax.get_window_extent().y0) / dots  # of labels of the axis
+        under = ax.transAxes + ScaledTranslation(0, below_in, ax.figure.dpi_scale_trans)
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": under, "borderaxespad": 0.3}
+    (ax if own else ax.figure).legend(
         handles=handles,
-        loc="outside lower center",
-        ncols=_columns(ax.figure.get_figwidth()),
+        **place,
+        ncols=_columns(width),
         frameon=False,
         fontsize=_SIZE,
         handlelength=1.2,

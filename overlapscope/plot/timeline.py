@@ -14,6 +14,7 @@ from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
 from overlapscope.plot.canvas import Canvas
 from overlapscope.plot.files import DOTS_PER_IN, check_suffix, png_of, save_figure
+from overlapscope.plot.fitting import fit
 from overlapscope.plot.layout import LANE_IN, rows_of, total_height
 from overlapscope.plot.legend import add_legend, entries_of, height_in, is_shaded
 from overlapscope.plot.style import WIDTHS_IN, Appearance, Font, Palette, Width, rc
@@ -54,7 +55,7 @@ def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
             since its begin, which the axis and the command line have. Without a window, from the first call that
             issues device work to the end of that work.
         within: the window by the name of a range (``*`` and ``?`` match), such as ``"ProfilerStep#3"``, or a `Window`.
-        ax: axes to draw into; made, in a figure of the right size, without one.
+        ax: axes to draw into, which get room for titles and a legend; made, in a figure of the right size, without.
         shown: which ranges, threads, streams and strips.
         width: ``"column"`` (3.5 in) or ``"page"`` (7.16 in) of a two-column paper, for a figure made here.
         font: ``"sans"`` or ``"serif"``.
@@ -76,6 +77,7 @@ def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
     edges = edges_of(trace, part)
     look = Appearance(width, font, palette, legend, arrows, scale_bar, exposed, kernel_names)
     found = lanes(trace, part, shown)
+    given = ax is not None
     if ax is None:
         import matplotlib.pyplot as plt
 
@@ -84,7 +86,9 @@ def draw_timeline(  # noqa: PLR0913 - keyword-only settings, each with a default
         with mpl.rc_context(rc(font)):
             ax = figure.add_subplot()
     with mpl.rc_context(rc(font)):
-        paint(ax, trace, found, edges, look)
+        paint(ax, trace, found, edges, look, own_legend=given)
+        if given:
+            fit(ax)
     return ax
 
 
@@ -163,10 +167,13 @@ def paint(  # noqa: PLR0913, PLR0917 - what two figures have in common
     look: Appearance,
     zero_ns: int | None = None,
     most: int = 0,
+    *,
+    own_legend: bool = False,
 ) -> Canvas:
     """Draw lanes and everything that goes with them into some axes; curves up to ``most`` at least.
 
-    Times are shown from ``zero_ns`` on; from the begin of the trace without it.
+    Times are shown from ``zero_ns`` on; from the begin of the trace without it. The legend is the figure's, or that of
+    the axes.
     """
     canvas = Canvas(ax, found, window, look, DOTS_PER_IN, trace.start_ns if zero_ns is None else zero_ns, most)
     canvas.paint()
@@ -174,5 +181,5 @@ def paint(  # noqa: PLR0913, PLR0917 - what two figures have in common
         canvas.paint_arrows(arrows_of(trace, *window))
     if look.legend:
         styles = entries_of(found, window, canvas.inches, look)
-        add_legend(ax, styles, look, canvas.hatched, shade=is_shaded(found, window, look))
+        add_legend(ax, styles, look, canvas.hatched, shade=is_shaded(found, window, look), own=own_legend)
     return canvas
