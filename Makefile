@@ -87,4 +87,4 @@ bench: $(VENV)/.bench $(VENV)/hta/bin/python
 	$(BIN)/python docs/make_speed.py
 
 clean:
-	rm -rf $(VENV) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

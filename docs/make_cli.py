@@ -30,6 +30,10 @@ Exit status:
 | 2 | there is no result; an error message on standard error says why |
 | 3 | `--fail-on` found what it names, or `check` a limit that is not kept, whether or not some data could not be used |
 
+A trace without GPU work is read completely. What shows the trace itself (`report`, `timeline`, `ranges`, `export`,
+`doctor`) succeeds, and says so on standard error. What is about the GPU's time (`audit`, `findings`, `copies`, `gaps`,
+`what-if`, `compare`) has no result then: 2. For `fleet` such a trace is data that could not be used: 1.
+
 Results go to standard output, notes and progress to standard error. Progress is shown on a terminal only, when a
 command takes longer than a second. Tables fit the width of the terminal: what is the same in all rows stands above
 them, long texts are cut, and columns that do not fit follow below. `NO_COLOR` switches colours off, `COLUMNS` sets the

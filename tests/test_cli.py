@@ -337,3 +337,19 @@ def test_the_reason_for_a_trace_without_device_work(header: dict[str, Any], reas
     assert reason in trace.health.no_device_work
     calls = open_trace(make.write(tmp_path / "calls.json", make.call(0, 1, name="cudaDeviceSynchronize")))
     assert "none of them launches" in calls.health.no_device_work
+
+
+def test_the_demo_writes_to_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert run("demo").exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
+    assert len(list(tmp_path.glob("temporary/*/timeline.png"))) == 1
+
+
+def test_what_a_command_prints_is_no_command_of_its_own() -> None:
+    refused = run("plan", "trace.json")
+    assert refused.exit_code == 2
+    assert "overlapscope audit TRACE prints the plan" in refused.stderr

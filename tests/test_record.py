@@ -33,6 +33,7 @@ from overlapscope.capture.copy_consumers import copy_consumers, d2h_consumers
 from overlapscope.capture.event_tree import arguments
 from overlapscope.capture.kineto_file import save
 from overlapscope.capture.recorder import record
+from overlapscope.cli.record import noise_of
 from overlapscope.errors import CaptureError, OutputError, OverlapscopeError
 from overlapscope.read.opening import open_trace
 from tests import kineto_maker as make
@@ -49,6 +50,14 @@ def contents(path: Path) -> dict[str, Any]:
     raw = path.read_bytes()
     found: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     return found
+
+
+@pytest.mark.parametrize(("profiled_ns", "unprofiled_ns", "noisy"), [(32e6, 49e6, True), (49e6, 32e6, False)])
+def test_steps_that_are_slower_without_the_profiler_are_called_noise(
+    profiled_ns: float, unprofiled_ns: float, noisy: bool
+) -> None:
+    assert bool(noise_of(profiled_ns, unprofiled_ns)) == noisy
+    assert not noisy or "49 ms without the profiler" in noise_of(profiled_ns, unprofiled_ns)
 
 
 def test_a_step_function_is_run_as_often_as_it_takes(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def require_cuda() -> None:
     if not torch.cuda.is_available():
         raise CaptureError(
             "no CUDA device here: a trace without one has no copies to look at; run on a GPU machine, "
-            "or ask for the device 'cpu' to try the program without one"
+            "or try the program without one: add `--device cpu`, in Python device='cpu'"
         )
 
 

@@ -145,6 +145,14 @@ class record:  # noqa: N801 - reads as a verb where it is used
         """How many whole steps are recorded so far."""
         return sum(len(each.ticks_ns) for each in (*self._past, *self._plan) if each.name == RECORDED)
 
+    @property
+    def step_times_ns(self) -> tuple[float, float] | None:
+        """Wall time of a step with the profiler and without it; None where one of them was not timed."""
+        known = self._known()
+        if known.recorded is None or known.unprofiled is None:
+            return None
+        return known.recorded.step_ns, known.unprofiled.step_ns
+
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Hear of NVTX ranges and DataLoaders before the block begins; the block itself always does."""

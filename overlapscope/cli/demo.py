@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +24,9 @@ _TEXT = (
 
 
 def demo_command(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the figure.")] = Path("demo"),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The folder for the figure; a temporary one without it.")
+    ] = None,
 ) -> None:
     """Audit a small trace from the package, and draw its timeline."""
     from overlapscope.plot.timeline import save_timeline
@@ -45,8 +48,10 @@ def demo_command(
     say(f"the timeline is in {figure}; for your own trace: overlapscope audit TRACE --figure FILE")
 
 
-def _folder(path: Path) -> Path:
+def _folder(path: Path | None) -> Path:
     try:
+        if path is None:
+            return Path(tempfile.mkdtemp(prefix="overlapscope-demo-"))
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error

@@ -15,7 +15,7 @@ import typer
 
 from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say
 from overlapscope.errors import CaptureError, OverlapscopeError
-from overlapscope.formatting import counted
+from overlapscope.formatting import counted, time
 
 if TYPE_CHECKING:
     from overlapscope.capture.recorder import record
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SETTINGS = {"allow_extra_args": True, "allow_interspersed_args": False}
 _AUTO = "auto"
 _AUTO_STEPS = 5
+_NOISY = 1.1  # unprofiled over profiled steps: from there on, more than the usual jitter
 """Steps that ``--steps auto`` records: enough to see what varies between them, in a trace that stays small."""
 
 
@@ -149,7 +150,7 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
         if os.getpid() != process:
             _leave_fork(status)
         if recording.saved:
-            _say_recorded(recording, part)
+            _say_recorded(recording, part, status)
     raise typer.Exit(status)
 
 
@@ -168,7 +169,7 @@ def _recording(recording: record, part: _Part) -> AbstractContextManager[None]:
     return recording_whole(recording, say) if times == Times() else recording_by_time(recording, times, say)
 
 
-def _say_recorded(recording: record, part: _Part) -> None:
+def _say_recorded(recording: record, part: _Part, status: int) -> None:
     """Say how much is recorded, where, and what to do with it."""
     what = "recorded"
     if part.auto and recording.marker and not recording.recorded_steps:
@@ -180,7 +181,21 @@ def _say_recorded(recording: record, part: _Part) -> None:
         what = f"recorded {done}{asked} {steps} (counted by {recording.marker!r})"
     elif part.auto:
         say(_without_steps(recording.path))
-    say(f"{what} to {recording.path}; {_what_next(recording)}")
+    until = f"; the script failed (exit status {status}), so the trace ends there" if status else ""
+    say(f"{what} to {recording.path}{until}; {_what_next(recording)}")
+    if recording.step_times_ns is not None and (words := noise_of(*recording.step_times_ns)):
+        say(words)
+
+
+def noise_of(profiled_ns: float, unprofiled_ns: float) -> str:
+    """A warning where steps were slower without the profiler, which only noise makes them; else nothing."""
+    if unprofiled_ns <= _NOISY * profiled_ns:
+        return ""
+    return (
+        f"a step took {time(unprofiled_ns)} without the profiler and {time(profiled_ns)} with it: steps vary by more "
+        "than the profiler costs, so predictions without it will be off; record on an idle machine, with a larger --warmup, "
+        "--unprofiled and --steps"
+    )
 
 
 def _what_next(recording: record) -> str:

@@ -53,8 +53,7 @@ def _rects(parts: tuple[TimePart, ...], total_ns: int) -> Iterator[Html]:
     begin = 0.0
     for part in parts:
         width = _WIDTH * part.time_ns / total_ns
-        title = tag("title", f"{part.label}: {time(part.time_ns)}, {share(part.time_ns, total_ns)}")
-        yield tag("rect", title, x=f"{begin:.2f}", width=f"{width:.2f}", height=_HEIGHT, class_=_colour(part))
+        yield tag("rect", x=f"{begin:.2f}", width=f"{width:.2f}", height=_HEIGHT, class_=_colour(part))
         begin += width
 
 
