@@ -192,8 +192,8 @@ def noise_of(profiled_ns: float, unprofiled_ns: float) -> str:
     if unprofiled_ns <= _NOISY * profiled_ns:
         return ""
     return (
-        f"a step took {time(unprofiled_ns)} without the profiler and {time(profiled_ns)} with it: steps vary by more "
-        "than the profiler costs, so predictions without it will be off; record on an idle machine, with a larger --warmup, "
+        f"a step took {time(unprofiled_ns)} without the profiler, {time(profiled_ns)} with it: steps vary by more than "
+        "the profiler costs, so predictions without it will be off; record on an idle machine, with larger --warmup, "
         "--unprofiled and --steps"
     )
 
