@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
@@ -116,14 +117,20 @@ def findings(audit: Audit, zero_ns: int) -> Html:
     """Every finding with its evidence, its fix and its place on the timeline, whose zero is ``zero_ns``."""
     if not audit.devices:  # the verdict says why
         return Html("")
-    parts = [_finding(finding, audit, zero_ns) for finding in audit.diagnosis.findings]
+    found = audit.diagnosis.findings
+    codes = [finding.code for finding in found]
+    parts = [
+        _finding(finding, audit, zero_ns, explained=codes.index(finding.code) == number)
+        for number, finding in enumerate(found)
+    ]
     title = tag("h2", "Findings", id="findings")
     if not parts:
         return together(title, tag("p", audit.diagnosis.summary))
     return together(title, tag("p", order(audit.diagnosis), class_="about"), *parts)
 
 
-def _finding(finding: Finding, audit: Audit, zero_ns: int) -> Html:
+def _finding(finding: Finding, audit: Audit, zero_ns: int, *, explained: bool) -> Html:
+    """A finding; ``explained`` with the page of its rule, which stands at the first of a code only."""
     places = of_finding(audit, finding)
     cut = f", the {len(places.longest)} longest first" if places.count > len(places.longest) else ""
     show = f"Show on the timeline ({places.count:,} places{cut})" if places.count > 1 else "Show on the timeline"
@@ -137,7 +144,7 @@ def _finding(finding: Finding, audit: Audit, zero_ns: int) -> Html:
         tag("dl", *_evidence(finding)),
         *(tag("p", text) for text in worth(finding, audit.diagnosis.plan)),
         tag("pre", tag("code", finding.fix)) if finding.offered else "",
-        explanation(finding.code),
+        explanation(finding.code) if explained else "",
         class_=f"finding {finding.severity}",
         data_code=finding.code,
         id=f"finding-{finding.rank}",
@@ -145,13 +152,15 @@ def _finding(finding: Finding, audit: Audit, zero_ns: int) -> Html:
 
 
 def _evidence(finding: Finding) -> Iterator[Html]:
+    """Where it is, and figures that its message does not have; nothing of what is zero."""
     where = finding.where.words
     if where:
         yield together(tag("dt", "where"), tag("dd", where))
     for name, value in finding.evidence.items():
         unit = next((unit for unit in _UNITS if name.endswith(unit)), "")
-        words = name.removesuffix(unit).replace("_", " ")
-        yield together(tag("dt", words), tag("dd", _formatted(unit, value)))
+        words, text = name.removesuffix(unit).replace("_", " "), _formatted(unit, value)
+        if value != 0 and not re.search(rf"(?<![\w.]){re.escape(text)}(?!\w)", finding.message):
+            yield together(tag("dt", words), tag("dd", text))
 
 
 def _formatted(unit: str, value: Number) -> str:
