@@ -73,9 +73,8 @@ def main() -> None:
         return
     target.write_text(terminal(), encoding="utf-8")
     audit = overlapscope.audit(overlapscope.open_trace(ROOT / SAMPLE), WORKLOAD)
-    window = audit.window.first_ns, audit.window.last_ns
     pageable = FOLDER / "pageable.png"
-    overlapscope.save_timeline(audit.trace, pageable, window, look=overlapscope.Appearance(width="page"))
+    overlapscope.save_timeline(audit.trace, pageable, within=WORKLOAD, look=overlapscope.Appearance(width="page"))
     reduce_colours(pageable)
     save_screenshot(audit, FOLDER / "report.png")
 

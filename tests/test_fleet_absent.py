@@ -13,7 +13,7 @@ import pytest
 from benchmarks.fleet_ranks import Job, make
 from overlapscope import open_fleet
 from overlapscope.fleet.absent import absent
-from overlapscope.fleet.heading import problems
+from overlapscope.fleet.heading import bad_traces, problems
 from overlapscope.fleet.matching import Matched
 from overlapscope.fleet.ranks import Found, ranks_of
 from overlapscope.fleet.reduce import reduce_folder
@@ -183,3 +183,12 @@ def test_a_record_that_ends_early_concerns_its_process_groups_only(tmp_path: Pat
     of_first = matched["group"].str.contains("0, 1")
     assert of_first.any()
     assert matched.loc[of_first, "complete"].all()
+
+
+def test_a_reason_that_several_traces_share_is_said_once() -> None:
+    rows = [{"status": "failed", "error": "no such file", "source": f"{name}.json", "rank": None} for name in "ab"]
+    rows.append({"status": "failed", "error": "empty", "source": "c.json", "rank": 2})
+    assert list(bad_traces(rows)) == [
+        "a.json, b.json cannot be used: no such file",
+        "c.json (rank 2) cannot be used: empty",
+    ]

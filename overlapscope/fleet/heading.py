@@ -18,7 +18,7 @@ from overlapscope.formatting import counted, safe, time
 
 _MOST = 6  # problems of a kind
 _MOST_OTHERS = 2  # traces of a rank that do not count
-_LONGEST, _LONGEST_NAME = 400, 100  # characters of what is wrong with a trace, and of its name
+_LONGEST, _LEAST, _LONGEST_NAME = 400, 100, 100  # characters of what is wrong with traces, and of a name
 KEEP, REDUCE = "with -o FOLDER, ", "after overlapscope fleet reduce, "
 """What to do first where no folder keeps the tables, and where shards still write to it."""
 NOT_ALIGNED = (
@@ -109,15 +109,26 @@ def _twice(job: Job) -> Iterator[str]:
         yield f"several traces also for {rank_list(list(twice)[_MOST:])}"
 
 
+_BAD = (
+    ("failed", "cannot be used", "cannot be used"),
+    (NO_GPU_WORK, "has no GPU work", "have no GPU work"),
+    ("damaged", "is damaged", "are damaged"),
+)
+
+
 def bad_traces(rows: Sequence[Mapping[Hashable, Any]], first: str = "") -> Iterator[str]:
     """Traces that failed or lost data, by their rows in the table; ``first`` as in `table_has_all`."""
-    for status, words in (("failed", "cannot be used"), (NO_GPU_WORK, "has no GPU work"), ("damaged", "is damaged")):
+    for status, one, several in _BAD:
         found = [row for row in rows if row["status"] == status]
+        names: dict[str, list[str]] = {}
         for row in found[:_MOST]:
-            why = row["lost"] if status == "damaged" else row["error"]
-            yield f"{_called(row)} {words}: {shorten(safe(str(why)), _LONGEST, placeholder=' …')}"
+            names.setdefault(str(row["lost"] if status == "damaged" else row["error"]), []).append(_called(row))
+        for why, called in names.items():
+            words = one if len(called) == 1 else several
+            room = max(_LONGEST - len(", ".join(called[1:])), _LEAST)
+            yield f"{', '.join(called)} {words}: {shorten(safe(why), room, placeholder=' …')}"
         if len(found) > _MOST:
-            yield f"and {len(found) - _MOST} more {words}: {table_has_all('traces', first)}"
+            yield f"and {len(found) - _MOST} more {one}: {table_has_all('traces', first)}"
 
 
 def _called(row: Mapping[Hashable, Any]) -> str:
