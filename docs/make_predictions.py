@@ -80,7 +80,7 @@ REASONS = {
         "from nothing to {operator_ns:.0f} ns an operator and {call_ns:.0f} ns a call, the most in recordings that "
         "tell; Nsight Systems slows timed steps too, so these bound the time from above only",
     ),
-    "company": ("kernels that run beside copies by the change", "{beside:.0%} of the time that they do"),
+    "contention": ("kernels that run beside copies by the change", "{beside:.0%} of the time that they do"),
     "size": ("sizes of copies that the trace does not have", "`pin`: simulated with copies as short as tiny ones"),
     "host": ("the pace of the host from run to run", "{host:.0%} of the host's part of the critical path"),
     "link": ("the spread of the link", "how pinned copies of one size differ in the trace, at least {link:.0%}"),

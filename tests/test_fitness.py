@@ -24,6 +24,7 @@ from overlapscope.measure.cycles import unrecorded
 from overlapscope.model.trace import Trace
 from tests import kineto_maker as make
 from tests import nsys_maker
+from tests.bounds import by_order_ns
 from tests.conftest import CASES, CORPUS, SAMPLES
 from tests.notation import trace_of
 
@@ -116,9 +117,9 @@ def test_an_open_wait_lengthens_the_upper_bound(tmp_path: Path) -> None:
         what_if(open_trace(make.write(tmp_path / f"{len(more)}.json", *events, *more, **make.H200)), "pin")
         for more in ([], [open_wait])
     )
-    least_ns, most_ns = ordered.estimate.by_order_ns
+    least_ns, most_ns = by_order_ns(ordered.estimate)
     assert least_ns == most_ns, "without the record, the order of calls shows the wait"
-    assert left_open.predicted_ns + 100_000 < left_open.estimate.by_order_ns[1] == most_ns
+    assert left_open.predicted_ns + 100_000 < by_order_ns(left_open.estimate)[1] == most_ns
 
 
 def test_where_calls_are_missing_none_is_known_to_wait(tmp_path: Path) -> None:

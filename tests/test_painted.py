@@ -60,7 +60,10 @@ def shares(trace: Trace) -> list[tuple[str, Style, float, float]]:
         edges = [(axes.get_xlim()[0], row.centre - half), (axes.get_xlim()[1], row.centre + half)]
         (left, low), (right, high) = axes.transData.transform(edges).round().astype(int)
         painted = of_colours(picture[low:high, left:right], row.lane)
-        result += [(row.lane.full_title, one, covered(row.lane, one, window), part) for one, part in painted.items()]
+        result += [
+            (f"{row.lane.group} {row.lane.title}", one, covered(row.lane, one, window), part)
+            for one, part in painted.items()
+        ]
     mpl.pyplot.close(figure)
     return result
 

@@ -129,11 +129,6 @@ class Lane:
     curve: Curve | None = None
     place: tuple[int, ...] = ()
 
-    @property
-    def full_title(self) -> str:
-        """Its title after the name of its group: for where groups have no headings."""
-        return f"{self.group} {self.title}".strip() if self.title else ""
-
     def busy_ns(self, styles: frozenset[Style] | None = None) -> int:
         """Time covered by its bars, or by those of some styles."""
         wanted = [bars for bars in self.bars if styles is None or bars.style in styles]

@@ -25,7 +25,7 @@ from overlapscope.whatif.sources import (
     Shares,
     beside_copies_ns,
     busy_ns,
-    by_company,
+    by_contention,
     by_fix,
     by_new_memory,
     by_order,
@@ -152,7 +152,7 @@ class Changed:
             by_size(self.predicted_ns, length_ns(self.shortest, basis.window)),
             by_fix(self.predicted_ns, basis.length_ns, self._with_what_follows),
             by_new_memory(self.predicted_ns, shares, self._edit, config),
-            by_company(basis.beside_copies_ns, beside_copies_ns(self.after, basis.window), config),
+            by_contention(basis.beside_copies_ns, beside_copies_ns(self.after, basis.window), config),
             *self._by_pace(shares),
         )
 

@@ -16,7 +16,7 @@ _CONSUMERS = "a recording by `overlapscope record`, which notes the operators th
 _AFTER = "a recording after the fix: nothing recorded before it tells"
 _ORDER = f"{_AFTER} in which order the moved work will run"
 _FIX = "naming the other changes that the fix makes, or a recording after it"
-_COMPANY = "a recording after the fix, whose kernels run beside the copies"
+_CONTENTION = "a recording after the fix, whose kernels run beside the copies"
 _LINK = "a recording on a host with nothing else to do: copies of one size took times that differ much"
 _SIZES = "a recording that has the sizes of copies"
 _PACE = f"{_AFTER} the pace of the host in another run"
@@ -50,7 +50,7 @@ def _against(reason: Reason, recording: Calibration | None, *, unread: bool) -> 
         Reason.ORDER: _CONSUMERS if unread and not noted else _ORDER,
         Reason.FIX: _FIX,
         Reason.PROFILER: _WARM if timed else _TIMED,
-        Reason.COMPANY: _COMPANY,
+        Reason.CONTENTION: _CONTENTION,
         Reason.HOST: None if timed else _TIMED,
         Reason.LINK: _LINK,
         Reason.SIZE: _SIZES,

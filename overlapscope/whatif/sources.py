@@ -133,9 +133,9 @@ def by_unexplained(predicted_ns: int, unexplained: float) -> Part:
     return Part(Reason.PROFILER, off if unexplained > 0 else 0, off if unexplained < 0 else 0)
 
 
-def by_company(before_ns: int, after_ns: int, config: UncertaintyConfig) -> Part:
+def by_contention(before_ns: int, after_ns: int, config: UncertaintyConfig) -> Part:
     """Kernels that run beside copies after the changes, and did not before, may take longer."""
-    return Part(Reason.COMPANY, 0, round(config.beside * max(after_ns - before_ns, 0)))
+    return Part(Reason.CONTENTION, 0, round(config.beside * max(after_ns - before_ns, 0)))
 
 
 def by_pace(predicted_ns: int, shares: Shares, trace: Trace, config: UncertaintyConfig) -> tuple[Part, Part, Part]:

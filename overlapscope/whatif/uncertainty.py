@@ -16,14 +16,14 @@ class Reason(Labelled):
     ORDER = 0, "the order of the work"
     FIX = 1, "what else the fix may change"
     PROFILER = 2, "the cost of the profiler"
-    COMPANY = 3, "kernels that run beside copies"
+    CONTENTION = 3, "memory contention: kernels that run beside copies"
     SIZE = 4, "the sizes of copies"
     HOST = 5, "the pace of the host"
     LINK = 6, "the speed of the link"
     DEVICE = 7, "the pace of the GPU"
 
 
-TO_ONE_SIDE = (Reason.ORDER, Reason.FIX, Reason.PROFILER, Reason.COMPANY, Reason.SIZE)
+TO_ONE_SIDE = (Reason.ORDER, Reason.FIX, Reason.PROFILER, Reason.CONTENTION, Reason.SIZE)
 """Each is so in all of a run: what they add is added up. The others vary by chance, and add in quadrature."""
 _SIDES = ("less_ns", "more_ns")
 
@@ -76,12 +76,6 @@ class Estimate:
         """The reason that adds most; None where there is none."""
         most = max(self.parts, key=lambda part: part.less_ns + part.more_ns, default=None)
         return None if most is None else most.reason
-
-    @property
-    def by_order_ns(self) -> tuple[int, int]:
-        """The time with the least order of the work, and with the most, and nothing else unknown."""
-        order = next((part for part in self.parts if part.reason is Reason.ORDER), Part(Reason.ORDER, 0, 0))
-        return self.predicted_ns - order.less_ns, self.predicted_ns + order.more_ns
 
 
 def _by_reason(parts: Sequence[Part]) -> tuple[Part, ...]:

@@ -13,6 +13,7 @@ from overlapscope import what_if
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.whatif.prediction import Prediction
 from tests import kineto_maker as make
+from tests.bounds import by_order_ns
 from tests.notation import trace_of
 
 PINNED = [{"direction": "HtoD", "host_memory": "pinned", "size_bytes": 1 << 20, "copy_ns": 20_000}]
@@ -57,7 +58,7 @@ def test_pieces_of_several_sizes_take_longer_to_pack(
     events = list(pieces(sizes, operator="aten::_to_copy" if made else "aten::copy_"))
     beside = {"start_ns": 3_000, "view_ns": 1_000}
     found = packed(tmp_path, *events, pieces=measured, **beside)
-    assert found.estimate.by_order_ns[1] - found.predicted_ns == pytest.approx(16_000 if made else 8_000)
+    assert by_order_ns(found.estimate)[1] - found.predicted_ns == pytest.approx(16_000 if made else 8_000)
     assert any("views" in text for text in found.assumptions)
     without = packed(tmp_path, *events, pieces=[], **beside)
     longer = longest_call_ns(found) - longest_call_ns(without)
@@ -76,7 +77,7 @@ def test_pieces_that_went_out_of_the_caches_are_in_the_upper_bound(
         tmp_path, *pieces(sizes, call_us=5), pieces=[{"size_bytes": size, **cold, **warm} for size in (1024, 4096)]
     )
     assert longest_call_ns(found) == pytest.approx(1_000 * (5 + usual_us), abs=500), "and the call itself"
-    assert found.estimate.by_order_ns[1] - found.predicted_ns == pytest.approx(1_000 * more_us)
+    assert by_order_ns(found.estimate)[1] - found.predicted_ns == pytest.approx(1_000 * more_us)
     assert any("in no cache" in text for text in found.assumptions)
 
 
@@ -109,7 +110,7 @@ def test_without_any_staging_packing_takes_what_is_usual(sizes: list[int], usual
     call = found.after.api_calls
     assert int((call.end_ns - call.start_ns)[0]) == pytest.approx((4 + usual_us) * 1_000, abs=1_000)
     assert any("as usual" in text for text in found.assumptions)
-    assert found.estimate.by_order_ns[1] > found.predicted_ns, "views of the pieces"
+    assert by_order_ns(found.estimate)[1] > found.predicted_ns, "views of the pieces"
 
 
 def test_what_is_packed_in_two_places_goes_into_two_buffers(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from overlapscope import what_if
 from overlapscope.model.enums import ApiKind, MemoryKind
 from tests import kineto_maker as make
+from tests.bounds import by_order_ns
 from tests.notation import trace_of
 
 
@@ -74,9 +75,9 @@ def test_a_pinned_result_is_still_waited_for_before_it_is_read(tmp_path: Path) -
     reads = {"copy_start_ns": [20_000], "op_start_ns": [2_040_000]}
     known = what_if(trace_of(tmp_path, text, **make.calibrated(d2h_consumers=reads)), ["pin"])
     assert known.after.api_calls.start_ns[1] >= known.after.copies.end_ns[0]
-    assert known.estimate.by_order_ns[1] == known.predicted_ns
+    assert by_order_ns(known.estimate)[1] == known.predicted_ns
     unknown = what_if(trace_of(tmp_path, text), ["pin"])
-    assert unknown.estimate.by_order_ns[1] > unknown.predicted_ns + 20_000, "it may be read after the call, as it was"
+    assert by_order_ns(unknown.estimate)[1] > unknown.predicted_ns + 20_000, "it may be read after the call, as it was"
 
 
 @pytest.mark.parametrize("changes", [["pin"], ["pin", "non-blocking"]])
@@ -102,8 +103,8 @@ def test_a_new_tensor_on_the_host_is_read_at_once(making: tuple[str, ...], chang
     assert any("read at once" in text for text in found.assumptions) == at_once
     if changes == ["pin"]:
         return
-    assert (found.estimate.by_order_ns[0] < found.predicted_ns - 500_000) == at_once
-    assert (found.estimate.by_order_ns[1] > found.predicted_ns + 500_000) != at_once
+    assert (by_order_ns(found.estimate)[0] < found.predicted_ns - 500_000) == at_once
+    assert (by_order_ns(found.estimate)[1] > found.predicted_ns + 500_000) != at_once
 
 
 def test_a_copy_without_a_size_keeps_its_duration(tmp_path: Path) -> None:

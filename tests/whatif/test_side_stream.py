@@ -9,6 +9,7 @@ import pytest
 from overlapscope import open_trace, what_if
 from overlapscope.model.enums import Direction
 from tests import kineto_maker as make
+from tests.bounds import by_order_ns
 from tests.conftest import SAMPLES
 from tests.notation import trace_of
 
@@ -21,7 +22,7 @@ def test_a_side_stream_lets_a_copy_run_under_the_kernels_before_it(tmp_path: Pat
     found = what_if(trace_of(tmp_path, text), ["side-stream"])
     assert found.simulated_ns - found.predicted_ns == pytest.approx(400_000, abs=5_000)
     assert found.after.copies.stream.tolist() != [7]
-    assert found.estimate.by_order_ns[0] <= found.predicted_ns <= found.estimate.by_order_ns[1]
+    assert by_order_ns(found.estimate)[0] <= found.predicted_ns <= by_order_ns(found.estimate)[1]
 
 
 def test_what_comes_back_is_not_sent_before_it_has_come(tmp_path: Path) -> None:
@@ -56,10 +57,10 @@ def test_only_the_operators_that_were_given_a_tensor_wait_for_its_copy(known: bo
     if known:
         assert first < 200_000, "it reads something else"
         assert found.after.kernels.start_ns[1] >= found.after.copies.end_ns[0]
-        assert found.estimate.by_order_ns[0] == found.predicted_ns
+        assert by_order_ns(found.estimate)[0] == found.predicted_ns
     else:
         assert first > 400_000
-        assert found.estimate.by_order_ns[0] < found.predicted_ns
+        assert by_order_ns(found.estimate)[0] < found.predicted_ns
     again = what_if(found.after, ["side-stream"])
     assert again.simulated_ns >= again.predicted_ns, "operators are elsewhere in a simulated trace"
 
@@ -112,7 +113,7 @@ def test_the_upper_bound_lets_buffers_go_round(tmp_path: Path) -> None:
         at += 1002 + long
     found = what_if(trace_of(tmp_path, *events, **make.H200), ["side-stream"])
     assert found.predicted_ns == pytest.approx(11_700_000, rel=0.02)
-    assert found.estimate.by_order_ns[1] == pytest.approx(15_600_000, rel=0.02)
+    assert by_order_ns(found.estimate)[1] == pytest.approx(15_600_000, rel=0.02)
 
 
 def test_copies_that_nothing_waits_for_still_share_their_copy_engine_in_the_lower_bound(tmp_path: Path) -> None:
@@ -122,8 +123,8 @@ def test_copies_that_nothing_waits_for_still_share_their_copy_engine_in_the_lowe
                   copy 55MB pinned HtoD 12-16 -> stream 7: 2_014-3_014 | launch 18-22 -> stream 7: 3_016-3_116
     """
     found = what_if(trace_of(tmp_path, text), ["side-stream"])
-    assert found.estimate.by_order_ns[0] == pytest.approx(3_014_000, abs=5_000)
-    assert found.estimate.by_order_ns[0] < found.predicted_ns
+    assert by_order_ns(found.estimate)[0] == pytest.approx(3_014_000, abs=5_000)
+    assert by_order_ns(found.estimate)[0] < found.predicted_ns
 
 
 def test_a_change_made_to_one_half_and_then_the_other_is_made_to_all() -> None:
