@@ -342,3 +342,13 @@ def test_the_command(tmp_path: Path) -> None:
         result = runner.invoke(app, ["report", str(SAMPLE), *options])
         assert result.exit_code == 2
         assert result.stderr.startswith("overlapscope: ")
+
+
+def test_a_report_repeats_neither_the_page_of_a_rule_nor_zeros() -> None:
+    trace = open_trace(SAMPLES / "dataloader_train-pageable-blocking.json.gz")
+    page = report_html(audit(trace, "dataloader_train"))
+    explained = re.findall(r"<summary>Explain (OVL\d+)", page)
+    assert explained
+    assert len(explained) == len(set(explained))
+    assert not re.search(r"<dd>0 (ns|B)</dd>", page)
+    assert not re.search(r"<rect[^>]*><title>", page)
