@@ -61,7 +61,7 @@ def test_lanes_of_a_real_trace() -> None:
         (LaneKind.WHY_IDLE, "why idle"),
     ]  # fmt: skip
     assert {lane.group for lane in found} == {"", "GPU 0"}
-    by_title = {f"{lane.group} {lane.title}": styles(lane) for lane in found}
+    by_title = {f"{lane.group} {lane.title}".strip(): styles(lane) for lane in found}
     assert by_title["GPU 0 stream 7"] == {Style.KERNEL: 12}
     assert by_title["GPU 0 stream 13"] == {Style.HTOD_PAGEABLE: 6}
     assert by_title["main thread"][Style.BLOCKED_BY_COPY] == 6
