@@ -160,8 +160,15 @@ def test_operators_that_always_take_long_are_launch_bound(tmp_path: Path) -> Non
     assert [entry.kind for entry in found] == ["launch-bound"]
 
 
-@pytest.mark.parametrize("call", ["cudaMalloc", "cudaHostAlloc", "cudaOccupancyMaxActiveBlocksPerMultiprocessor"])
-def test_a_call_is_first_use_the_first_time_only(call: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("call", "alone"),
+    [
+        ("cudaMalloc", False),  # a lone allocation may be one that every step makes
+        ("cudaHostAlloc", False),
+        ("cudaOccupancyMaxActiveBlocksPerMultiprocessor", True),
+    ],
+)
+def test_a_call_is_first_use_the_first_time_only(call: str, alone: bool, tmp_path: Path) -> None:
     """Made once it sets something up; made in each of six phases, each with kernels of its own, it does not."""
     phase = """
     thread 1: launch k{0} 5-10 -> stream 7: 15-100 | launch k{0} 20-25 -> stream 7: 100-200
@@ -171,5 +178,5 @@ def test_a_call_is_first_use_the_first_time_only(call: str, tmp_path: Path) -> N
     once, often = (
         {entry.kind for entry in diagnose(trace_of(tmp_path, *text)).findings} for text in (times[:1], times)
     )
-    assert once == {"first-use"}
+    assert ("first-use" in once) is alone
     assert "first-use" not in often

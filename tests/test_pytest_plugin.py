@@ -92,7 +92,7 @@ def test_a_failure_shows_finding_place_fix_and_the_path_of_a_figure(pytester: py
         [
             "E *OVL001 pageable-copy: 6 pageable copies (384 MiB) blocked the host*",
             "E *at ProfilerStep#1 / gemm_copy / round / copy*cudaMemcpyAsync*",
-            "E *fix: batch = batch.pin_memory()*",
+            "E *fix: tensor = tensor.pin_memory()*",
             f"E *trace: {UNPINNED}",
         ]
     )

@@ -28,7 +28,9 @@ _LOADING = re.compile(
 )
 _LOADS = re.compile(r"(Module|Library)Load|^(cu|hip)Init$|PrimaryCtxRetain|CtxCreate")
 """Calls that load a module or make a context: each of them does so once."""
-_MAY_SET_UP = (ApiKind.OTHER, *ALLOCATIONS)
+_MAY_SET_UP = (((ApiKind.OTHER,), True), (ALLOCATIONS, False))
+"""Kinds of calls whose first may set something up, and whether it does where there are few later ones: a lone
+allocation may be one that every step makes."""
 
 
 @dataclass(frozen=True)
@@ -123,18 +125,15 @@ class HostWorkKinds:
     def _first_of_name(self) -> Bool:
         """The first call of each name in a process, where it set something up: it is far slower than the later ones.
 
-        Only calls that are not there for work on a device count. Where there are few later ones, the first counts too.
+        Only calls that are not there for work on a device count.
         """
         calls = self.trace.api_calls
-        rows = np.flatnonzero(np.isin(calls.kind, _MAY_SET_UP))
-        rows = rows[np.lexsort((calls.start_ns[rows], calls.name_id[rows], calls.process[rows]))]
         found = np.zeros(len(calls), np.bool_)
-        found[rows] = _first_of_kind(
-            np.stack([calls.process, calls.name_id.astype(np.int64)])[:, rows],
-            calls.duration_ns[rows],
-            self.config,
-            few=True,
-        )
+        for kinds, few in _MAY_SET_UP:
+            rows = np.flatnonzero(np.isin(calls.kind, kinds))
+            rows = rows[np.lexsort((calls.start_ns[rows], calls.name_id[rows], calls.process[rows]))]
+            kind = np.stack([calls.process, calls.name_id.astype(np.int64)])[:, rows]
+            found[rows] = _first_of_kind(kind, calls.duration_ns[rows], self.config, few=few)
         return found
 
     @cached_property
