@@ -51,9 +51,9 @@ Two workers, ranks of three steps with nine collectives each. Memory of the map 
 
 {reduces}
 
-The results are those of ten ranks, again and again under other numbers. A row of a collective is held as five integers:
+The results are those of ten ranks, again and again under other numbers. A row of a collective is kept as five integers:
 rank, begin and end are needed together to say who arrives last, and to simulate the job without its late ranks. Clocks
-are aligned on at most 200 collectives of the same ranks. The steps and idle times of all ranks are held too; everything
+are aligned on at most 200 collectives of the same ranks. The steps and idle times of all ranks are kept too; everything
 else passes through, a hundred traces at a time.
 
 ## Opened traces are not kept

@@ -167,7 +167,7 @@ def saving_of(finding: Finding, plan: Plan | None) -> str:
     if plan is None or not _in_part(plan) or not finding.saving_ns or finding.unprofiled_saving_ns is None:
         return saved
     without = time(finding.unprofiled_saving_ns) if finding.unprofiled_saving_ns else "nothing"
-    return f"{saved} ({without} without the profiler, estimated)"
+    return saved if without == saved else f"{saved} ({without} without the profiler, estimated)"
 
 
 def _in_part(plan: Plan) -> bool:

@@ -188,14 +188,13 @@ def _settled_first(diagnosis: Diagnosis, step: Step) -> Iterator[str]:
 
 def _saving(step: Step, plan: Plan) -> str:
     """The time after a step of a plan, and its change from the baseline."""
-    change = share(step.time_ns - plan.baseline_ns, plan.baseline_ns)
-    return f"{step.interval} ({change}{_estimate(plan, step.unprofiled_ns)})"
-
-
-def _estimate(plan: Plan, after_ns: int) -> str:
-    """The change without the profiler, where the times of a plan are with it."""
-    change = plan.unprofiled_change(after_ns)
-    return "" if change is None else f", about {share(change, 1)} without the profiler"
+    change, without = (
+        share(step.time_ns - plan.baseline_ns, plan.baseline_ns),
+        plan.unprofiled_change(step.unprofiled_ns),
+    )
+    estimate = "" if without is None else share(without, 1)
+    about = f", about {estimate} without the profiler" if estimate not in ("", change) else ""
+    return f"{step.interval} ({change}{about})"
 
 
 def _copies(device: DeviceAudit, diagnosis: Diagnosis, blocked_ns: int, config: HeadlineConfig) -> Iterator[str]:
