@@ -19,6 +19,7 @@ from overlapscope.errors import UnknownTraceFormat
 from overlapscope.fitness.answer import Answer
 from overlapscope.fitness.catalogue import CHECKS
 from overlapscope.fitness.fitness import Fitness
+from overlapscope.fitness.settings import ONE_CLOCK, SHORTER
 from overlapscope.fitness.text import lines
 from overlapscope.measure.cycles import unrecorded
 from overlapscope.model.trace import Trace
@@ -600,9 +601,9 @@ def test_figures_come_before_names(tmp_path: Path) -> None:
 
 
 def test_where_no_setting_gives_what_is_missing_no_other_helps_most(tmp_path: Path) -> None:
-    work = "launch 0-5 -> stream 7: 10-110"
+    work = "launch 100-105 -> stream 7: 110-210"
     timed = make.calibrated(recorded=STEPS, unprofiled=STEPS)
-    whole, cut = (lines(doctor(trace_of(tmp_path, work, *more, **timed))) for more in ([], [make.kernel(200, 9)]))
+    whole, cut = (lines(doctor(trace_of(tmp_path, work, *more, **timed))) for more in ([], [make.kernel(20, 9)]))
     assert any(line.startswith("What would help most") for line in whole)
     assert any(line.startswith("No setting makes up for what figures lack") for line in cut)
 
@@ -649,3 +650,25 @@ def test_every_public_trace_has_an_answer_to_every_question(corpus_trace: Path) 
     assert all(value is None or value >= 0 for each in fit for value in each.answer.counts.values())
     assert json.loads(json.dumps(fit.to_dict())) == fit.to_dict()
     assert len(fit.statement) < 300
+
+
+def test_where_calls_were_lost_less_is_to_be_recorded(tmp_path: Path) -> None:
+    """Every third kernel has no call: the profiler lost them, and the time of steps helps less."""
+    text = "\n".join(f"thread 1: launch {at}-{at + 5} -> stream 7: {at + 10}-{at + 90}" for at in range(0, 1000, 100))
+    lost = [make.kernel(at + 92, 5) for at in range(100, 1000, 300)]
+    trace = trace_of(tmp_path, text, *lost)
+    assert doctor(trace).setting is SHORTER
+    assert answer(trace, "launches").verdict is Verdict.PARTLY
+
+
+def test_where_clocks_differ_that_comes_before_the_cost_of_the_profiler(tmp_path: Path) -> None:
+    text = "\n".join(f"thread 1: launch {at + 60}-{at + 65} -> stream 7: {at}-{at + 50}" for at in range(0, 1000, 100))
+    assert doctor(trace_of(tmp_path, text)).setting is ONE_CLOCK
+
+
+def test_without_accesses_races_are_suspected_at_most(tmp_path: Path) -> None:
+    copying = trace_of(tmp_path, "thread 1: copy 4KiB pinned HtoD 0-5 -> stream 7: 10-20")
+    assert answer(copying, "tensors").verdict is Verdict.NO
+    assert "OVL102 and OVL104 say nothing" in answer(copying, "tensors").evidence
+    without = trace_of(tmp_path, "thread 1: launch 0-5 -> stream 7: 10-20")
+    assert answer(without, "tensors").verdict is Verdict.DOES_NOT_ARISE

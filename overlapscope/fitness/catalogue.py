@@ -21,6 +21,7 @@ from overlapscope.fitness.checks import (
     source,
     steps,
     stream_waits,
+    tensors,
 )
 
 CHECKS: tuple[Check, ...] = tuple(
@@ -41,6 +42,7 @@ CHECKS: tuple[Check, ...] = tuple(
         operators,
         source,
         modules,
+        tensors,
         loaders,
         ranks,
     )

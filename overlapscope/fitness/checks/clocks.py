@@ -64,4 +64,4 @@ def _unfinished(trace: Trace) -> Int64:
     return np.concatenate(found)
 
 
-CHECK = Check("clocks", "How long after its call did work start?", "launch delays", examine)
+CHECK = Check("clocks", "How long after its call did work start?", "launch delays", examine, basis=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from overlapscope.fitness.answer import Answer, Check, Verdict
 from overlapscope.fitness.config import FitnessConfig
-from overlapscope.fitness.settings import CALLS
+from overlapscope.fitness.settings import CALLS, SHORTER
 from overlapscope.fitness.unknown import issued
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.trace import Trace
@@ -28,8 +28,9 @@ def examine(trace: Trace, config: FitnessConfig) -> Answer:
     those = "all" if before == without else f"{before:,}"
     text += f": {those} of them began before the first call in the trace" if before else ""
     verdict = Verdict.NO if without == len(call) else Verdict.PARTLY
-    setting = None if len(trace.api_calls) else CALLS
+    lost = SHORTER if 2 * before < without else None  # a profiler that starts late lacks the calls before
+    setting = lost if len(trace.api_calls) else CALLS
     return Answer(verdict, text, counts, setting, brief, health=("device-work-without-call",))
 
 
-CHECK = Check("launches", "Which call issued each kernel and copy?", "which calls issued the work", examine)
+CHECK = Check("launches", "Which call issued each kernel and copy?", "which calls issued the work", examine, basis=True)
