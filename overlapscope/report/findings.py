@@ -36,12 +36,14 @@ def findings(diagnosis: Diagnosis, width: int) -> list[RenderableType]:
         return [Padding(Text(safe(diagnosis.summary), style="green"), (0, 0, 1, 0))] if diagnosis.devices else []
     several = len(diagnosis.devices) > 1
     parts = [part for finding in diagnosis.findings for part in _finding(finding, diagnosis, several)]
-    parts += [*(Text(safe(line), style="dim") for line in to_confirm(diagnosis.findings)), Text("")]
+    confirm = [Text(safe(line), style="dim") for line in to_confirm(diagnosis.findings)]
+    parts += [*confirm, Text("")] if confirm else []
     head = [Text(heading(diagnosis), style="dim"), Text("")]
     if diagnosis.plan is not None:
         plan = diagnosis.plan
         table = fitted(plan_title(plan), plan_rows(plan), width) if plan.steps else []
-        return [*head, *parts, *table, *(Text(line, style="dim") for line in (*added(plan), *notes(plan))), Text("")]
+        below = [*table, *(Text(line, style="dim") for line in (*added(plan), *notes(plan)))]
+        return [*head, *parts, *below, *([Text("")] if below else [])]
     fixable = any(finding.change is not None for finding in diagnosis.findings)
     return [*head, *parts, *([Text(NOT_SIMULATED, style="dim"), Text("")] if fixable else [])]
 
