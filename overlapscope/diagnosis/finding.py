@@ -253,12 +253,17 @@ class Plan:
     baseline_ns: int
     profiler_cost: str
 
+    @property
+    def estimated(self) -> bool:
+        """Whether only a part of the profiler overhead is known: times without it stand beside the others."""
+        return self.profiler_cost == IN_PART
+
     def unprofiled_change(self, after_ns: int) -> float | None:
         """By which share a time without profiler overhead differs from that without changes.
 
         None where savings count on that anyway, and where nothing is known of the overhead.
         """
-        if self.profiler_cost != IN_PART or not self.unprofiled_ns:
+        if not self.estimated or not self.unprofiled_ns:
             return None
         return after_ns / self.unprofiled_ns - 1
 

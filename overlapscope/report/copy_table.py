@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
-from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.places import Moments
 from overlapscope.measure.copies import copy_facts
@@ -18,10 +17,8 @@ from overlapscope.model.columns import NO_ID, Float64, Int8, Int32, Int64, Table
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
 from overlapscope.report.data import Audit
-from overlapscope.report.given import diagnosis_of
+from overlapscope.report.given import WITHOUT_PLAN, diagnosis_of
 from overlapscope.report.words import Words, places_of
-
-_WITHOUT_PLAN = replace(DIAGNOSIS, simulate=False)  # what fixes would save is in no column
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -55,7 +52,7 @@ class CopyTable(Table):
 
 def copy_table(given: Trace | Diagnosis | Audit, config: HostConfig = DEFAULT) -> CopyTable:
     """Every copy of the window that a diagnosis or audit is about, or of a whole trace, in the order of time."""
-    found, words = diagnosis_of(given, _WITHOUT_PLAN), Words()
+    found, words = diagnosis_of(given, WITHOUT_PLAN), Words()
     trace = found.trace
     rows = np.flatnonzero(inside(trace, trace.copies, found.window))
     copies, facts = trace.copies.take(rows), copy_facts(trace, found.window, config).take(rows)

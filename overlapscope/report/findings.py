@@ -14,7 +14,6 @@ from overlapscope.formatting import safe, share, time
 from overlapscope.report.headline import SIMULATED
 from overlapscope.report.layout import fitted
 from overlapscope.report.tables import plan_rows
-from overlapscope.whatif.prediction import IN_PART
 
 _STYLE = {
     Severity.HAZARD: "bold red",
@@ -158,7 +157,7 @@ def worth(finding: Finding, plan: Plan | None) -> list[str]:
         text = f"fix not offered: {finding.change} saves {saved}"
         if finding.waits_instead:
             return [f"{text}; the GPU would then wait: {finding.waits_instead}"]
-        least = finding.unprofiled_saving_ns if plan is not None and _in_part(plan) else finding.saving_ns
+        least = finding.unprofiled_saving_ns if plan is not None and plan.estimated else finding.saving_ns
         return [text + (", less than two runs of a program differ by" if least else "")]
     return [_offered(finding, saved, plan)]
 
@@ -166,14 +165,10 @@ def worth(finding: Finding, plan: Plan | None) -> list[str]:
 def saving_of(finding: Finding, plan: Plan | None) -> str:
     """What the change of a finding saves, and how much of it without the profiler, where that is only estimated."""
     saved = time(finding.saving_ns) if finding.saving_ns else "nothing"
-    if plan is None or not _in_part(plan) or not finding.saving_ns or finding.unprofiled_saving_ns is None:
+    if plan is None or not plan.estimated or not finding.saving_ns or finding.unprofiled_saving_ns is None:
         return saved
     without = time(finding.unprofiled_saving_ns) if finding.unprofiled_saving_ns else "nothing"
     return saved if without == saved else f"{saved} ({without} without the profiler, estimated)"
-
-
-def _in_part(plan: Plan) -> bool:
-    return plan.profiler_cost == IN_PART
 
 
 def _offered(finding: Finding, saved: str, plan: Plan | None) -> str:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from overlapscope.diagnosis.causes import Cause
-from overlapscope.diagnosis.config import DEFAULT
 from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
 from overlapscope.diagnosis.places import Moments
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, Table, column
 from overlapscope.model.trace import Trace
 from overlapscope.report.data import Audit
-from overlapscope.report.given import diagnosis_of
+from overlapscope.report.given import WITHOUT_PLAN, diagnosis_of
 from overlapscope.report.words import PLACE, Words, places_of
-
-_WITHOUT_PLAN = replace(DEFAULT, simulate=False)  # what fixes would save is in no column
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -50,7 +47,7 @@ def gap_table(given: Trace | Diagnosis | Audit) -> GapTable:
 
     It is that of the window that a diagnosis or audit is about, or of a whole trace.
     """
-    found, words = diagnosis_of(given, _WITHOUT_PLAN), Words()
+    found, words = diagnosis_of(given, WITHOUT_PLAN), Words()
     trace = found.trace
     idle = [device.idle for device in found.devices]
     start = _together([table.start_ns for table in idle])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.run import diagnose
 from overlapscope.measure.windows import Window, window_of
 from overlapscope.model.trace import Trace
 from overlapscope.report.data import Audit
+
+WITHOUT_PLAN = replace(DEFAULT, simulate=False)
+"""For tables without a column of what fixes would save."""
 
 
 def diagnosis_of(found: Trace | Diagnosis | Audit, config: DiagnosisConfig = DEFAULT) -> Diagnosis:

@@ -14,7 +14,6 @@ from overlapscope.diagnosis.lateness import Lateness
 from overlapscope.formatting import share, time
 from overlapscope.report.data import DeviceAudit
 from overlapscope.whatif.catalogue import parse
-from overlapscope.whatif.prediction import IN_PART
 
 _NO_CAUSE = (KERNELS, MEMSETS, OUTSIDE)
 _COPIES_MISSING = ("copies-not-recorded", "whole-graph-trace")
@@ -173,7 +172,7 @@ def _share(finding: Finding, plan: Plan) -> str:
     saved = share(finding.saving_ns or 0, plan.baseline_ns)
     saved += "" if finding.saving_high_ns is None else f" to {share(finding.saving_high_ns, plan.baseline_ns)}"
     without = share(finding.unprofiled_saving_ns or 0, plan.unprofiled_ns)
-    if plan.profiler_cost != IN_PART or without == saved:
+    if not plan.estimated or without == saved:
         return saved
     return f"about {without} without the profiler, {saved} with it"
 
