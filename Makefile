@@ -7,7 +7,7 @@ SLOW := corpus or predictions or browser or cluster
 # Tests start a hundred processes, and each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-all sweep fuzz lint types contracts doctest notebooks docs site check bench clean
+.PHONY: demo test test-slow test-all sweep golden fuzz lint types contracts doctest notebooks docs site check bench clean
 
 $(BIN)/overlapscope: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,9 @@ test-all: test test-slow
 
 sweep: $(VENV)/.test
 	$(PYTEST) -m sweep
+
+golden: $(VENV)/.test
+	$(BIN)/python -m tests.golden
 
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --minutes 30

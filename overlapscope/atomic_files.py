@@ -15,6 +15,17 @@ _OPEN_FILES = {"/dev", "/dev/fd", "/proc/self/fd"}
 
 
 @contextmanager
+def output_errors(path: Path) -> Iterator[None]:
+    """Raise an error of the operating system as an `OutputError` about a path that cannot be written."""
+    try:
+        yield
+    except OverlapscopeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+@contextmanager
 def writing(target: Path, level: int = 9) -> Iterator[IO[bytes]]:
     """Open a temporary file that becomes ``target`` when the block ends without an error.
 
@@ -26,7 +37,7 @@ def writing(target: Path, level: int = 9) -> Iterator[IO[bytes]]:
     Raises:
         OutputError: the file cannot be written.
     """
-    try:
+    with output_errors(target):
         if _stays(target):
             with target.open("wb") as plain, _packed(plain, target, level) as out:
                 yield out
@@ -36,10 +47,6 @@ def writing(target: Path, level: int = 9) -> Iterator[IO[bytes]]:
             with ready.open("wb") as plain, _packed(plain, target, level) as out:
                 yield out
             ready.replace(target)
-    except OverlapscopeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"{target}: cannot be written ({error.strerror or error})") from error
 
 
 def _stays(target: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What is known of GPUs before anything is measured: the PCIe link each has, and what pinned copies reach over it.
+"""Links of GPUs by name, and the bandwidth of pinned copies over them: facts before anything is measured.
 
 Bandwidths are those of `cudaMemcpyAsync` in one direction, from public measurements; links by name are those of the
 makers' data sheets.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from overlapscope.model.metadata import Device
+from overlapscope.model.trace import Device
 
 _PINNED_GB_S_X16 = {1: 3.0, 2: 6.0, 3: 12.0, 4: 25.0, 5: 55.0}
 """GB/s of pinned copies over 16 lanes of PCIe, by generation; seen in public: 12, 24 to 26, 52 to 57 for 3, 4, 5."""
@@ -42,7 +42,7 @@ class PinnedBandwidth:
 
 
 def pinned_bandwidth(device: Device) -> PinnedBandwidth | None:
-    """What pinned copies reach on ``device``: over the recorded link, else over the usual one of a GPU of its name.
+    """The bandwidth of pinned copies on ``device``: over its recorded link, else the usual link of a GPU of its name.
 
     Returns:
         None where neither is known.

@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.prediction import PAIRS
-from overlapscope.calibration.writing import plain
+from overlapscope.calibration.data import plain
 from overlapscope.capture.machine import devices, versions
 from overlapscope.scrub.kineto import scrub_kineto
 from overlapscope.scrub.nsys import scrub_nsys
-from overlapscope.workloads.catalogue import workloads
+from overlapscope.workloads.harness import workloads
 from overlapscope.workloads.pinning_sweep import sweep
 
 TIMES_ONLY = frozenset(

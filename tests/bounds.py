@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from overlapscope.whatif.uncertainty import Estimate, Part, Reason
+from overlapscope.whatif.sources import Estimate, Part, Reason
 
 
 def by_order_ns(found: Estimate) -> tuple[int, int]:

@@ -56,6 +56,23 @@ def cpu_op(name: str, ts: float, dur: float, *, pid: int = 1, tid: int = 1) -> E
     return _event("cpu_op", name, pid, tid, ts, dur, {})
 
 
+def frame(name: str, ts: float, dur: float, *, pid: int = 1, tid: int = 1) -> Event:
+    """A call of a Python function, as Kineto writes it with stacks."""
+    return _event("python_function", name, pid, tid, ts, dur, {})
+
+
+def sample(
+    stack: str, ts: float, dur: float, *, cpu: float | None = None, count: int = 1, pid: int = 1, tid: int = 1
+) -> Event:
+    """Samples of a thread with one stack; ``cpu`` is its processor time in us."""
+    args = {"stack": stack, "samples": count} | ({} if cpu is None else {"cpu_ns": round(1000 * cpu)})
+    return _event("python_sample", stack.rpartition(";")[2], pid, tid, ts, dur, args)
+
+
+def host_event(name: str, ts: float, dur: float, kind: str, *, pid: int = 1, tid: int = 1, **args: Any) -> Event:
+    return _event("host_event", name, pid, tid, ts, dur, {"kind": kind} | args)
+
+
 def sync(name: str, ts: float, dur: float, *, stream: int, correlation: int, **args: Any) -> Event:
     about = {"device": 0, "stream": stream, "correlation": correlation, "cuda_sync_kind": name} | args
     return _event("cuda_sync", name, 0, stream, ts, dur, about)

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from overlapscope import Audit, Trace, audit, diagnose, open_trace
-from overlapscope.diagnosis.config import DEFAULT
+from overlapscope import Analysis, Audit, Trace, analyse, audit, open_trace
 from overlapscope.diagnosis.finding import Diagnosis
-from overlapscope.report.content import AuditConfig
 from tests.conftest import SAMPLES
-
-WITHOUT_PLAN = replace(DEFAULT, simulate=False)
-"""Findings are the same without what their fixes would save, which takes five sixths of the time."""
 
 
 @cache
@@ -26,19 +20,23 @@ def trace_at(path: Path) -> Trace:
 
 
 @cache
+def analysis_of(path: Path, within: str | None = None) -> Analysis:
+    return analyse(trace_at(path), within)
+
+
 def diagnosis_of(path: Path, within: str | None = None) -> Diagnosis:
-    return diagnose(trace_at(path), within, WITHOUT_PLAN)
+    """Without what fixes would save, which takes five sixths of the time."""
+    return analysis_of(path, within).recorded
 
 
-@cache
 def planned(path: Path, within: str | None = None) -> Diagnosis:
     """With what each fix saves."""
-    return diagnose(trace_at(path), within)
+    return analysis_of(path, within).diagnosis
 
 
 @cache
 def audit_of(path: Path, within: str | None = None) -> Audit:
-    return audit(trace_at(path), within, AuditConfig(diagnosis=WITHOUT_PLAN))
+    return audit(analysis_of(path, within), plan=False)
 
 
 def one_of_each(paths: Iterable[Path]) -> list[Path]:

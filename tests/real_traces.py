@@ -8,7 +8,7 @@ from pathlib import Path
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Graph
 from overlapscope.measure.windows import whole
-from overlapscope.whatif.what_if import Baseline
+from overlapscope.whatif.baseline import Baseline
 from tests.conftest import CASES, SAMPLES
 from tests.opened import trace_at
 

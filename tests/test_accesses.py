@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from overlapscope import open_trace, record
-from overlapscope.capture.host_accesses import host_accesses
-from overlapscope.capture.reused_blocks import reused_blocks
+from overlapscope.capture.event_tree import host_accesses, reused_blocks
 
 HOST, GPU = torch.device("cpu"), torch.device("cuda:0")
 

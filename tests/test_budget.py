@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
 
 import pytest
 
-from overlapscope import Budget, BudgetNotUnderstood, CheckResult, Limits, Outcome, Status, Trace, check, open_trace
+from overlapscope import Budget, BudgetNotUnderstood, Trace, Window, analyse, check, open_trace
 from overlapscope.budget.configuration import budget_from
-from overlapscope.budget.junit import junit_of
-from overlapscope.budget.limits import ABOUT
+from overlapscope.budget.limits import LIMIT_KINDS, Limits
+from overlapscope.budget.outputs import junit_of, markdown_of
+from overlapscope.budget.result import CheckResult, Outcome, Status
+from overlapscope.measure.windows import of_occurrence
 from tests import kineto_maker as make
 from tests.conftest import CASES, SAMPLES, opened
 from tests.notation import trace_of
@@ -65,7 +68,7 @@ CASES_OF_LIMITS: dict[str, tuple[Any, str, str]] = {
 
 
 def test_every_limit_is_tried() -> None:
-    assert set(CASES_OF_LIMITS) == set(ABOUT)
+    assert set(CASES_OF_LIMITS) == set(LIMIT_KINDS)
 
 
 @pytest.mark.parametrize("within", [None, "step", "st?p"])
@@ -80,6 +83,75 @@ def test_a_limit_is_kept_by_one_program_and_broken_by_another(name: str, within:
     assert broken.rule in ({"OVL004", "OVL005"} if bad is READING else {"OVL001"})
     assert "step" in (broken.places[0].where.range or "")
     assert broken.fix
+
+
+def values(result: CheckResult) -> dict[str, float | None]:
+    return {outcome.limit: outcome.value for outcome in result.outcomes}
+
+
+EVERY_LIMIT = {name: limit for name, (limit, _, _) in CASES_OF_LIMITS.items()}
+
+
+@pytest.mark.parametrize("picture", [HEALTHY, PAGEABLE, READING])
+def test_limits_of_a_range_and_of_an_analysis_of_it_have_the_same_figures(picture: str, tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, picture, **make.H200)
+    result = check(analyse(trace, "step"), budget_from(EVERY_LIMIT))
+    assert values(result) == values(checked(trace, "step", **EVERY_LIMIT))
+    assert {outcome.range for outcome in result.outcomes} == {None}
+
+
+def test_the_limits_of_parts_of_a_trace_are_about_these_parts(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, f"{READING} copy 8MB pageable HtoD 715-760 -> stream 13: 720-759", **make.H200)
+    middle_ns = (trace.start_ns + trace.end_ns) // 2
+    halves = [(trace.start_ns, middle_ns), (middle_ns, trace.end_ns)]
+    parts = {
+        "occurrence": [of_occurrence(trace, "step", number) for number in (1, 2)],
+        "interval": [Window.between(*half) for half in halves],
+        "named": [replace(Window.between(*half), name="half") for half in halves],
+    }
+    for kind, windows in parts.items():
+        results = [check(analyse(trace, window=window), budget_from(EVERY_LIMIT)) for window in windows]
+        first, second = map(values, results)
+        assert (first["scalar_reads_per_step"], second["scalar_reads_per_step"]) == (1, 1), kind
+        assert (first["synchronisations_per_step"], second["synchronisations_per_step"]) == (1, 2), kind
+        assert (first["pageable_bytes"], second["pageable_bytes"]) == (0, 8_000_000), kind
+
+
+def test_calls_count_for_the_occurrence_that_made_them(tmp_path: Path) -> None:
+    """The device work of the first step runs on while the host is in the second."""
+    trace = trace_of(
+        tmp_path,
+        """
+        thread 1: range step 1-100 | launch 7-11 -> stream 7: 10-400
+        range step 101-500 | copy 8MB pageable HtoD 102-300 -> stream 13: 110-299 | stream-sync 311-401 -> stream 7
+        launch 410-414 -> stream 7: 413-490
+        """,
+        **make.H200,
+    )
+    results = [check(analyse(trace, window=of_occurrence(trace, "step", n)), budget_from(EVERY_LIMIT)) for n in (1, 2)]
+    first, second = map(values, results)
+    assert (first["synchronisations_per_step"], second["synchronisations_per_step"]) == (0, 1)
+    assert (first["pageable_bytes"], second["pageable_bytes"]) == (0, 8_000_000)
+    assert first["blocked_share"] == 0 < (second["blocked_share"] or 0)
+
+
+def test_a_part_of_a_trace_is_called_what_it_is(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path, PAGEABLE, **make.H200)
+    half = Window.between(trace.start_ns, (trace.start_ns + trace.end_ns) // 2)
+    for analysis, title in (
+        (analyse(trace), "whole trace"),
+        (analyse(trace, window=half), "a part of the trace"),
+        (analyse(trace, "step"), "range 'step', 2 x"),
+        (analyse(trace, window=of_occurrence(trace, "step", 1)), "range 'step', 1 x"),
+        (analyse(trace, device=0), "whole trace, device 0"),
+    ):
+        result = check(analysis, budget_from({"pageable_bytes": 0, "ranges": {"step": {"pageable_bytes": 0}}}))
+        suite = Xml.fromstring(junit_of(result))  # noqa: S314 - made here
+        assert [case.attrib["classname"].removeprefix("overlapscope.") for case in suite.iter("testcase")] == [
+            title,
+            "step",
+        ]
+        assert f"| {title} |" in markdown_of(result)
 
 
 def test_each_step_is_counted_by_itself(tmp_path: Path) -> None:
@@ -105,7 +177,9 @@ def test_what_begins_and_ends_a_recording_is_no_synchronisation(tmp_path: Path) 
         launch 307-311 -> stream 7: 310-900 | sync 320-901
     """
     assert only(trace_of(tmp_path, text), synchronisations_per_step=0).value == 1
-    assert only(trace_of(tmp_path, text), blocked_share=0.0).value == pytest.approx(0.276, abs=0.01)
+    assert only(trace_of(tmp_path, text), blocked_share=0.0).value == pytest.approx(277 / 893, abs=0.01), (
+        "of the time of the GPU's work"
+    )
 
 
 def test_a_value_that_nobody_waits_for_is_no_scalar_read(tmp_path: Path) -> None:
@@ -248,17 +322,6 @@ def test_a_trace_that_does_not_say_why_the_gpu_was_idle_shows_no_cause(tmp_path:
         "no_findings.OVL000": Status.FAILED,
         "saving_share": Status.NOT_MEASURED,
     }
-
-
-def test_a_saving_that_was_not_simulated_is_not_measured() -> None:
-    from overlapscope import DiagnosisConfig
-
-    trace = open_trace(SAMPLES / "offload-pageable-same.json.gz")
-    budget = budget_from({"saving_share": 1.0})
-    assert check(trace, budget).passed
-    (outcome,) = check(trace, budget, config=DiagnosisConfig(simulate=False)).outcomes
-    assert outcome.status is Status.NOT_MEASURED
-    assert "not simulated" in outcome.message
 
 
 # A gate: the programs of the sample traces

@@ -9,20 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from typer.testing import CliRunner
 
 from overlapscope import (
-    Against,
-    Baseline,
     Budget,
     BudgetNotUnderstood,
-    Limits,
     OutputError,
-    Status,
-    Tolerance,
-    Tolerances,
     baseline_of,
     check,
     open_trace,
@@ -30,12 +23,12 @@ from overlapscope import (
     read_budget,
     write_baseline,
 )
-from overlapscope.budget.baseline import limits_of
+from overlapscope.budget.baseline import Baseline, limits_of
 from overlapscope.budget.configuration import budget_from, dotted
-from overlapscope.budget.limits import ABOUT, Unit
+from overlapscope.budget.limits import LIMIT_KINDS, Limits, Tolerance, Tolerances, Unit
+from overlapscope.budget.result import Against, Status
 from overlapscope.cli.main import app
-from overlapscope.pytest_plugin.markers import NAMES
-from overlapscope.pytest_plugin.run import RecordedRun
+from overlapscope.pytest_plugin.run import NAMES, RecordedRun
 from tests.conftest import ROOT, SAMPLES
 from tests.notation import trace_of
 from tests.test_budget import HEALTHY, PAGEABLE, READING
@@ -162,7 +155,7 @@ VALUES = st.one_of(
 )
 
 
-@given(PLACES, st.sampled_from(sorted(ABOUT)), VALUES)
+@given(PLACES, st.sampled_from(sorted(LIMIT_KINDS)), VALUES)
 def test_a_value_that_no_limit_can_have_is_named_wherever_it_stands(
     where: tuple[str, ...], name: str, value: Any
 ) -> None:
@@ -174,7 +167,9 @@ def test_a_value_that_no_limit_can_have_is_named_wherever_it_stands(
     assert str(caught.value).startswith(f"{dotted(('check', *where, name))}: ")
 
 
-@given(PLACES, st.text(min_size=1).filter(lambda name: name not in {*ABOUT, "ranges", "tolerance", "not_measured"}))
+@given(
+    PLACES, st.text(min_size=1).filter(lambda name: name not in {*LIMIT_KINDS, "ranges", "tolerance", "not_measured"})
+)
 def test_an_unknown_key_is_named_wherever_it_stands(where: tuple[str, ...], name: str) -> None:
     table: Any = {name: 0}
     for part in reversed(where):

@@ -19,16 +19,12 @@ import pytest
 from typer.testing import CliRunner
 
 from overlapscope import Trace, open_trace
-from overlapscope.cache import opening, store
-from overlapscope.cache.config import DEFAULT
-from overlapscope.cache.folder import VARIABLE, cache_folder
-from overlapscope.cache.keys import content_of
-from overlapscope.cache.store import Store
+from overlapscope.cache import store
+from overlapscope.cache.store import SETTLED_NS, VARIABLE, Store, cache_folder, content_of, file_state
 from overlapscope.cli.main import app
 from overlapscope.read import opening as reading
 from tests.conftest import PAIRS, SAMPLES
 
-ALL = replace(DEFAULT, least_read_s=0, settled_ns=0)
 FIRST, SECOND = (SAMPLES / f"gemm_copy-{memory}-copy-first-blocking-same.json.gz" for memory in ("pageable", "pinned"))
 KINDS = [
     FIRST,
@@ -41,7 +37,8 @@ KINDS = [
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of this test alone, which keeps everything."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(opening.cached, "__defaults__", (ALL,))
+    monkeypatch.setattr(store, "LEAST_READ_S", 0)
+    monkeypatch.setattr(store, "SETTLED_NS", 0)
     return tmp_path / "cache"
 
 
@@ -68,13 +65,13 @@ def assert_same(one: Trace, other: Trace) -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The traces that were read, and not taken from the cache."""
     found: list[Path] = []
-    read = reading._read
+    read = reading.read_file
 
     def noting(path: Path, options: Any) -> Trace:
         found.append(path)
         return read(path, options)
 
-    monkeypatch.setattr(reading, "_read", noting)
+    monkeypatch.setattr(reading, "read_file", noting)
     return found
 
 
@@ -92,12 +89,12 @@ def test_a_copy_of_a_file_is_found_by_its_content(trace: Path, asked: list[Path]
     assert asked == [trace]
 
 
-@pytest.mark.parametrize("settled_ns", [0, DEFAULT.settled_ns])
+@pytest.mark.parametrize("settled_ns", [0, SETTLED_NS])
 def test_another_content_is_never_taken_for_this_one(
     trace: Path, settled_ns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where size and time of change are the same."""
-    monkeypatch.setattr(opening.cached, "__defaults__", (replace(ALL, settled_ns=settled_ns),))
+    monkeypatch.setattr(store, "SETTLED_NS", settled_ns)
     plain = gzip.decompress(trace.read_bytes())
     trace.write_bytes(plain)
     about = trace.stat()
@@ -111,11 +108,14 @@ def test_another_content_is_never_taken_for_this_one(
     assert (again.copies.source_kind != first.copies.source_kind).any()
 
 
-def test_a_file_that_has_just_changed_is_known_by_its_content_alone(trace: Path, folder: Path) -> None:
+def test_a_file_that_has_just_changed_is_known_by_its_content_alone(
+    trace: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another change may come within the resolution of its times."""
-    state = opening.file_state(trace)
+    monkeypatch.setattr(store, "SETTLED_NS", 10**9)
+    state = file_state(trace)
     assert state is not None
-    kept = Store(folder, replace(ALL, settled_ns=10**9))
+    kept = Store(folder)
     kept.note(trace, state, "content", state.changed_ns + 10**9 - 1)
     assert not kept.seen(trace, state)
     kept.note(trace, state, "content", state.changed_ns + 10**9)
@@ -126,15 +126,15 @@ def test_a_file_that_has_just_changed_is_known_by_its_content_alone(trace: Path,
 def test_a_file_that_changes_while_it_is_read_is_not_kept(
     trace: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = reading._read
+    read = reading.read_file
 
     def growing(path: Path, options: Any) -> Trace:
         found = read(path, options)
         path.write_bytes(SECOND.read_bytes())
         return found
 
-    monkeypatch.setattr(reading, "_read", growing)
-    monkeypatch.setattr(opening, "content_of", _after(trace.stat().st_size, trace))
+    monkeypatch.setattr(reading, "read_file", growing)
+    monkeypatch.setattr(store, "content_of", _after(trace.stat().st_size, trace))
     reopened(trace)
     assert not Store(folder).entries()
 
@@ -142,7 +142,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
 def test_a_file_that_changes_after_it_was_hashed_is_not_kept(
     trace: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, hashed = reading._read, threading.Event()
+    read, hashed = reading.read_file, threading.Event()
 
     def late(path: Path, options: Any) -> Trace:
         assert hashed.wait(10)
@@ -155,8 +155,8 @@ def test_a_file_that_changes_after_it_was_hashed_is_not_kept(
         hashed.set()
         return found
 
-    monkeypatch.setattr(reading, "_read", late)
-    monkeypatch.setattr(opening, "content_of", content)
+    monkeypatch.setattr(reading, "read_file", late)
+    monkeypatch.setattr(store, "content_of", content)
     reopened(trace)
     assert not Store(folder).entries()
 
@@ -195,7 +195,9 @@ def test_what_other_code_read_is_not_used(trace: Path, asked: list[Path], monkey
     assert asked == [trace, trace]
 
 
-def test_the_last_used_stay_where_there_is_no_room(tmp_path: Path, folder: Path, asked: list[Path]) -> None:
+def test_the_last_used_stay_where_there_is_no_room(
+    tmp_path: Path, folder: Path, asked: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths = [tmp_path / f"{number}.json" for number in range(3)]
     plain = gzip.decompress(FIRST.read_bytes())
     for number, path in enumerate(paths):
@@ -207,7 +209,9 @@ def test_the_last_used_stay_where_there_is_no_room(tmp_path: Path, folder: Path,
     size = max(entry.size_bytes for entry in Store(folder).entries())
     (folder / ".writing-left").mkdir()
     os.utime(folder / ".writing-left", (0, 0))
-    Store(folder, replace(ALL, most_bytes=2 * size)).evict()
+    with monkeypatch.context() as little:
+        little.setattr(store, "MOST_BYTES", 2 * size)
+        Store(folder).evict()
     assert not (folder / ".writing-left").exists()
     assert len(list((folder / "seen").iterdir())) == 2
     asked.clear()
@@ -220,11 +224,9 @@ def test_many_writers_and_readers_at_once(trace: Path, folder: Path) -> None:
     """Some of them with so little room that they remove each other's entries."""
     program = (
         "import sys\n"
-        "from dataclasses import replace\n"
         "from overlapscope import open_trace\n"
-        "from overlapscope.cache import opening\n"
-        "from overlapscope.cache.config import DEFAULT\n"
-        "opening.cached.__defaults__ = (replace(DEFAULT, least_read_s=0, most_bytes=int(sys.argv[1])),)\n"
+        "from overlapscope.cache import store\n"
+        "store.LEAST_READ_S, store.MOST_BYTES = 0, int(sys.argv[1])\n"
         "print(*{len(open_trace(sys.argv[2], cache=True).kernels) for _ in range(15)})\n"
     )
     command = [sys.executable, "-c", program]
@@ -250,7 +252,7 @@ def test_a_quick_trace_is_not_kept_nor_one_that_nobody_asked_for(
     trace: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_trace(trace)
-    monkeypatch.setattr(opening.cached, "__defaults__", (replace(ALL, least_read_s=3600),))
+    monkeypatch.setattr(store, "LEAST_READ_S", 3600)
     reopened(trace)
     assert not folder.exists()
 

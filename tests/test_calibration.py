@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overlapscope.calibration.marks import joined, pieces
-from overlapscope.calibration.publishing import published
-from overlapscope.calibration.reading import from_json
+from overlapscope.calibration.data import from_json, from_marks, published, to_json, to_marks
 from overlapscope.calibration.schema import (
     Calibration,
     CopyConsumers,
@@ -30,12 +28,15 @@ from overlapscope.calibration.schema import (
     PcieLink,
     PostStaging,
     ReusedBlocks,
+    SampledPlace,
+    Sampling,
     TimedSteps,
 )
-from overlapscope.calibration.writing import to_json
 from overlapscope.read.opening import open_trace
+from overlapscope.report.tables import tables
 from tests import kineto_maker as make
 from tests.conftest import SAMPLES
+from tests.opened import audit_of, swept
 
 WHOLE = Calibration(
     versions=MappingProxyType({"torch": "2.11"}),
@@ -48,11 +49,13 @@ WHOLE = Calibration(
     issue_profiled=IssueCost(call_ns=1_500),
     recorded=TimedSteps(2, 300, (100, 100)),
     unprofiled=TimedSteps(4, 400, (90, 110, 100, 100)),
-    loaders=(Loader("a.py:3", 2, True, 4, False, "dict", "Mine", 9), Loader("b.py:1")),
+    loaders=(Loader("a.py:3", 2, True, 4, False, "dict", "Mine", 9, 500, 70, True, (0, 2)), Loader("b.py:1")),
     copy_consumers=CopyConsumers(np.array([4, 9]), np.array([1, 0])),
     d2h_consumers=D2HConsumers(np.array([], np.int64), np.array([], np.int64)),
     host_accesses=HostAccesses(np.array([3, 8]), np.array([0, 0]), np.array([0, 1])),
     reused_blocks=ReusedBlocks(np.array([5]), np.array([7])),
+    sampling=Sampling(2_000_000, 50, 900, 100_000),
+    unprofiled_samples=(SampledPlace("collate (loader.py:41)", 7), SampledPlace("step (train.py:3)", 2)),
 )
 VERSION_1 = {
     "schema": "overlapscope.recording/1",
@@ -218,12 +221,12 @@ def test_a_sample_says_the_same_once_it_is_published() -> None:
 
 def test_marks_carry_a_calibration_in_pieces() -> None:
     data = to_json(WHOLE) | {"versions": {"torch": '2.11 "quoted" é' * 99}}
-    marks = pieces(data)
+    marks = to_marks(data)
     assert len(marks) > 3
     assert max(map(len, marks)) < 550, "tools cut long texts"
-    assert joined(["another", *reversed(marks)]) == data
-    assert joined(marks[:-1]) is None
-    assert joined([*marks[:-1], marks[-1] + "}"]) is None
+    assert from_marks(["another", *reversed(marks)]) == data
+    assert from_marks(marks[:-1]) is None
+    assert from_marks([*marks[:-1], marks[-1] + "}"]) is None
 
 
 def test_a_program_that_is_recorded_imports_no_more_than_it_did() -> None:
@@ -231,8 +234,22 @@ def test_a_program_that_is_recorded_imports_no_more_than_it_did() -> None:
         "import sys\n"
         "sys.modules['numpy'] = sys.modules['torch'] = None\n"
         "from overlapscope.calibration.schema import Calibration\n"
-        "from overlapscope.calibration import marks, writing\n"
-        "print(marks.pieces(writing.to_json(Calibration())))"
+        "from overlapscope.calibration import data\n"
+        "print(data.to_marks(data.to_json(Calibration())))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "overlapscope.calibration/2" in result.stdout
+
+
+@pytest.mark.parametrize("path", swept(sorted(SAMPLES.glob("*pageable*.json.gz"))))
+def test_what_staging_cost_is_known_from_the_calibration(path: Path) -> None:
+    """Pageable copies take longer than pinned ones would by what the calibration measured, of which the audit tells."""
+    found = audit_of(path)
+    rows = [row for device in found.devices for row in device.staging if row.size_bytes]
+    assert rows
+    for row in rows:
+        assert row.compared_count == row.count
+        assert row.staging_cost_ns is not None
+        assert row.staging_cost_ns < row.total_ns
+    (copies,) = (table for table in tables(found) if table.title == "Copies")
+    assert any(column.heading.startswith("staging") for column in copies.columns)

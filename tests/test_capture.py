@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 
-from overlapscope.capture.annotate import _thread, annotate
+from overlapscope.capture.annotate import annotate
 from overlapscope.errors import CaptureError
 from overlapscope.read.opening import open_trace
 
@@ -70,28 +70,39 @@ def test_annotate_refuses_what_leaves_its_range_open() -> None:
 
 
 def test_one_annotation_serves_several_threads() -> None:
+    """Each closes the range that it has opened itself, and no other."""
     shared, barrier = annotate("shared"), threading.Barrier(2)
 
     def work() -> None:
         with shared:
             barrier.wait()
-            assert [opened is shared for opened, *_ in _thread.open] == [True]
+
+    def leave() -> None:
+        with pytest.raises(RuntimeError, match="not opened on this thread"):
+            shared.__exit__(None, None, None)
 
     with ThreadPoolExecutor(2) as pool:
         for future in [pool.submit(work) for _ in range(2)]:
             future.result()
+        with shared:
+            pool.submit(leave).result()
 
 
 def test_without_nvtx_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvtx", None)
-    with pytest.raises(CaptureError, match="capture"), annotate("x"):
+    with pytest.raises(CaptureError, match="pip install nvtx"), annotate("x"):
         pass
 
 
 def test_while_another_thread_imports_torch_there_is_only_nvtx(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))  # as far as the import has come
-    with annotate("x"):
-        assert [record for _, _, record in _thread.open] == [None]
+    with torch.profiler.profile() as profile:
+        with annotate("after"):
+            pass
+        with monkeypatch.context() as importing:
+            importing.setitem(sys.modules, "torch", ModuleType("torch"))  # as far as the import has come
+            with annotate("meanwhile"):
+                pass
+    assert {"after", "meanwhile"} & {event.name for event in profile.events()} == {"after"}
 
 
 def test_leaving_a_range_that_this_thread_did_not_open_is_said() -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overlapscope import audit, diagnose
-from overlapscope.diagnosis.finding import Confidence, Severity
+from overlapscope import audit
+from overlapscope.analysis.window import window_of
 from overlapscope.measure.ceiling import ceiling
 from overlapscope.measure.devices import activity, device_keys
-from overlapscope.measure.host import HostConfig, blocked_from_ns
-from overlapscope.measure.windows import window_of
+from overlapscope.measure.host import blocked_from_ns
 from overlapscope.model.trace import Trace
 from tests.notation import trace_of
 
@@ -70,14 +69,14 @@ def counted(trace: Trace) -> dict[str, int]:
         mine, theirs = calls.thread == thread, ops.thread == thread
         work = inside(calls.start_ns[mine].tolist(), calls.end_ns[mine].tolist())
         work |= inside(ops.start_ns[theirs].tolist(), ops.end_ns[theirs].tolist())
-        blocked = inside(blocked_from_ns(trace, HostConfig())[mine].tolist(), calls.end_ns[mine].tolist())
+        blocked = inside(blocked_from_ns(trace.api_calls)[mine].tolist(), calls.end_ns[mine].tolist())
         profiler = inside(trace.overheads.start_ns.tolist(), trace.overheads.end_ns.tolist())
         host = max(host, int((work & ~blocked & ~profiler).sum()))
     parts = {"now_ns": len(grid), "kernels_ns": own.sum(), "htod_ns": of(1).sum(), "dtoh_ns": of(2).sum()}
     here = np.isin(np.arange(len(calls)), copies.call)
     cost = inside(copies.start_ns.tolist(), copies.end_ns.tolist())
     cost &= ~inside(kernels.start_ns.tolist(), kernels.end_ns.tolist())
-    cost |= inside(blocked_from_ns(trace, HostConfig())[here].tolist(), calls.end_ns[here].tolist())
+    cost |= inside(blocked_from_ns(trace.api_calls)[here].tolist(), calls.end_ns[here].tolist())
     parts |= {"ptop_ns": 0, "host_ns": host, "copies_ns": cost.sum()}
     return {name: 250 * int(value) for name, value in parts.items()}
 
@@ -93,61 +92,6 @@ def test_the_ceiling_is_what_counting_gives(seed: int, tmp_path: Path) -> None:
     longest = max(found.parts.values())
     assert (found.bound_ns, found.saving_ns) == (longest, min(found.now_ns - longest, found.copies_ns))
     assert found.to_dict()["bound_by"] == found.bound_by
-
-
-EXPOSED = """
-thread 1: copy 4MB pinned HtoD 0-5 -> stream 7: 10-410 | launch 6-9 -> stream 7: 411-10_000
-          copy 4MB pinned HtoD 20-25 -> stream 7: 10_001-10_201 | launch 30-33 -> stream 7: 10_202-20_200
-"""
-
-
-def test_copies_that_are_exposed_but_cost_little_are_told_as_information(tmp_path: Path) -> None:
-    """600 us of copies, all exposed, and 19 587 us of kernels."""
-    trace = trace_of(tmp_path, EXPOSED)
-    (finding,) = diagnose(trace).findings
-    assert (finding.code, finding.severity, finding.idle_ns) == ("OVL024", Severity.INFO, 0)
-    evidence = finding.evidence
-    assert (evidence["now_ns"], evidence["bound_by"], evidence["bound_ns"]) == (20_190_000, "kernels", 19_587_000)
-    assert (evidence["saving_ns"], evidence["exposed_copy_ns"]) == (600_000, 600_000)
-    said = "Perfect overlap of copies would save at most 600 us of 20.2 ms (3 %): the kernels take 19.6 ms."
-    assert said in audit(trace).verdict
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("stream 7: 10-410", "stream 13: 420-810"),  # one copy is hidden, the other one is short
-        ("10_202-20_200", "11_202-20_200"),  # kernels take less of the time
-    ],
-)
-def test_it_is_not_told_where_copies_are_hidden_or_overlap_would_help(old: str, new: str, tmp_path: Path) -> None:
-    text = EXPOSED.replace("10_001-10_201", "10_001-10_101").replace(old, new)
-    assert "OVL024" not in {finding.code for finding in diagnose(trace_of(tmp_path, text)).findings}
-
-
-def test_a_limit_by_the_host_is_less_certain_than_one_by_the_kernels(tmp_path: Path) -> None:
-    """The host may wait inside of an operator, and the profiler lengthens its work."""
-    by_kernels = diagnose(trace_of(tmp_path, EXPOSED)).findings[0]
-    assert (by_kernels.confidence, by_kernels.confirm_with) == (Confidence.HIGH, "")
-    working = EXPOSED.replace("| launch 30-33", "| op aten::work 40-20_150 | launch 30-33")
-    (by_host,) = (each for each in diagnose(trace_of(tmp_path, working)).findings if each.code == "OVL024")
-    assert by_host.evidence["bound_by"] == "host"
-    assert by_host.confidence is Confidence.MEDIUM
-    assert "overlapscope.record" in by_host.confirm_with
-
-
-def test_copies_of_pageable_memory_are_no_limit(tmp_path: Path) -> None:
-    """The copy engine is busy all the time: pinned copies are told to be the limit, pageable ones are not."""
-    text = """
-    thread 1: copy 400MB pinned HtoD 0-5 -> stream 13: 600-9_000 | launch 6-9 -> stream 7: 11-8_000
-              copy 400MB pinned HtoD 20-25 -> stream 13: 9_001-18_000 | launch 30-33 -> stream 7: 9_001-17_000
-    """
-    (finding,) = (each for each in diagnose(trace_of(tmp_path, text)).findings if each.code == "OVL024")
-    assert finding.evidence["bound_by"] == "HtoD copies"
-    verdict = audit(trace_of(tmp_path, text)).verdict
-    assert verdict.endswith("the HtoD copies take 17.4 ms; only fewer bytes or faster copies help.")
-    slow = diagnose(trace_of(tmp_path, text.replace("pinned", "pageable")))
-    assert "OVL024" not in {each.code for each in slow.findings}
 
 
 def test_no_verdict_speaks_of_a_ceiling_that_is_far(tmp_path: Path) -> None:

@@ -43,6 +43,20 @@ def test_the_readme_names_commands_options_and_targets_that_exist() -> None:
         assert set(re.findall(r"(?<= )--?[a-z][a-z-]*", rest.split("`")[0])) <= options, name
 
 
+def test_the_pages_name_commands_and_options_that_exist() -> None:
+    """Of commands in code; those whose output a page quotes are run when the page is made."""
+    group: Any = typer.main.get_command(app)
+    seen = set()
+    for page in (*ROOT.glob("docs/*.md"), *ROOT.glob("docs/howto/*.md")):
+        text = page.read_text().replace("\\\n", " ")
+        for name, rest in re.findall(r"^(?: {4}|\$ )overlapscope ([a-z-]+)(.*)", text, re.MULTILINE):
+            options = {flag for entry in group.commands[name].params for flag in entry.opts}
+            given = re.findall(r"(?<= )--?[a-z][a-z-]*", rest.split("#")[0])
+            assert not options or name == "record" or set(given) <= options, (page.name, name)
+            seen.add(name)
+    assert len(seen) > 8
+
+
 def test_the_readme_links_to_files_that_exist() -> None:
     paths = re.findall(r"\]\((?!https?:)([\w./-]+)(?:#\w+)?\)", README)
     assert len(paths) > 20

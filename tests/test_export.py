@@ -13,19 +13,18 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from typer.testing import CliRunner
 
-from overlapscope import copy_table, diagnose, finding_table, gap_table, open_trace
+from overlapscope import analyse, open_trace
+from overlapscope.analysis.analysis import diagnose
 from overlapscope.cli.main import app
 from overlapscope.errors import OutputError
-from overlapscope.export.append import append_perfetto
-from overlapscope.export.perfetto import perfetto_events, save_perfetto
+from overlapscope.export.perfetto import append_perfetto, perfetto_events, save_perfetto
 from overlapscope.export.tables import save_tables
 from overlapscope.formatting import time
 from overlapscope.model.columns import NO_ID
-from overlapscope.timeline.nesting import nesting_levels
+from overlapscope.timeline.bars import nesting_levels
 from tests import kineto_maker as make
 from tests.conftest import CASES, SAMPLES, audited
 
@@ -253,16 +252,16 @@ def test_slices_of_a_level_nest(spans: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_tables_are_files_with_the_same_names(form: Literal["parquet", "csv"], tmp_path: Path) -> None:
-    found = diagnose(open_trace(SOME[0]))
-    trace = found.trace
-    files = save_tables(found, tmp_path / "tables", form)
+    analysis = analyse(SOME[0])
+    trace, found = analysis.trace, analysis.diagnosis
+    files = save_tables(analysis, tmp_path / "tables", form)
     used = {name for name, table in trace.tables() if len(table)}
     assert {file.stem for file in files} == used | {"metadata", "gaps", "findings"}
     read = pd.read_parquet if form == "parquet" else pd.read_csv
     frames = {name: read(tmp_path / "tables" / f"{name}.{form}") for name in (*used, "gaps", "findings")}
-    assert list(frames["findings"]) == list(found.to_pandas()) == list(finding_table(found).to_pandas())
-    assert list(frames["gaps"]) == list(gap_table(found).to_pandas())
-    assert set(frames["copies"]) == set(trace.copies.to_pandas()) | set(copy_table(found).to_pandas())
+    assert list(frames["findings"]) == list(found.to_pandas()) == list(analysis.findings.to_pandas())
+    assert list(frames["gaps"]) == list(analysis.gaps.to_pandas())
+    assert set(frames["copies"]) == set(trace.copies.to_pandas()) | set(analysis.copies.to_pandas())
     assert list(frames["kernels"]) == list(trace.kernels.to_pandas())
     assert frames["copies"]["start_ns"].tolist() == trace.copies.start_ns.tolist()
     assert frames["findings"]["message"].tolist() == [finding.message for finding in found.findings]
@@ -270,32 +269,32 @@ def test_tables_are_files_with_the_same_names(form: Literal["parquet", "csv"], t
     assert about["devices"][0]["name"] == "NVIDIA H200"
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):
-        save_tables(found, tmp_path / "file", form)
+        save_tables(analysis, tmp_path / "file", form)
 
 
 def test_parquet_has_units(tmp_path: Path) -> None:
-    save_tables(diagnose(open_trace(SOME[0])), tmp_path)
+    save_tables(analyse(SOME[0]), tmp_path)
     copies = pq.read_table(tmp_path / "copies.parquet")
     assert copies.schema.field("size_bytes").metadata[b"unit"] == b"bytes"
-    assert copies.schema.field("idle_ns").metadata[b"unit"] == b"ns"
+    assert copies.schema.field("no_kernel_ns").metadata[b"unit"] == b"ns"
 
 
 def test_the_command(tmp_path: Path) -> None:
     runner = CliRunner()
     target = tmp_path / "t.json"
-    result = runner.invoke(app, ["export", str(SOME[1]), "--to", "perfetto", "-o", str(target)])
+    result = runner.invoke(app, ["export", str(SOME[1]), "--format", "perfetto", "-o", str(target)])
     assert result.exit_code == 0, result.output
     assert "ui.perfetto.dev" in result.stderr
     check_rules(json.loads(target.read_text())["traceEvents"])
-    result = runner.invoke(app, ["export", str(SOME[1]), "--to", "parquet", "-o", str(tmp_path / "tables")])
+    result = runner.invoke(app, ["export", str(SOME[1]), "--format", "parquet", "-o", str(tmp_path / "tables")])
     assert result.exit_code == 0, result.output
-    result = runner.invoke(app, ["export", str(SOME[0]), "--to", "perfetto", "--append", "-o", str(target)])
+    result = runner.invoke(app, ["export", str(SOME[0]), "--format", "perfetto", "--append", "-o", str(target)])
     assert result.exit_code == 0, result.output
     for options in (
         ["-o", "/nowhere/t.json"],
         ["-o", str(target), "--range", "nothing"],
         ["-o", str(target), "--append"],
     ):
-        result = runner.invoke(app, ["export", str(SOME[1]), "--to", "perfetto", *options])
+        result = runner.invoke(app, ["export", str(SOME[1]), "--format", "perfetto", *options])
         assert result.exit_code == 2
         assert result.stderr.startswith("overlapscope: ")

@@ -12,12 +12,13 @@ import pytest
 
 from benchmarks.fleet_ranks import Job, make
 from overlapscope import open_fleet
-from overlapscope.fleet.absent import absent
-from overlapscope.fleet.heading import bad_traces, problems
-from overlapscope.fleet.matching import Matched
-from overlapscope.fleet.ranks import Found, ranks_of
+from overlapscope.fleet.absent import Groups, absent
+from overlapscope.fleet.clocks import Matched
+from overlapscope.fleet.document import summary
+from overlapscope.fleet.ranks import TraceInfo, ranks_of
 from overlapscope.fleet.reduce import reduce_folder
-from overlapscope.fleet.summary import summary
+from overlapscope.fleet.sentences import bad_traces, problems
+from tests.golden import same_as_golden
 from tests.test_fleet import fleet
 
 CUT, FAILED = "cut", "failed"
@@ -70,9 +71,7 @@ def test_a_job_with_all_traces_knows_who_is_last(tmp_path: Path) -> None:
     make(tmp_path / "job", Job(3, stragglers={2: "pageable"}))
     found = open_fleet(fleet(tmp_path / "job", tmp_path / "out"))
     assert found.to_pandas("matched")["complete"].all()
-    assert "transfer in collectives" in found.summary
-    assert "Rank 2 is 4.9" in found.summary
-    assert "may be the one" not in found.summary
+    same_as_golden("fleet-all-traces", found.summary)
 
 
 def test_ranks_with_findings_are_counted_of_all_ranks_that_can_have_some(tmp_path: Path) -> None:
@@ -106,29 +105,29 @@ def test_a_long_problem_is_cut_with_a_sign_and_several_ranks_are_in_the_plural(t
 
 def test_a_missing_rank_is_in_the_collectives_of_its_process_groups() -> None:
     """Ranks 0, 1 and 2 of 4, in the groups of 0 and 1, of 2 and 3, and in two whose ranks are not all recorded."""
-    ranks = ranks_of([Found(f"rank{rank}.json", True, rank, 4, None, ((1, 0),)) for rank in range(3)])
+    ranks = ranks_of([TraceInfo(f"rank{rank}.json", True, rank, 4, None, ((1, 0),)) for rank in range(3)])
     member, zeros = np.array([0, 1] * 4), np.zeros(8, np.int64)
     rows = Matched(np.repeat(np.arange(4), 2), member, zeros, zeros, zeros, 4, 3)
     groups = ["1 [0, 1]", "1 [2, 3]", "0 [0, 1, ..., 3]", ""]
-    assert absent(ranks, (), rows, groups).complete.tolist() == [True, False, False, False]
-    assert absent(ranks, (), rows, groups).untraced == (3,)
-    none = absent(ranks, (), rows, ["1 [0, 1]"] * 4)
+    assert absent(ranks, (), rows, Groups(groups)).complete.tolist() == [True, False, False, False]
+    assert absent(ranks, (), rows, Groups(groups)).untraced == (3,)
+    none = absent(ranks, (), rows, Groups(["1 [0, 1]"] * 4))
     assert (none.ranks, none.complete.tolist()) == ((), [True] * 4)
 
 
 def test_a_damaged_rank_is_missing_where_it_has_no_row() -> None:
-    ranks = ranks_of([Found(f"rank{rank}.json", True, rank, 3, None, ((1, 0),)) for rank in range(3)])
+    ranks = ranks_of([TraceInfo(f"rank{rank}.json", True, rank, 3, None, ((1, 0),)) for rank in range(3)])
     zeros = np.zeros(5, np.int64)
     rows = Matched(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 0, 1]), zeros, zeros, zeros, 2, 3)
-    found = absent(ranks, {2}, rows, ["0 [0, 1, 2]"] * 2)
+    found = absent(ranks, {2}, rows, Groups(["0 [0, 1, 2]"] * 2))
     assert (found.cut, found.untraced, found.complete.tolist()) == ((2,), (), [True, False])
 
 
 def test_without_a_world_size_a_process_group_names_missing_ranks() -> None:
-    ranks = ranks_of([Found(f"rank{rank}.json", True, None, None, None, ((1, 0),)) for rank in range(2)])
+    ranks = ranks_of([TraceInfo(f"rank{rank}.json", True, None, None, None, ((1, 0),)) for rank in range(2)])
     zeros = np.zeros(2, np.int64)
     rows = Matched(zeros, np.array([0, 1]), zeros, zeros, zeros, 1, 2)
-    assert absent(ranks, (), rows, ["0 [0, 1, 2]"]).ranks == (2,)
+    assert absent(ranks, (), rows, Groups(["0 [0, 1, 2]"])).ranks == (2,)
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -140,9 +139,7 @@ def test_a_rank_that_begins_to_record_later_is_not_late(tmp_path: Path, named: b
     assert (late["rank"], late["saving_steps"]) == (2, 3 if named else 1)
     if named:
         assert late["saving_ns"] / 3 == pytest.approx(4_910_000, rel=0.01)
-        assert "rank 1 lacks steps 3-4, in which the others may wait for it" in words(found.summary)
-        assert "Fixing that would save the job 4.91 ms a step" in words(found.summary)
-        assert "the matched collectives of the 3 steps that all ranks have." in words(found.summary)
+        same_as_golden("fleet-later-begin", found.summary)
 
 
 def test_waiting_is_not_transfer_where_the_late_rank_has_ended_its_record(tmp_path: Path) -> None:
@@ -153,10 +150,7 @@ def test_waiting_is_not_transfer_where_the_late_rank_has_ended_its_record(tmp_pa
     assert matched.loc[:5, "complete"].all()
     assert not matched.loc[6:, "complete"].any()
     assert matched.loc[6:, "transfer_ns"].isna().all()
-    text = words(found.summary)
-    assert "rank 2 lacks steps 6-7, in which the others may wait for it" in text
-    assert "Rank 2 is 4.91 ms late at AllReduce 1 of every step" in text
-    assert "transfer in collectives 0.45" in text
+    same_as_golden("fleet-earlier-end", found.summary)
 
 
 def test_without_steps_a_record_that_ends_early_is_not_complete(tmp_path: Path) -> None:
@@ -166,10 +160,7 @@ def test_without_steps_a_record_that_ends_early_is_not_complete(tmp_path: Path) 
     matched = found.to_pandas("matched")
     assert matched["complete"].tolist() == (matched["ranks"] == 4).tolist()
     assert 0 < matched["complete"].sum() < len(matched)
-    text = words(found.summary)
-    assert "rank 2 lacks 6 collectives that others recorded before it began or after it ended" in text
-    assert "of the time that all ranks recorded" in text
-    assert "9 of them show who arrives last" in text
+    same_as_golden("fleet-without-steps", found.summary)
 
 
 def test_a_record_that_ends_early_concerns_its_process_groups_only(tmp_path: Path) -> None:

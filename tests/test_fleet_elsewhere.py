@@ -15,16 +15,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.fleet_ranks import Job as Made
-from benchmarks.fleet_ranks import make
+from benchmarks.fleet_ranks import Job as Made, make
 from benchmarks.fleet_scale import copied, map_part, measured, reduce_part
 from overlapscope import ClusterError, TraceNotFound, open_fleet
-from overlapscope.fleet.cluster import DaskCluster
-from overlapscope.fleet.processes import Processes
+from overlapscope.fleet.executors import DaskCluster, Processes, map_traces
 from overlapscope.fleet.reduce import reduce_folder
-from overlapscope.fleet.run import map_traces
 from overlapscope.fleet.sources import find_sources, local_file
-from overlapscope.fleet.store import Shard, outcomes
+from overlapscope.fleet.store import outcomes
 from tests.test_fleet import backwards, contents, fleet
 
 pytestmark = [
@@ -85,7 +82,7 @@ def test_processes_a_cluster_and_shards_give_the_same_bytes(ranks: int, schedule
     map_traces(sources, tmp_path / "processes", Processes(2))
     map_traces(sources, tmp_path / "cluster", DaskCluster(scheduler))
     for number in (2, 3, 1):
-        map_traces(sources, tmp_path / "shards", backwards, Shard(number, 3))
+        map_traces(sources, tmp_path / "shards", backwards, (number, 3))
     for name in ("processes", "cluster", "shards"):
         reduce_folder(tmp_path / name)
     assert "Of the recorded ranks, rank 7 is " in " ".join(open_fleet(tmp_path / "processes").summary.split())
@@ -108,7 +105,7 @@ def test_a_worker_of_a_cluster_that_is_killed_loses_no_trace(job: Path, schedule
 
 def test_a_scheduler_that_is_not_there(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("overlapscope.fleet.cluster._PATIENCE_S", 1)
+    monkeypatch.setattr("overlapscope.fleet.executors.PATIENCE_S", 1)
     with pytest.raises(ClusterError, match="no Dask scheduler answers"):
         map_traces(find_sources([str(job)]), tmp_path, DaskCluster(f"tcp://127.0.0.1:{_free_port()}"))
 
@@ -132,8 +129,8 @@ def test_a_second_run_reads_nothing_from_the_store_again(bucket: str, tmp_path: 
     assert all(outcome.kept for outcome in outcomes(tmp_path))
 
 
-def _nobody(tasks: Any) -> Iterator[Any]:
-    assert not tasks
+def _nobody(_: Path, sources: Any) -> Iterator[Any]:
+    assert not sources
     return iter(())
 
 

@@ -10,19 +10,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.fleet_ranks import Job as Made
-from benchmarks.fleet_ranks import make
+from benchmarks.fleet_ranks import Job as Made, make
 from overlapscope.cli.main import app
-from overlapscope.fleet.average import average_step
-from overlapscope.fleet.figures import COPIES, IDLE, KERNELS, WAITING
-from overlapscope.fleet.folding import fold_name, folded
-from overlapscope.fleet.job import Job
-from overlapscope.fleet.numbers import rank_list
-from overlapscope.fleet.rank_map import RankRow, Run, of_step, rank_rows, with_runs
+from overlapscope.fleet.document import summary
+from overlapscope.fleet.figures import average_step
+from overlapscope.fleet.job import Fold, Job, RankRow, Run, folded, of_step, rank_rows, with_runs
+from overlapscope.fleet.ranks import labels, rank_list
 from overlapscope.fleet.reduce import SUMMARY, reduce_folder
-from overlapscope.fleet.slots import SLOTS
-from overlapscope.fleet.summary import summary
-from overlapscope.fleet.summary_stragglers import most_worth
+from overlapscope.fleet.rows import SLOTS
+from overlapscope.fleet.schema import COPIES, IDLE, KERNELS, WAITING
+from overlapscope.fleet.sentences import most_worth
 from overlapscope.html.fleet_page import fleet_html
 from tests.test_fleet import fleet
 
@@ -51,6 +48,10 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> Reduced:
 def rows(made: Reduced) -> tuple[RankRow, ...]:
     job, folder = made
     return with_runs(job, folder, rank_rows(job))
+
+
+def names(job: Job, fold: Fold) -> str:
+    return labels([job.members[row.member] for row in fold])
 
 
 def length(row: RankRow, part: str, step: int) -> int:
@@ -105,7 +106,7 @@ def test_the_map_of_a_step_shows_what_a_gpu_does_after_its_host_has_gone_on() ->
 def test_idle_time_of_an_average_step_is_told_by_cause_where_there_is_enough(made: Reduced) -> None:
     job = made[0]
     assert {each.code for each in average_step(job)} == {""}
-    slow = replace(job, idle=job.idle.assign(idle_ns=100 * job.idle["idle_ns"]))
+    slow = replace(job, idle=job.idle.assign(no_kernel_ns=100 * job.idle["no_kernel_ns"]))
     step, *others = average_step(slow)
     cause = next(each for each in others if each.code == "OVL004")
     assert (step.median_ns, step.by_step_ns is not None) == (job.figures.step_ns, True)
@@ -115,11 +116,11 @@ def test_idle_time_of_an_average_step_is_told_by_cause_where_there_is_enough(mad
 
 def test_ranks_that_differ_are_rows_of_their_own(made: Reduced) -> None:
     job = made[0]
-    assert [len(fold.rows) for fold in folded(job, rank_rows(job))] == [1, 5]
+    assert [len(fold) for fold in folded(job, rank_rows(job))] == [1, 5]
     kernels = job.figures.times[KERNELS].copy()
     kernels[4] += job.figures.step_ns // 10
     slower = replace(job, figures=replace(job.figures, times={**job.figures.times, KERNELS: kernels}))
-    assert [fold_name(job, fold) for fold in folded(slower, rank_rows(job))] == ["rank 2", "ranks 0-1, 3, 5", "rank 4"]
+    assert [names(job, fold) for fold in folded(slower, rank_rows(job))] == ["rank 2", "ranks 0-1, 3, 5", "rank 4"]
     other = job.findings.assign(code=job.findings["code"].where(job.findings["member"] != 0, "OVL099"))
     assert len(folded(replace(job, findings=other), rank_rows(job))) == 3
 
@@ -130,7 +131,7 @@ def test_of_many_late_ranks_those_that_save_most_are_shown_in_order(six: Reduced
     assert (places[:3], places[-1]) == ([0, 1, 2], len(job.late.ranks) - 1)
     assert most_worth(job, 99) == list(range(len(job.late.ranks)))
     table = (folder / SUMMARY).read_text().partition("Late (ms a step)")[2]
-    assert re.search(r"\n  …\n  rank 6 +\S+ +\S+ +4\.\d+  slower kernels\n  and 2 more late ranks", table)
+    assert re.search(r"\n  …\n  rank 6 +\S+ +\S+ +4\.\d+  slower kernels\n  and 5 more late ranks", table)
 
 
 def test_long_numbers_stay_apart_and_sentences_stay_whole(made: Reduced) -> None:

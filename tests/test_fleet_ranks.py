@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from overlapscope.fleet.names import named
-from overlapscope.fleet.ranks import Found, Ranks, label, ranks_of
+from overlapscope.fleet.ranks import Ranks, TraceInfo, label, named, ranks_of
 
 
 def found(
@@ -17,8 +16,8 @@ def found(
     gpus: int | None = None,
     processes: tuple[tuple[int | None, int | None], ...] = ((1, 0),),
     usable: bool = True,
-) -> Found:
-    return Found(source, usable, rank, world, gpus, processes)
+) -> TraceInfo:
+    return TraceInfo(source, usable, rank, world, gpus, processes)
 
 
 def numbers(ranks: Ranks) -> list[tuple[str, int | None, str]]:

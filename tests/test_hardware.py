@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from overlapscope.hardware import PinnedBandwidth, pinned_bandwidth
-from overlapscope.model.metadata import Device
+from overlapscope.model.trace import Device
 
 H100 = "NVIDIA H100 80GB HBM3"
 

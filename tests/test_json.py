@@ -11,24 +11,20 @@ from typing import Any
 import numpy as np
 from typer.testing import CliRunner
 
-from overlapscope import Budget, Limits, baseline_of, diagnose, open_trace, record
-from overlapscope.calibration.publishing import published
-from overlapscope.calibration.schema import Calibration, HostAccesses, Loader, ReusedBlocks
-from overlapscope.calibration.writing import to_json
+from overlapscope import Budget, analyse, baseline_of, open_trace, record
+from overlapscope.analysis.analysis import diagnose
+from overlapscope.budget.limits import Limits
+from overlapscope.calibration.data import published, to_json
+from overlapscope.calibration.schema import Calibration, HostAccesses, Loader, ReusedBlocks, SampledPlace, Sampling
 from overlapscope.cli.main import app
 from overlapscope.diagnosis.catalogue import RULES
-from overlapscope.diagnosis.config import DiagnosisConfig
 from overlapscope.export.tables import save_tables
 from overlapscope.model.trace import Trace
 from tests import kineto_maker as make
 from tests.conftest import CASES, SAMPLES
 from tests.json_page import PAGE, keys_of, listed, renamed
 from tests.notation import trace_of
-from tests.test_ceiling import EXPOSED
-from tests.test_link_rules import faulty_traces
-from tests.test_queued_copies import issuing, stuck_copy
-from tests.test_races import racing_traces
-from tests.test_several_devices import taking_turns
+from tests.rules.traces import EXPOSED, faulty_traces, issuing, racing_traces, stuck_copy, taking_turns
 
 RECORDED = SAMPLES / "pinning_guide-list-to.json.gz"
 
@@ -62,18 +58,22 @@ def printed(*arguments: str | Path) -> Any:
 
 def test_every_key_of_an_audit_is_on_the_page_and_the_reverse(tmp_path: Path) -> None:
     cut = make.write(tmp_path / "t.json", make.call(0, 1), make.kernel(5, 5))
+    calls = [make.call(6000 * number, 5, correlation=number) for number in (1, 2)]
+    kernels = [make.kernel(6000 * number + 8, 5, correlation=number) for number in (1, 2)]
+    collected = make.host_event("gc.collect (train.py:30)", 7000, 4000, "gc")
+    named = make.write(tmp_path / "n.json", *calls, *kernels, collected)
     outputs = [
-        printed("audit", RECORDED, cut, tmp_path / "nowhere.json"),
+        printed("audit", RECORDED, cut, named, tmp_path / "nowhere.json"),
         printed("audit", SAMPLES / "moe_prefetch-pageable.sqlite.gz", "--within", "moe_prefetch"),
     ]
     found = {key for output in outputs for key in keys_of(output)}
-    assert found == set(listed("overlapscope.audit/2"))
+    assert found == set(listed("overlapscope.audit/3"))
 
 
 def test_every_key_of_doctor_is_one_of_an_audit(tmp_path: Path) -> None:
     plain = make.write(tmp_path / "t.json", make.call(0, 1), make.kernel(5, 5))
-    output = json.loads(CliRunner().invoke(app, ["doctor", str(RECORDED), str(plain), "--json"]).stdout)
-    keys = set(listed("overlapscope.audit/2"))
+    output = json.loads(CliRunner().invoke(app, ["doctor", str(RECORDED), str(plain), "--format", "json"]).stdout)
+    keys = set(listed("overlapscope.audit/3"))
     assert set(keys_of(output)) <= keys
     assert {key for key in keys if ".fit" in key} <= set(keys_of(output))
 
@@ -103,7 +103,7 @@ def test_every_key_of_the_evidence_is_on_the_page_and_the_reverse(tmp_path: Path
     traces += [*faulty_traces(tmp_path), trace_of(tmp_path, EXPOSED), *racing_traces(tmp_path)]
     found: dict[str, set[str]] = {}
     for trace in traces:
-        for finding in diagnose(trace, config=DiagnosisConfig(simulate=False)).findings:
+        for finding in diagnose(trace, plan=False).findings:
             keys = found.setdefault(finding.code, set(finding.evidence))
             assert keys == set(finding.evidence), "the same keys in each finding of a rule"
     assert found == listed_evidence()
@@ -141,9 +141,10 @@ def test_every_key_of_a_comparison_is_on_the_page_and_the_reverse() -> None:
     outputs = [
         printed("compare", faulty, fixed, "--predicted", "pin,non-blocking"),
         printed("compare", SAMPLES / "prefetcher-blocking.json.gz", SAMPLES / "prefetcher-blocking.sqlite.gz"),
+        printed("compare", faulty, faulty),
     ]
     found = {key for output in outputs for key in keys_of(output)}
-    keys = set(listed("overlapscope.compare/1"))
+    keys = set(listed("overlapscope.compare/2"))
     assert found - keys == keys - found == set()
 
 
@@ -162,7 +163,7 @@ def values_at(value: Any, path: str) -> list[Any]:
     return found
 
 
-NEWER = ("loaders", "host_accesses", "reused_blocks")
+NEWER = ("loaders", "host_accesses", "reused_blocks", "sampling", "unprofiled_samples")
 """What the keys begin with that version 1 did not have."""
 
 
@@ -178,12 +179,14 @@ def test_every_key_of_a_recording_is_on_the_page_and_the_reverse(tmp_path: Path)
     assert sample["schema"] == "overlapscope.recording/1"
     devices = {key for key in keys_of(sample) if key.startswith("devices[]")}
     newer = {key for key in keys if key.startswith(NEWER)}
-    assert (set(keys_of(published(sample))) | {"loaders"}) - devices == (keys - newer) | {"loaders"}
+    assert set(keys_of(published(sample))) - devices - {"loaders", "unprofiled_samples"} == keys - newer
     none = np.empty(0, np.int64)
     noted = Calibration(
-        loaders=(Loader("train.py:3", 1, True, 2, False, "Batch", "Batch", 9),),
+        loaders=(Loader("train.py:3", 1, True, 2, False, "Batch", "Batch", 9, 8, 7, True, (0,)),),
         host_accesses=HostAccesses(none, none, none),
         reused_blocks=ReusedBlocks(none, none),
+        sampling=Sampling(3, 2, 1, 6),
+        unprofiled_samples=(SampledPlace("step (train.py:3)", 2),),
     )
     assert {key for key in keys_of(to_json(noted)) if key.startswith(NEWER)} == newer
     assert devices == {key for key in listed("overlapscope.transfers/2") if key.startswith("devices[]")}
@@ -206,6 +209,6 @@ def test_every_key_of_a_recording_has_its_old_path_on_the_page() -> None:
 
 
 def test_every_key_of_the_metadata_beside_tables_is_on_the_page_and_the_reverse(tmp_path: Path) -> None:
-    save_tables(diagnose(open_trace(CASES / "prefetched.json.gz")), tmp_path)
+    save_tables(analyse(CASES / "prefetched.json.gz"), tmp_path)
     about = json.loads((tmp_path / "metadata.json").read_text())
     assert set(keys_of(about)) == set(listed("metadata.json"))

@@ -16,8 +16,7 @@ import pytest
 from overlapscope.errors import TraceNotFound, UnknownTraceFormat, UnusableTrace
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind, SyncKind
-from overlapscope.model.health import HealthSeverity
-from overlapscope.model.trace import Trace
+from overlapscope.model.trace import HealthSeverity, Trace
 from overlapscope.read import bytestream, chunks
 from overlapscope.read.chunks import cut, find_events
 from overlapscope.read.opening import open_trace

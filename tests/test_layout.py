@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import io
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.console import Console, Group
+from hypothesis import given, strategies as st
+from rich.console import Console
 
+from overlapscope.document.nodes import Table, table
+from overlapscope.document.text import show
 from overlapscope.formatting import numbers, time_unit
-from overlapscope.report.layout import fitted
-from overlapscope.report.tables import Cells, in_time, rows
+from overlapscope.report.tables import in_time
 
-ROWS: list[Cells] = rows(
-    {
-        **in_time(start=[1_700_000, 74_800_000, 300_000]),
-        "process": ["787"] * 3,
-        "direction": ["HtoD"] * 3,
-        "size (MiB)": ["12", "12", "12"],
-        **in_time(exposed=[2_410_000, 2_310_000, 9_000], host_blocked=[2_590_000, 0, None]),
-        "call": ["cudaMemcpyAsync", "cudaMemcpy", "cudaMemcpyAsync"],
-        "range": ["an annotation with a long name", "copy", "-"],
-    }
-)
+ROWS: dict[str, Sequence[str]] = {
+    **in_time(start=[1_700_000, 74_800_000, 300_000]),
+    "process": ["787"] * 3,
+    "direction": ["HtoD"] * 3,
+    "size (MiB)": ["12", "12", "12"],
+    **in_time(exposed=[2_410_000, 2_310_000, 9_000], host_blocked=[2_590_000, 0, None]),
+    "call": ["cudaMemcpyAsync", "cudaMemcpy", "cudaMemcpyAsync"],
+    "range": ["an annotation with a long name", "copy", "-"],
+}
+COPIES = table("Copies", ROWS)
 
 
-def printed(table: list[Cells], width: int) -> list[str]:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(Group(*fitted("Copies", table, width)))
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+def printed(shown: Table, width: int) -> list[str]:
+    console = Console(width=width)
+    with console.capture() as capture:
+        show([shown], console)
+    return capture.get().splitlines()
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_column_is_lost_and_no_heading_is_cut(width: int) -> None:
-    lines = printed(ROWS, width)
+    lines = printed(COPIES, width)
     assert max(map(len, lines)) <= width
     words = " ".join(lines).split()
     for heading in ("start", "process", "direction", "size", "exposed", "host", "blocked", "call", "range"):
@@ -44,22 +45,21 @@ def test_no_column_is_lost_and_no_heading_is_cut(width: int) -> None:
 
 
 def test_what_is_alike_in_all_rows_stands_above_a_table_that_is_too_wide() -> None:
-    assert "process 787, direction HtoD, size 12 MiB" in printed(ROWS, 80)
-    assert "process 787" not in " ".join(printed(ROWS, 200))
-    assert "process" in " ".join(printed(ROWS[:1], 40)), "not in a table of one row"
+    assert "process 787, direction HtoD, size 12 MiB" in printed(COPIES, 80)
+    assert "process 787" not in " ".join(printed(COPIES, 200))
+    assert "process" in " ".join(printed(replace(COPIES, rows=COPIES.rows[:1]), 40)), "not in a table of one row"
 
 
 def test_long_texts_are_cut_before_columns_move_below() -> None:
-    lines = printed(ROWS, 64)
+    lines = printed(COPIES, 64)
     assert any("…" in line for line in lines)
     assert sum("range" in line for line in lines) == 1
-    assert len(lines) == len(printed(ROWS, 80)), "one part"
+    assert len(lines) == len(printed(COPIES, 80)), "one part"
 
 
 def test_decimals_stand_below_each_other() -> None:
-    column = [row["exposed (ms)"] for row in ROWS]
-    assert column == ["2.410", "2.310", "0.009"]
-    assert [row["host blocked (ms)"] for row in ROWS] == ["2.59", "0.00", "?"]
+    assert ROWS["exposed (ms)"] == ["2.410", "2.310", "0.009"]
+    assert ROWS["host blocked (ms)"] == ["2.59", "0.00", "?"]
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 10**13)), min_size=1))

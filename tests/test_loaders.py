@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import inspect
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from overlapscope.calibration.publishing import published
+from overlapscope.calibration.data import published, to_json
 from overlapscope.calibration.schema import Loader
-from overlapscope.calibration.writing import to_json
 from overlapscope.capture.recorder import record
 from overlapscope.read.opening import open_trace
 
@@ -73,7 +73,8 @@ def test_settings_and_place_are_noted(tmp_path: Path) -> None:
         for _ in range(2):
             assert len(list(loader)) == 6
     expected = Loader(f"{NAME}:{line}", 2, False, 3, True, "torch.Tensor", "", 12)
-    assert noted(tmp_path / "t.json") == (expected,)
+    (found,) = noted(tmp_path / "t.json")
+    assert replace(found, item_ns=None, collate_ns=None, in_worker=None, ready=()) == expected
 
 
 def test_a_loader_that_was_made_before_is_placed_where_it_is_looped_over(tmp_path: Path) -> None:

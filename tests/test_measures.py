@@ -11,15 +11,13 @@ from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.causes import HOST_CAUSES, Cause, IdleByCause
 from overlapscope.errors import RangeNotFound
-from overlapscope.measure.copies import copy_facts
+from overlapscope.measure.copies import copy_facts, group_copies, staging
 from overlapscope.measure.definitions import their_overlap
 from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys, without_kernels
-from overlapscope.measure.groups import group_copies
 from overlapscope.measure.host import host_blocking, plain_enqueue_ns
 from overlapscope.measure.launches import launch_figures, queue_depth
 from overlapscope.measure.places import innermost
 from overlapscope.measure.ranges import figures_by_range
-from overlapscope.measure.staging import StagingConfig, staging
 from overlapscope.measure.windows import of_range, whole
 from overlapscope.model.trace import Trace
 from overlapscope.read.opening import open_trace
@@ -118,7 +116,7 @@ def test_held_is_what_exceeds_a_plain_enqueue(path: Path) -> None:
         make.copy(1100, 390, correlation=9),
         make.copy(2100, 390, correlation=10),
     )
-    assert plain_enqueue_ns(trace) == 6 * US
+    assert plain_enqueue_ns(trace.api_calls) == 6 * US
     assert copy_facts(trace, whole(trace)).blocked_ns.tolist() == [494 * US, 0]
     (copies, launched) = host_blocking(trace, whole(trace))
     assert (copies.api, copies.calls, copies.total_ns, copies.blocked_ns) == (MEMCPY, 2, 507 * US, 494 * US)
@@ -295,7 +293,7 @@ def test_held_is_found_where_every_launch_waits(path: Path) -> None:
     trace = read(
         path, *events, make.call(50_000, 6000, name=MEMCPY, correlation=9), make.copy(50_010, 5980, correlation=9)
     )
-    assert plain_enqueue_ns(trace) == 20 * US
+    assert plain_enqueue_ns(trace.api_calls) == 20 * US
     assert copy_facts(trace, whole(trace)).blocked_ns.tolist() == [5980 * US]
 
 
@@ -438,8 +436,8 @@ def test_queue_depth_and_delays(path: Path) -> None:
     assert times.tolist() == [0, 10 * US, 20 * US, 100 * US, 150 * US, 200 * US]
     assert depth.tolist() == [1, 2, 3, 2, 1, 0]
     figures = launch_figures(trace, KEY, whole(trace))
-    assert (figures.median_delay_ns, figures.max_delay_ns, figures.max_queue_depth) == (140 * US, 180 * US, 3)
-    assert figures.mean_queue_depth == pytest.approx((10 + 20 + 240 + 100 + 50) / 250)
+    assert (figures.median_delay_ns, figures.max_delay_ns, figures.max_queue_depth) == (140 * US, 180 * US, 2)
+    assert figures.mean_queue_depth == pytest.approx((100 + 50) / 150)
     lost = read(path, make.call(0, 1), make.kernel(5, 5))
     assert launch_figures(lost, KEY, whole(lost)).median_delay_ns is None
 
@@ -453,10 +451,10 @@ def test_staging_compares_with_pinned_copies_of_the_same_size(path: Path) -> Non
         make.copy(900, 77, size=50_000),
     )
     spans = whole(trace)
-    (found,) = staging(trace, copy_facts(trace, spans), KEY, spans, StagingConfig())
+    (found,) = staging(trace, copy_facts(trace, spans), KEY, spans)
     assert (found.count, found.compared_count, found.staging_cost_ns) == (2, 1, 250 * US)
     none = read(path, make.call(0, 1), make.copy(200, 400, size=1500))
-    (found,) = staging(none, copy_facts(none, whole(none)), KEY, whole(none), StagingConfig())
+    (found,) = staging(none, copy_facts(none, whole(none)), KEY, whole(none))
     assert found.staging_cost_ns is None, "without a pinned copy the trace cannot tell"
 
 

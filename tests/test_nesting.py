@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from overlapscope.measure.distinct import distinct_columns
+from overlapscope.measure.grouping import distinct_columns
 from overlapscope.measure.places import enclosing, innermost
 from overlapscope.model.columns import NO_ID, Names
 from overlapscope.model.tables import Ranges

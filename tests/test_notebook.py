@@ -18,9 +18,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.testing.globalipapp import start_ipython
 
 import overlapscope
-from overlapscope.notebook.formatters import register
-from overlapscope.notebook.magic import overlap
-from overlapscope.notebook.reprs import diagnosis_html, prediction_html, trace_html
+from overlapscope.diagnosis.finding import Diagnosis
+from overlapscope.formatting import share, time
+from overlapscope.notebook.magic import overlap, register
+from overlapscope.notebook.reprs import analysis_html, audit_html, diagnosis_html, prediction_html, trace_html
 from tests import kineto_maker as make
 from tests.conftest import SAMPLES
 from tests.test_page import HOSTILE, read
@@ -54,7 +55,7 @@ def test_a_trace_shows_its_tables_and_its_timeline() -> None:
 
 
 def test_a_diagnosis_shows_findings_and_plan() -> None:
-    found = overlapscope.diagnose(overlapscope.open_trace(SAMPLE), "gemm_copy")
+    found = overlapscope.analyse(SAMPLE, "gemm_copy").diagnosis
     html = diagnosis_html(found)
     read(html)
     assert escape(found.summary) in html
@@ -62,6 +63,23 @@ def test_a_diagnosis_shows_findings_and_plan() -> None:
     assert "<td" in html
     assert ">pin</td>" in html
     assert len(pictures(html)) == 1
+
+
+def test_an_analysis_states_the_share_of_a_finding_as_its_audit_does() -> None:
+    """Without the profiler, whose cost the trace tells; its diagnosis is as recorded, and says so."""
+    analysis = overlapscope.analyse(SAMPLE, "gemm_copy")
+    stated, recorded = (
+        f"no kernel for {time(finding.idle_ns)} ({share(finding.idle_ns, found.window.wall_ns)})"
+        for found in (analysis.conclusion, analysis.recorded)
+        for finding in found.findings[:1]
+    )
+    assert stated != recorded
+    for shown in (analysis_html(analysis), audit_html(analysis.audit())):
+        assert stated in shown
+        assert recorded not in shown
+    html = diagnosis_html(analysis.diagnosis)
+    assert recorded in html
+    assert "Times of findings are as recorded." in html
 
 
 def test_a_prediction_shows_before_and_after() -> None:
@@ -80,7 +98,7 @@ def test_nothing_to_draw_and_hostile_names_are_shown_as_text(tmp_path: Path) -> 
     device = [{"id": 0, "name": HOSTILE}]
     trace = overlapscope.open_trace(make.write(tmp_path / "t.json", make.kernel(0, 5), deviceProperties=device))
     assert "<script>" not in trace_html(trace)
-    healthy = diagnosis_html(overlapscope.diagnose(trace))
+    healthy = diagnosis_html(overlapscope.analyse(trace).diagnosis)
     assert len(pictures(healthy)) == 1
 
 
@@ -104,7 +122,7 @@ def test_a_cell_is_recorded_and_diagnosed(shell: InteractiveShell, tmp_path: Pat
     shell.run_cell("import torch")
     kept = tmp_path / "kept.json.gz"
     found = shell.run_cell_magic("overlap", f"--device cpu -o {kept}", "answer = int(torch.ones(3).sum())")
-    assert isinstance(found, overlapscope.Diagnosis)
+    assert isinstance(found, Diagnosis)
     assert shell.user_ns["answer"] == 3
     assert len(overlapscope.open_trace(kept).cpu_ops) > 1
 

@@ -12,7 +12,7 @@ import pytest
 
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind, RangeKind, StreamKind, SyncKind
-from overlapscope.model.health import HealthSeverity
+from overlapscope.model.trace import HealthSeverity
 from overlapscope.read.opening import open_trace
 from tests import nsys_maker as make
 

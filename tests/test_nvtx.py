@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from overlapscope.calibration.marks import joined
+from overlapscope.calibration.data import from_marks, to_json
 from overlapscope.calibration.schema import Calibration, CopyTime
-from overlapscope.calibration.writing import to_json
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "tests" / "nvtx_listener.c"
@@ -264,8 +263,8 @@ def test_a_calibration_is_told_in_marks_and_put_together_again(listen: Listen) -
     events = listen("-c", f"{names}\nfrom overlapscope.capture.profilers import note\nnote({calibration!r})")
     marks = [event.message or "" for event in events if event.kind == "mark"]
     assert len(marks) > 1
-    assert joined(marks) == joined(reversed(marks)) == about
-    assert joined([*marks, *(mark.replace("schema", "other") for mark in marks)]) == about, "the first process's"
-    assert joined(marks[1:]) is None
-    assert joined([*marks[:-1], marks[-1] + "}"]) is None
-    assert joined(["a mark of somebody else"]) is None
+    assert from_marks(marks) == from_marks(reversed(marks)) == about
+    assert from_marks([*marks, *(mark.replace("schema", "other") for mark in marks)]) == about, "the first process's"
+    assert from_marks(marks[1:]) is None
+    assert from_marks([*marks[:-1], marks[-1] + "}"]) is None
+    assert from_marks(["a mark of somebody else"]) is None

@@ -14,20 +14,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from typer.testing import CliRunner
 
-from overlapscope import audit, open_trace
+from overlapscope import Window, analyse, audit, open_trace
 from overlapscope.cli.main import app
 from overlapscope.diagnosis.catalogue import rule
-from overlapscope.html.bars import Packed, packed
-from overlapscope.html.colours import colour_of, colour_rules
-from overlapscope.html.columns import Column, packed_columns
-from overlapscope.html.names import PageNames
+from overlapscope.document.html import colour_class
+from overlapscope.document.text import plain_text
+from overlapscope.html.frame import colour_rules
+from overlapscope.html.packing import Column, Packed, packed, packed_columns
 from overlapscope.html.page import report_html
+from overlapscope.html.page_bars import PageNames
 from overlapscope.html.stacks import stacks
 from overlapscope.markup import tag
+from overlapscope.report.document import audit_document
 from overlapscope.timeline.bars import Style
 from overlapscope.timeline.comparison import View
 from tests import kineto_maker as make
@@ -80,7 +81,7 @@ def page() -> str:
 
 def test_a_page_says_what_the_audit_does(page: str) -> None:
     found = audit(open_trace(SAMPLE), "gemm_copy")
-    for said in (found.verdict, found.diagnosis.findings[0].message, *found.diagnosis.findings[0].fix.splitlines()):
+    for said in (found.verdict, found.conclusion.findings[0].message, *found.conclusion.findings[0].fix.splitlines()):
         assert escape(said) in page
     assert "<h1>gemm_copy-pageable-copy-first-non-blocking-side.json.gz</h1>" in page
     assert str(SAMPLES) not in page, "folders are nobody's business"
@@ -105,7 +106,7 @@ def test_the_policy_allows_what_is_in_the_page_and_nothing_else(page: str) -> No
 def unpacked(found: Packed, number: int = 0) -> dict[str, list[int]]:
     """The columns of a view, read byte by byte as the page's script does."""
     raw, columns, at = gzip.decompress(base64.b64decode(found.data[number])), {}, 0
-    for column in found.about["views"][number]["columns"]:
+    for column in found.description["views"][number]["columns"]:
         rows, width = column["rows"], column["bytes"]
         planes = [raw[at + plane * rows : at + (plane + 1) * rows] for plane in range(width)]
         values = [sum(byte << 8 * plane for plane, byte in enumerate(row)) for row in zip(*planes, strict=True)]
@@ -135,17 +136,17 @@ def one_launch(tmp_path: Path) -> Packed:
             make.copy(30, 60, correlation=2, size=4096),
         )
     )
-    return packed([View("measured", trace, 0, 0, 100_000)])
+    return packed([View("measured", analyse(trace), 0, 0, 100_000)])
 
 
 def test_bars_are_what_the_lanes_hold(tmp_path: Path) -> None:
     """Begin, length, name, style and bytes survive the packing."""
     found = one_launch(tmp_path)
-    assert [(lane["group"], lane["title"], lane["bars"]) for lane in found.about["views"][0]["lanes"]] == [
+    assert [(lane["group"], lane["title"], lane["bars"]) for lane in found.description["views"][0]["lanes"]] == [
         ("host", "ranges", 1), ("host", "main thread", 2), ("GPU 0", "stream 7", 1), ("GPU 0", "stream 13", 1),
-        ("GPU 0", "overlap", 3), ("GPU 0", "why idle", 1),
+        ("GPU 0", "overlap", 3), ("GPU 0", "why no kernel", 1),
     ]  # fmt: skip
-    bars, names, styles = unpacked(found), names_of(found), found.about["styles"]
+    bars, names, styles = unpacked(found), names_of(found), found.description["styles"]
     columns = (bars[name] for name in ("start", "length", "name", "style", "size"))
     rows = [
         (at, long, names[text], styles[style]["name"], size - 1)
@@ -169,7 +170,7 @@ def test_bars_know_their_launch_and_its_stack(tmp_path: Path) -> None:
     entry = bars["stack"][3] - 1
     stack = []
     while entry >= 0:
-        stack.append((found.about["kinds"][bars["entry_kind"][entry]], names[bars["entry_name"][entry]]))
+        stack.append((found.description["kinds"][bars["entry_kind"][entry]], names[bars["entry_name"][entry]]))
         entry = bars["entry_outer"][entry] - 1
     assert stack == [("operator", "aten::mm"), ("range", "outer")]
     assert bars["stack"][1] == bars["stack"][3], "a call is where its kernel was launched"
@@ -196,15 +197,17 @@ def test_too_many_bars_are_merged_and_the_page_says_so(tmp_path: Path) -> None:
             make.kernel(50_000, 30_000, name="long"),
         )
     )
-    views = [View("measured", trace, 0, 0, 80_000_000)]
+    views = [View("measured", analyse(trace), 0, 0, 80_000_000)]
     whole, fewer = packed(views), packed(views, most=100)
-    assert whole.about["views"][0]["left_out"] == []
-    said, _ = fewer.about["views"][0]["left_out"]
+    assert whole.description["views"][0]["left_out"] == []
+    said, _ = fewer.description["views"][0]["left_out"]
     assert said.startswith("Of 12,002 bars, the 11,999 shortest are merged into ")
-    bars, full = unpacked(fewer), fewer.about["full"]
+    bars, full = unpacked(fewer), fewer.description["full"]
     assert len(bars["start"]) <= 100
-    assert sum(more + 1 for more in bars["more"]) == sum(lane["bars"] for lane in whole.about["views"][0]["lanes"])
-    mine = range(fewer.about["views"][0]["lanes"][0]["bars"])
+    assert sum(more + 1 for more in bars["more"]) == sum(
+        lane["bars"] for lane in whole.description["views"][0]["lanes"]
+    )
+    mine = range(fewer.description["views"][0]["lanes"][0]["bars"])
     busy = [bars["length"][row] * (1 - bars["empty"][row] / full) for row in mine]
     assert sum(busy) == pytest.approx(4_000 * 3_000 + 30_000_000, rel=1e-3)
     assert names_of(fewer)[bars["name"][mine[-1]]] == "long", "what is long stays as it is"
@@ -217,8 +220,8 @@ def test_lanes_that_are_left_out_are_said(tmp_path: Path) -> None:
     nested = [make.annotation(f"depth {at}", at, 100 - 2 * at) for at in range(7)]
     calls = [make.call(20, 10, correlation=900), make.call(22, 5, name="cuLaunchKernel", correlation=901)]
     path = make.write(tmp_path / "t.json", *kernels, *nested, *calls)
-    found = packed([View("measured", open_trace(path), 0, 0, 300_000)])
-    assert found.about["views"][0]["left_out"] == [
+    found = packed([View("measured", analyse(path), 0, 0, 300_000)])
+    assert found.description["views"][0]["left_out"] == [
         "Not shown: 6 more streams, 3 ranges of other threads or nested deeper, 1 call within other calls."
     ]
 
@@ -253,7 +256,7 @@ def test_a_finding_carries_its_explanation(page: str) -> None:
 
 def test_rows_of_tables_lead_to_the_timeline(page: str) -> None:
     found = audit(open_trace(SAMPLE), "gemm_copy")
-    zero = found.window.first_ns
+    zero = found.trace.start_ns
     body = re.split(r"<caption>(?:The \d+ most expensive|Copies by cost)[^<]*</caption>", page, maxsplit=1)[1]
     body = body.split("</table>", 1)[0]
     places = [json.loads(text) for text in re.findall(r'data-places="([^"]*)"', body)]
@@ -270,7 +273,8 @@ def test_before_and_after_are_on_one_scale(page: str) -> None:
     measured, fixed = about["views"]
     assert measured["label"] == "measured"
     assert fixed["label"] == "with pin"
-    assert measured["end"] == fixed["end"] == audit(open_trace(SAMPLE), "gemm_copy").window.wall_ns
+    lengths = {view["end"] - view["begin"] for view in (measured, fixed)}
+    assert lengths == {audit(open_trace(SAMPLE), "gemm_copy").window.wall_ns}
 
 
 def hostile(tmp_path: Path) -> Path:
@@ -309,8 +313,25 @@ def test_the_same_trace_gives_the_same_page(page: str) -> None:
 def test_every_style_has_a_colour_in_both_schemes() -> None:
     rules = colour_rules()
     for style in Style:
-        assert f"--{colour_of(style)}:#" in rules
-        assert f".{colour_of(style)}{{fill:" in rules
+        assert f"--{colour_class(style.value)}:#" in rules
+        assert f".{colour_class(style.value)}{{fill:" in rules
+
+
+def test_every_part_of_a_bar_has_a_colour(page: str) -> None:
+    rules = colour_rules()
+    used = set(re.findall(r'class="(bar-[^"]*)"', page))
+    assert colour_class(Style.KERNEL.value) in used
+    assert colour_class(Style["OVL001"].value) in used
+    assert {name for name in used if f".{name}{{fill:" not in rules} == set()
+
+
+def test_a_page_and_a_terminal_say_the_same_of_a_window() -> None:
+    trace = open_trace(SAMPLE)
+    part = audit(trace, Window.between(trace.start_ns, trace.end_ns - 20_000_000))
+    said = audit_document(part)
+    about = next(line for line in plain_text(said.parts).splitlines() if "torch.profiler" in line)
+    assert "  a part of the trace, " in about
+    assert escape(about.replace("  ", " · ")) in report_html(part)
 
 
 def test_any_trace_has_a_page(corpus_trace: Path) -> None:

@@ -11,22 +11,20 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from overlapscope.measure.spans import union
+from overlapscope.measure.windows import work_window
 from overlapscope.model.trace import Trace
 from overlapscope.plot import style
-from overlapscope.plot.before_after import stacked
-from overlapscope.plot.layout import BAR_HEIGHT, rows_of
-from overlapscope.plot.timeline import draw_timeline
+from overlapscope.plot.canvas import BAR_HEIGHT, rows_of
+from overlapscope.plot.timeline import draw_timeline, draw_timelines
 from overlapscope.read.opening import open_trace
 from overlapscope.timeline.bars import Lane, Style
-from overlapscope.timeline.comparison import View
 from overlapscope.timeline.lanes import lanes
-from overlapscope.timeline.view import work_window
 from tests import kineto_maker as make
 from tests.conftest import SAMPLES
 
 mpl.use("agg")
-DOTS_PER_IN = 600
-"""Two dots each way for a pixel of a figure: few are at an edge, of a mixed colour."""
+DOTS_PER_IN = 900
+"""Three dots each way for a pixel of a figure: few are at an edge, of a mixed colour."""
 DENSE = (
     "dataloader_train-pinned-item", "moe_prefetch-pageable", "scalar_reads-item", "pinning_guide-list-to-non-blocking",
 )  # fmt: skip
@@ -95,8 +93,7 @@ def check(trace: Trace) -> None:
 @pytest.mark.parametrize("labels", [("alone",), ("above", "below")])
 def test_stretches_have_their_labels_in_order(labels: tuple[str, ...]) -> None:
     trace = open_trace(SAMPLES / "gemm_copy-pageable-kernels-first-non-blocking-side.json.gz")
-    begin, end = work_window(trace)
-    figure = stacked([View(label, trace, begin, begin, end) for label in labels])
+    figure = draw_timelines((label, trace) for label in labels)
     assert tuple(ax.get_title(loc="left") for ax in figure.axes) == labels
 
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from overlapscope import Window, audit, compare, diagnose, open_trace, what_if
-from overlapscope.diagnosis.config import DEFAULT
-from overlapscope.diagnosis.places import same_places
-from overlapscope.diagnosis.plan import planned_changes
-from overlapscope.report.findings import findings, worth
-from overlapscope.report.tables import plan_rows
+from overlapscope import Window, analyse, audit, open_trace, what_if
+from overlapscope.analysis.analysis import diagnose
+from overlapscope.diagnosis.capture import Capture
+from overlapscope.diagnosis.finding import Expected
+from overlapscope.diagnosis.plan import planned_changes, step_changes
+from overlapscope.document.text import plain_text
+from overlapscope.formatting import time
+from overlapscope.report.findings import plan_section, worth
+from overlapscope.report.tables import plan_table
+from overlapscope.whatif.catalogue import CHANGES, parse
 from overlapscope.whatif.interval import Basis
+from overlapscope.whatif.retimed import window_after
 from tests import kineto_maker as make
 from tests.conftest import PAIRS, SAMPLES
 from tests.notation import trace_of
-from tests.opened import planned, trace_at
+from tests.opened import analysis_of, planned, swept, trace_at
 
 
 def test_a_fix_that_may_win_is_not_said_to_win_nothing() -> None:
@@ -50,7 +55,8 @@ def test_a_diagnosis_plans_what_was_really_done() -> None:
     assert (expected.predicted_low_ns, expected.unprofiled_high_ns) == (first.low_ns, first.unprofiled.high_ns)
     assert worth(found.findings[0], found.plan)[0].endswith(f"leaving {found.plan.steps[0].interval}")
     said = audit(found.trace, "moe_prefetch").to_dict()["simulation"]
-    assert said == {
+    times = {name: said[name] for name in said if name not in ("step_changes", "limit", "spread", "unsteady")}
+    assert times == {
         "simulated_ns": found.plan.simulated_ns,
         "unprofiled_ns": first.unprofiled.simulated_ns,
         "baseline": "unprofiled",
@@ -79,45 +85,22 @@ def test_what_only_the_profiler_cost_is_no_saving(monkeypatch: pytest.MonkeyPatc
     assert worth(finding, found.plan)[0].startswith("fix not offered: no-scalar-sync saves ")
 
 
-def test_a_saving_with_the_profiler_is_said_beside_that_without_it() -> None:
+def test_without_a_calibration_no_saving_without_the_profiler_is_said() -> None:
     found = planned(SAMPLES / "moe_prefetch-pageable.json.gz", "moe_prefetch")
     assert found.plan is not None
-    finding, plan = found.findings[0], replace(found.plan, profiler_cost="in part")
-    assert "without the profiler" not in worth(finding, found.plan)[0]
-    assert "without the profiler" not in worth(finding, plan)[0], "as much as with it"
-    other = replace(finding, unprofiled_saving_ns=10_000_000)
-    assert "(10 ms without the profiler, estimated)" in worth(other, plan)[0]
-    assert [row["without the profiler (%)"] for row in plan_rows(plan)][:2] == ["0", "-69"]
-    assert "without the profiler (%)" not in plan_rows(found.plan)[0]
-
-
-@pytest.mark.parametrize("name", ["page_locking-each-step", "copy_order-weights-first"])
-def test_the_changes_of_a_plan_are_about_the_calls_of_its_findings(name: str) -> None:
-    """Not about all that they may change, so that others who simulate the plan say the same time."""
-    found = planned(SAMPLES / f"{name}.json.gz")
-    assert found.plan is not None
-    (change,) = planned_changes(found)
-    fixed = {call for finding in found.findings if finding.change == str(change) for call in finding.calls}
-    assert change.calls is not None
-    assert fixed <= set(change.calls)
-    reached = compare(found.trace, found.trace, predicted="plan").reached
-    assert reached is not None
-    last = found.plan.steps[-1]
-    assert (reached.low_ns, reached.predicted_ns, reached.high_ns) == (
-        last.time_low_ns,
-        last.time_ns,
-        last.time_high_ns,
-    )
+    plan = replace(found.plan, profiler_cost="in part", baseline="recorded")
+    other = replace(found.findings[0], unprofiled_saving_ns=10_000_000)
+    assert "without the profiler" not in worth(other, plan)[0]
+    assert not any("profiler" in column.heading for column in plan_table(plan).columns)
 
 
 @pytest.mark.parametrize("simulated", [False, True])
-def test_a_plan_that_was_not_asked_for_is_pointed_to(simulated: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_that_was_not_asked_for_is_pointed_to(simulated: bool) -> None:
     trace = open_trace(SAMPLES / "gemm_copy-pageable-copy-first-blocking-same.json.gz")
-    found = diagnose(trace, config=replace(DEFAULT, simulate=simulated))
+    found = diagnose(trace, plan=simulated)
     assert (found.plan is None) != simulated
     assert (found.findings[0].saving_ns is None) != simulated
-    Console().print(*findings(found, 100))
-    said = capsys.readouterr().out
+    said = plain_text([plan_section(found)], 100)
     assert ("what-if" in said) != simulated
     assert ("Fixes one after the other" in said) == simulated
 
@@ -128,13 +111,26 @@ def test_a_plan_looks_two_changes_ahead(order: str) -> None:
     found = diagnose(open_trace(SAMPLES / f"gemm_copy-pinned-{order}-blocking-same.json.gz"))
     assert found.plan is not None
     (step,) = found.plan.steps
-    assert step.changes == ("non-blocking", "side-stream")
-    assert step.fixes == ("OVL004",)
+    assert "side-stream" in step.changes
+    assert ("OVL004" in step.fixes) == ("non-blocking" in step.changes) == found.findings[0].offered
     assert step.places
     assert "aten::copy_" in step.places[0]
     assert step.time_ns == pytest.approx(32_400_000, rel=0.05)
-    assert found.findings[0].offered
-    assert "with others" in worth(found.findings[0], found.plan)[0]
+
+
+def test_a_plan_has_a_change_that_another_one_would_undo(tmp_path: Path) -> None:
+    """With every change at once, copy-first finds its copies on streams on which they cannot pass the long ones."""
+    text = """
+    thread 1: launch 0-5 -> stream 7: 10-100 | record A 6-7 -> stream 7 | wait A 8-9 -> stream 20
+              copy 64MB pinned HtoD 20-25 -> stream 20: 101-1301 | copy 64MB pinned HtoD 26-30 -> stream 20: 1301-2501
+              launch 31-35 -> stream 7: 101-1000 | copy 64KB pinned DtoH 36-40 -> stream 7: 1001-1005
+              copy 64KB pinned HtoD 41-45 -> stream 7: 2502-2506 | launch 46-50 -> stream 7: 2507-6000
+              record B 51-52 -> stream 20 | wait B 53-54 -> stream 7 | launch 55-60 -> stream 7: 6001-6101
+              sync 61-6102
+    """
+    plan = diagnose(trace_of(tmp_path, text)).plan
+    assert plan is not None
+    assert plan.steps[-1].changes == ("copy-first",)
 
 
 def test_a_plan_tries_what_another_finding_s_idle_time_hides() -> None:
@@ -158,33 +154,12 @@ def test_a_plan_tries_what_another_finding_s_idle_time_hides() -> None:
 )
 def test_a_finding_whose_fix_is_not_simulated_says_why(sample: str, code: str, words: str) -> None:
     found = audit(open_trace(SAMPLES / f"{sample}.json.gz"))
-    assert found.diagnosis.plan is None
     (finding,) = (each for each in found.diagnosis.findings if each.code == code)
     (line,) = worth(finding, None)
     assert words in line
-    assert "No finding has a fix that is simulated." in found.headline
-
-
-def test_a_plan_edits_every_call_of_a_place() -> None:
-    """Page-locking delays the GPU in 8 of its 12 calls; the others are in the same two places."""
-    trace = trace_at(SAMPLES / "page_locking-each-step.json.gz")
-    found = planned(SAMPLES / "page_locking-each-step.json.gz")
-    assert found.plan is not None
-    known = what_if(trace, ["preallocate"]).unprofiled
-    assert known is not None
-    assert found.plan.steps[0].time_ns == known.predicted_ns
-    assert len(found.findings[0].calls) == 8
-
-
-def test_a_place_is_a_range_an_operator_and_a_function(tmp_path: Path) -> None:
-    steps = " | ".join(
-        f"range ProfilerStep#{n} {at}-{at + 90} | range fill {at + 5}-{at + 25} | cudaMalloc {at + 10}-{at + 20}"
-        f" | range grow {at + 30}-{at + 60} | cudaMalloc {at + 35}-{at + 38} | cudaFree {at + 40}-{at + 42}"
-        for n, at in enumerate((0, 100, 200))
-    )
-    trace = trace_of(tmp_path, f"thread 1: {steps}", **make.H200)
-    assert same_places(trace, np.array([0])).tolist() == [0, 3, 6]
-    assert same_places(trace, np.array([1, 2])).tolist() == [1, 2, 4, 5, 7, 8]
+    waits = found.stated[0].time
+    if waits.waiting_ns >= 0.05 * waits.total_ns:
+        assert (found.diagnosis.plan is None) == ("No finding has a fix that is simulated." in found.headline)
 
 
 def test_a_time_interval_has_a_plan_too() -> None:
@@ -245,13 +220,165 @@ def test_what_only_saves_the_profilers_own_cost_is_not_offered(
     ],
 )
 def test_each_step_says_where_it_is_made_also_without_a_finding(
-    sample: str, within: str | None, words: dict[str, str], capsys: pytest.CaptureFixture[str]
+    sample: str, within: str | None, words: dict[str, str]
 ) -> None:
     found = diagnose(open_trace(SAMPLES / f"{sample}.json.gz"), within)
     assert found.plan is not None
     places = {step.changes[-1]: step.places[0] for step in found.plan.steps if not step.fixes}
     assert {name: places[name].endswith(words[name]) for name in words} == dict.fromkeys(words, True), places
-    Console(width=300).print(*findings(found, 100))
-    said = capsys.readouterr().out
+    said = plain_text([plan_section(found)])
     for name in words:
         assert f"{name} at {places[name]}: overlapscope explain {name}" in said
+
+
+@pytest.mark.parametrize("path", swept(SAMPLES.glob("*.*.gz")))
+def test_each_step_has_the_times_of_what_if_with_its_command(path: Path) -> None:
+    found = planned(path)
+    for step in found.plan.steps if found.plan is not None else ():
+        known = Expected.of(what_if(analysis_of(path), step.command.split(",")))
+        assert known == Expected(**{entry.name: getattr(step, entry.name) for entry in fields(Expected)})
+
+
+@pytest.mark.parametrize("path", swept(SAMPLES.glob("*.*.gz")))
+def test_no_step_and_no_offered_fix_may_cost_time(path: Path) -> None:
+    found = planned(path)
+    if found.plan is None:
+        return
+    assert all(step.time_high_ns < found.plan.baseline_ns for step in found.plan.steps)
+    for finding in found.findings:
+        in_plan = any(finding.change in step.changes for step in found.plan.steps)
+        if finding.offered and finding.expected is not None and not in_plan:
+            assert finding.expected.time_high_ns < found.plan.baseline_ns
+        assert finding.offered == (finding.not_offered is None)
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "moe_prefetch-pageable",
+        "prefetcher-blocking",
+        "pinning_guide-list-pin-then-to",
+        "gemm_copy-pinned-copy-first-blocking-same",
+    ],
+)
+def test_no_two_changes_do_better_than_the_plan(sample: str) -> None:
+    """All pairs that a plan may have; a step saves at least a twentieth, so a plan may be as much longer."""
+    analysis = analysis_of(SAMPLES / f"{sample}.json.gz")
+    plan, stated = analysis.diagnosis.plan, analysis.baseline.stated
+    assert plan is not None
+    kinds = [kind() for kind in CHANGES if not kind.of_findings_only and kind.name != "cuda-graph"]
+    pairs = [each for each in combinations(kinds, 2) if len({change.form_of or change.name for change in each}) == 2]
+    sure = [each for each in pairs if analysis.baseline.predict(each).stated.high_ns < plan.baseline_ns]
+    assert sure
+    assert 0.95 * plan.steps[-1].time_ns <= min(stated.length_with(each) for each in sure)
+
+
+def _loop(steps: int, step: str) -> str:
+    """Steps of torch's profiler, 1000 us each: ``step`` has the times in them, as fields."""
+    lines = []
+    for number in range(steps):
+        at = [1000 * number + 10 * place for place in range(100)]
+        lines.append(f"range ProfilerStep#{number} {at[0]}-{at[99]} | " + step.format(*at))
+    return "thread 1: " + " | ".join(lines)
+
+
+_LAUNCHES = " | ".join(
+    f"launch {{{place}}}-{{{place + 1}}} -> stream 7: {{{place + 1}}}-{{{place + 2}}}" for place in (2, 6, 10, 14)
+)
+_LATER = " | ".join(
+    f"launch {{{place}}}-{{{place + 1}}} -> stream 7: {{{place + 1}}}-{{{place + 2}}}" for place in (60, 64, 68, 72)
+)
+_READ = "copy 4B pageable DtoH {30}-{50} -> stream 7: {48}-{49}"
+
+
+@pytest.mark.parametrize(
+    ("between", "refused", "needs"),
+    [
+        ("", None, []),
+        (_READ, None, ["no-scalar-sync"]),
+        (f"op aten::nonzero {{29}}-{{51}} | {_READ}", "sizes of their results", []),
+        (f"op aten::is_nonzero {{28}}-{{52}} | op aten::item {{29}}-{{51}} | {_READ}", "what to do next", []),
+        (f"op aten::any {{26}}-{{27}} | op aten::item {{29}}-{{51}} | {_READ}", "what to do next", []),
+        (_READ.replace("4B", "1B"), "what to do next", []),
+        (f"op aten::mean {{26}}-{{27}} | op aten::item {{29}}-{{51}} | {_READ}", None, ["no-scalar-sync"]),
+        ("copy 64KiB pageable HtoD {30}-{50} -> stream 7: {48}-{49}", None, ["pin"]),
+    ],
+)
+def test_what_lies_between_launches_may_refute_a_capture(
+    between: str, refused: str | None, needs: list[str], tmp_path: Path
+) -> None:
+    step = " | ".join(filter(None, (_LAUNCHES, between, _LATER)))
+    analysis = analyse(trace_of(tmp_path, _loop(4, step), **make.H200))
+    capture = Capture.of(analysis.graph, analysis.window)
+    assert (refused is None and capture.refused is None) or str(refused) in str(capture.refused)
+    assert [name for name, _ in capture.needs] == needs
+    assert capture.allows(frozenset(["cuda-graph", *needs])) == (refused is None)
+    assert capture.allows(frozenset(["cuda-graph"])) == (refused is None and not needs)
+
+
+def test_a_read_after_the_launches_of_a_step_does_not_refute_its_capture(tmp_path: Path) -> None:
+    analysis = analyse(trace_of(tmp_path, _loop(4, f"{_LAUNCHES} | {_READ}"), **make.H200))
+    assert Capture.of(analysis.graph, analysis.window) == Capture()
+
+
+def test_a_plan_says_how_its_gain_differs_between_steps() -> None:
+    found = planned(SAMPLES / "dataloader_train-pageable-blocking.json.gz", "step")
+    plan = found.plan
+    assert plan is not None
+    assert len(plan.step_changes) == len(found.window.start_ns)
+    steady = replace(plan, step_changes=(-0.3, -0.31, -0.29))
+    assert (steady.unsteady, steady.spread) == (False, "-31 to -29 % a step, -30 at the median, in 3 of 3 steps")
+    flips = replace(plan, step_changes=(-0.31, -0.34, -0.17, 0.0, 0.0))
+    assert (flips.unsteady, flips.spread) == (True, "-34 to 0 % a step, -17 at the median, in 3 of 5 steps")
+    assert (replace(plan, step_changes=()).unsteady, replace(plan, step_changes=()).spread) == (False, "")
+
+
+def test_the_changes_of_steps_add_up_to_that_of_the_window() -> None:
+    analysis = analysis_of(SAMPLES / "dataloader_train-pageable-blocking.json.gz", "step")
+    stated, pin = analysis.baseline.stated, (parse("pin"),)
+    changes = np.array(step_changes(stated, stated.run_with(pin)))
+    window = window_after(stated.simulated, analysis.window)
+    begins = np.maximum(window.start_ns, np.append(0, np.maximum.accumulate(window.end_ns)[:-1]))
+    lengths = window.end_ns - begins
+    assert lengths.sum() == window.wall_ns
+    assert lengths @ (1 + changes) == pytest.approx(stated.length_with(pin), rel=0.001)
+
+
+def test_a_plan_says_what_limits_the_program_then() -> None:
+    analysis = analysis_of(SAMPLES / "prefetcher-blocking.json.gz")
+    plan = analysis.diagnosis.plan
+    assert plan is not None
+    assert plan.limit is not None
+    after = analysis.after(planned_changes(analysis.diagnosis))
+    (active,) = after.activities
+    assert (plan.limit.kernels_ns, plan.limit.copies_ns) == (active.kernels.total_ns, active.copies.total_ns)
+    assert plan.limit.time_ns == plan.steps[-1].predicted_ns
+    assert plan.limit.words.startswith(
+        f"then limited by {plan.limit.limited_by}: {time(plan.limit.kernels_ns)} of kernels"
+    )
+
+
+def test_what_a_data_loader_costs_at_most_is_said(tmp_path: Path) -> None:
+    batch = "range enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__ {0}-{40}"
+    work = "launch {41}-{42} -> stream 7: {42}-{80} | sync {43}-{80}"
+    step = f"{batch} | {work}"
+    found = diagnose(trace_of(tmp_path, _loop(6, step), **make.H200))
+    assert any(finding.kind == "data-loading" for finding in found.findings)
+    (bound,) = (finding.bound for finding in found.findings if finding.kind == "data-loading")
+    assert bound is not None
+    assert bound.change == "no-host-work:kind=loading"
+    assert (bound.without_ns or 0) <= (bound.baseline_ns or 0) - 5 * 390_000
+    assert bound.words.endswith("% without it")
+
+
+@pytest.mark.parametrize(
+    ("around", "fix"), [("nonzero", "fixed size"), ("is_nonzero", "a step later"), ("mean", "total +=")]
+)
+def test_the_fix_of_a_read_fits_what_it_is_for(around: str, fix: str, tmp_path: Path) -> None:
+    read = f"op aten::{around} {{3}}-{{91}} | op aten::_local_scalar_dense {{4}}-{{90}}"
+    read += " | copy 4B pageable DtoH {5}-{88} -> stream 7: {86}-{87}"
+    found = diagnose(
+        trace_of(tmp_path, _loop(6, f"launch {{1}}-{{2}} -> stream 7: {{3}}-{{80}} | {read}"), **make.H200), plan=False
+    )
+    (finding,) = (each for each in found.findings if each.code == "OVL005")
+    assert fix in finding.fix

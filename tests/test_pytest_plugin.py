@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import overlapscope.plot.timeline  # noqa: F401 - loaded here, it stays for the runs of pytest within
-from overlapscope.pytest_plugin import failure
-from overlapscope.pytest_plugin.markers import NAMES
+from overlapscope.pytest_plugin import run as runs
 from overlapscope.pytest_plugin.overlap import safe_name
 from tests.conftest import CASES, ROOT, SAMPLES
 
@@ -72,7 +71,7 @@ def failures(result: pytest.RunResult) -> dict[str, pytest.LineMatcher]:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take most of the time; another test looks at one."""
-    monkeypatch.setattr(failure, "save_timeline", lambda *_: None)
+    monkeypatch.setattr(runs, "save_timeline", lambda *_, **__: None)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -92,7 +91,7 @@ def test_a_failure_shows_finding_place_fix_and_the_path_of_a_figure(pytester: py
         [
             "E *OVL001 pageable-copy: 6 pageable copies (384 MiB) blocked the host*",
             "E *at ProfilerStep#1 / gemm_copy / round / copy*cudaMemcpyAsync*",
-            "E *fix: tensor = tensor.pin_memory()*",
+            "E *fix: host = host.pin_memory()*",
             f"E *trace: {UNPINNED}",
         ]
     )
@@ -148,9 +147,9 @@ def test_a_trace_that_cannot_be_opened_fails_the_test(pytester: pytest.Pytester)
 
 
 def test_every_limit_has_a_name_in_markers() -> None:
-    from overlapscope.budget.limits import ABOUT
+    from overlapscope.budget.limits import LIMIT_KINDS
 
-    assert sorted(NAMES.values()) == sorted(ABOUT)
+    assert sorted(runs.NAMES.values()) == sorted(LIMIT_KINDS)
 
 
 MARKERS = {

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from overlapscope import Audit, audit
 from overlapscope.cli.main import app
-from overlapscope.fleet.audits import job_of_audits
-from overlapscope.fleet.summary import summary
+from overlapscope.fleet.document import summary
+from overlapscope.fleet.job import job_of_audits
+from tests.golden import same_as_golden
 from tests.notation import trace_of
 
 LATE = "thread 1: launch gemm 0-5 -> stream 7: 10-60 | op aten::sort 70-880 | launch gemm 885-890 -> stream 7: 900-950"
@@ -25,24 +26,15 @@ def rank(tmp_path: Path, number: int, text: str, begin: int) -> Audit:
     return audit(trace_of(folder, text, collective, distributedInfo={"rank": number}))
 
 
-def said(*audits: Audit) -> str:
-    return " ".join(summary(job_of_audits(audits)).split())
-
-
 def test_the_rank_that_waits_least_is_the_one_that_the_others_wait_for(tmp_path: Path) -> None:
-    text = said(rank(tmp_path, 0, EARLY, 70), rank(tmp_path, 1, LATE, 955), rank(tmp_path, 2, EARLY, 70))
-    assert "rank 1 is in exposed collectives for 4 % of its time, others for up to 92 %" in text
-    assert "they wait for it. Its first finding: OVL008 host-late: host-work." in text
+    ranks = rank(tmp_path, 0, EARLY, 70), rank(tmp_path, 1, LATE, 955), rank(tmp_path, 2, EARLY, 70)
+    same_as_golden("ranks-one-late", summary(job_of_audits(ranks)))
 
 
 def test_even_ranks_wait_for_nobody(tmp_path: Path) -> None:
-    assert "wait for it" not in said(*(rank(tmp_path, number, EARLY, 70) for number in range(3)))
-
-
-def test_each_finding_is_said_once(tmp_path: Path) -> None:
-    text = said(*(rank(tmp_path, number, EARLY, 70) for number in range(3)))
-    assert text.count("OVL016") == 1
-    assert "OVL016 exposed-collective: up to 920 us, all 3 ranks" in text
+    """And each finding is said once."""
+    ranks = [rank(tmp_path, number, EARLY, 70) for number in range(3)]
+    same_as_golden("ranks-even", summary(job_of_audits(ranks)))
 
 
 def test_traces_of_one_rank_are_compared_as_they_are(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,10 +27,8 @@ import torch
 from overlapscope.calibration.schema import Calibration, CopyTime, DuplexTime, IssueCost, Packing, PostStaging
 from overlapscope.capture import calibrate, kineto_file, profilers
 from overlapscope.capture.annotate import annotate
-from overlapscope.capture.calibrate import issuing, packing, post_staging
-from overlapscope.capture.calibrate.packing import PIECE_BYTES, pack_times
-from overlapscope.capture.copy_consumers import copy_consumers, d2h_consumers
-from overlapscope.capture.event_tree import arguments
+from overlapscope.capture.calibrate import PIECE_BYTES, after_staging, copy_call_ns, pack_times
+from overlapscope.capture.event_tree import arguments, copy_consumers, d2h_consumers
 from overlapscope.capture.kineto_file import save
 from overlapscope.capture.recorder import record
 from overlapscope.cli.record import noise_of
@@ -50,6 +48,39 @@ def contents(path: Path) -> dict[str, Any]:
     raw = path.read_bytes()
     found: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     return found
+
+
+def marks_go_to(told: Callable[[str], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell a function, and no tool around the program, where the stretch that is recorded starts and stops."""
+    for what in ("start", "stop"):
+        monkeypatch.setattr(torch.cuda.profiler, what, lambda what=what: told(what))
+
+
+def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording of GPUs goes on as if there were one."""
+    marks_go_to(lambda what: None, monkeypatch)
+    monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
+    monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    for name in profilers.TOOL_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, path: str | None = None, **settings: Any) -> Calibration:
+    """What a recording tells a tool around it."""
+    told: list[Calibration] = []
+    monkeypatch.setattr(profilers, "note", told.append)
+    with record(path, steps=1, **settings) as recording:
+        recording.run(lambda: None)
+    return told[0]
+
+
+class OnHost(profilers.OutsideProfiler):
+    """In place of torch's profiler, which would need a GPU."""
+
+    def __init__(self, path: Path, warmup: int, steps: int | None, **settings: Any) -> None:
+        super().__init__(warmup)
 
 
 @pytest.mark.parametrize(("profiled_ns", "unprofiled_ns", "noisy"), [(32e6, 49e6, True), (49e6, 32e6, False)])
@@ -160,19 +191,23 @@ def test_a_recording_is_made_once(tmp_path: Path) -> None:
 
 def test_a_gpu_that_fails_in_the_loop_is_said_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a fault in a kernel: the loop goes on as it would, the profiler is left off."""
-    recording = record(tmp_path / "t.json", steps=2, unprofiled=0, device="cpu")
+    without_gpu(monkeypatch)
 
     def fail() -> None:
-        raise CaptureError("the GPU reports an error")
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
+    monkeypatch.setattr("overlapscope.capture.calibrate.issue_cost", lambda: IssueCost(3))
+    recording = record(tmp_path / "t.json", steps=2, warmup=1, unprofiled=0, calibrate=False)
+    monkeypatch.setattr("overlapscope.capture.recorder.TorchProfiler", OnHost)
     recording.__enter__()
     recording.step()
-    monkeypatch.setattr(recording, "_synchronize", fail)
+    monkeypatch.setattr(torch.cuda, "synchronize", fail)
     recording.step()
     recording.step()
     assert recording.done
     with pytest.raises(CaptureError, match="reports an error"):
         recording.__exit__(None, None, None)
+    monkeypatch.undo()
     with record(tmp_path / "again.json", device="cpu"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["again.json"]
@@ -213,11 +248,11 @@ def test_a_gpu_without_room_is_recorded_uncalibrated(tmp_path: Path, monkeypatch
             assert calibration is not None
             asked.append(calibration)
 
-    for name in profilers._TOOL_VARIABLES:
+    for name in profilers.TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name in ("copy_times", "issue_cost"):
         monkeypatch.setattr(f"overlapscope.capture.calibrate.{name}", full)
-    monkeypatch.setattr(profilers, "_cuda_profiler", lambda what: None)
+    marks_go_to(lambda what: None, monkeypatch)
     monkeypatch.setattr("overlapscope.capture.recorder.TorchProfiler", Quiet)
     monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
     monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
@@ -233,12 +268,12 @@ def test_a_gpu_without_room_is_recorded_uncalibrated(tmp_path: Path, monkeypatch
 def test_all_gpus_in_use_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step has ended when every GPU that the program uses is done; others are left alone."""
     waited: list[int | None] = []
-    for name in profilers._TOOL_VARIABLES:
+    for name in profilers.TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(profilers, "_cuda_profiler", lambda what: None)
+    marks_go_to(lambda what: None, monkeypatch)
     monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
     monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
-    monkeypatch.setattr("overlapscope.capture.machine._in_use", lambda number: number != 1)
+    monkeypatch.setattr("overlapscope.capture.machine.in_use", lambda number: number != 1)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: waited.append(device))
     with record(None, steps=1, unprofiled=0, warmup=0, calibrate=False) as recording:
@@ -345,7 +380,7 @@ def test_a_clear_sentence_without_a_gpu(tmp_path: Path) -> None:
 
 def test_a_clear_sentence_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("overlapscope.capture.machine.find_spec", lambda name: None)
-    with pytest.raises(CaptureError, match=r"needs torch: pip install 'overlapscope\[capture\]'"):
+    with pytest.raises(CaptureError, match="needs torch: pip install torch"):
         record(tmp_path / "t.json", device="cpu").check()
 
 
@@ -493,7 +528,7 @@ def test_who_first_reads_what_came_to_the_host_is_seen() -> None:
 
 def test_the_arguments_of_a_recording_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In torch's own tree, at the times of the operators in the trace; here every tensor counts as copied on a GPU."""
-    module = "overlapscope.capture.copy_consumers"
+    module = "overlapscope.capture.event_tree"
     monkeypatch.setattr(f"{module}.leaves_device", lambda node: True)
     every = lambda node, where: ((0, each.storage_data_ptr) for each in arguments(node))  # noqa: E731
     monkeypatch.setattr(f"{module}.memories_of", every)
@@ -555,7 +590,7 @@ def test_under_another_tool_only_the_stretch_is_marked(tmp_path: Path, monkeypat
     """As under nsys: no trace of ours, cudaProfilerStart after the warm-up, cudaProfilerStop after the last step."""
     marks: list[str] = []
     monkeypatch.setenv("CUDA_INJECTION64_PATH", "/a/tool.so")
-    monkeypatch.setattr(profilers, "_cuda_profiler", marks.append)
+    marks_go_to(marks.append, monkeypatch)
     monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     recording = record(tmp_path / "t.json", steps=2, unprofiled=1)
@@ -572,9 +607,9 @@ def test_a_recording_without_a_path_only_marks(tmp_path: Path, monkeypatch: pyte
     """For a tool that is around the program, or is not: nothing is written, and what is known is told in marks."""
     told: list[Any] = []
     monkeypatch.chdir(tmp_path)
-    for name in profilers._TOOL_VARIABLES:
+    for name in profilers.TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(profilers, "_cuda_profiler", told.append)
+    marks_go_to(told.append, monkeypatch)
     monkeypatch.setattr(profilers, "note", lambda calibration: told.append(calibration.unprofiled.count))
     monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
     monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
@@ -592,7 +627,7 @@ def test_other_tools_than_nsight_systems_are_shown_no_calibration(
 ) -> None:
     """A kernel profiler would replay each of its kernels."""
     measured: list[str] = []
-    for name in profilers._TOOL_VARIABLES:
+    for name in profilers.TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     results = {
         "copy_times": (CopyTime("HtoD", "pinned", 1024, 900),),
@@ -605,44 +640,50 @@ def test_other_tools_than_nsight_systems_are_shown_no_calibration(
             f"overlapscope.capture.calibrate.{name}",
             lambda *_, name=name, result=result: measured.append(name) or result,
         )
-    monkeypatch.setattr("overlapscope.capture.recorder.require_cuda", lambda: None)
-    monkeypatch.setattr("overlapscope.capture.recorder.devices", list)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr("overlapscope.capture.calibrate.post_staging_times", tuple)
+    without_gpu(monkeypatch)
     monkeypatch.setenv("NV_COMPUTE_PROFILER_PERFWORKS_DIR", "/ncu")
-    assert record(tmp_path / "t.json")._describe().copies == ()
+    assert noted(monkeypatch, unprofiled=0).copies == ()
     assert measured == []
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
-    known = record(tmp_path / "t.json")._describe()
+    known = noted(monkeypatch, unprofiled=0)
     assert measured == ["copy_times", "duplex_times", "pack_times", "issue_cost"] == list(results)
     assert [known.copies, known.duplex, known.packing, known.issue_unprofiled] == list(results.values())
 
 
-def test_of_two_times_to_issue_work_the_least_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def measures(monkeypatch: pytest.MonkeyPatch, *costs: IssueCost) -> None:
+    """A machine on which issuing work takes these times, one after the other, and copies some."""
+    times, copies = iter(costs), (CopyTime("HtoD", "pinned", 1024, 900),)
+    results = {"copy_times": copies, "duplex_times": (), "pack_times": Packing(), "post_staging_times": STAGED}
+    for name, result in results.items():
+        monkeypatch.setattr(f"overlapscope.capture.calibrate.{name}", lambda *_, result=result: result)
+    monkeypatch.setattr("overlapscope.capture.calibrate.issue_cost", lambda: next(times))
+    without_gpu(monkeypatch)
+
+
+STAGED = (PostStaging(1024, (3,), (2,)),)
+
+
+def test_of_two_times_to_issue_work_the_least_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once while something else had the processor, before the steps or after them."""
-    costs = iter([IssueCost(9, 3, 2), IssueCost(6, 4)])
-    monkeypatch.setattr("overlapscope.capture.calibrate.issue_cost", lambda: next(costs))
-    recording = record(tmp_path / "t.json", device="cpu")
-    recording._calibration = replace(Calibration(), issue_unprofiled=calibrate.issue_cost())
-    recording._issue_again()
-    assert recording._calibration.issue_unprofiled == IssueCost(kernel_ns=6, copy_ns=3, call_ns=2)
-    recording._calibration = Calibration()
-    recording._issue_again()
-    assert recording._calibration == Calibration(), "nothing is timed where nothing was"
+    monkeypatch.setattr(profilers.TorchProfiler, "used", False)
+    measures(monkeypatch, IssueCost(9, 3, 2), IssueCost(6, 4))
+    assert noted(monkeypatch).issue_unprofiled == IssueCost(kernel_ns=6, copy_ns=3, call_ns=2)
+    assert noted(monkeypatch, calibrate=False).issue_unprofiled is None, "nothing is timed where nothing was"
 
 
 @pytest.mark.parametrize("path", ["t.json", None])
-def test_issuing_after_staging_is_timed_whoever_records(path: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_issuing_after_staging_is_timed_whoever_records(
+    path: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Issuing under the profiler is not, where the profiler is another tool."""
-    times = (PostStaging(1024, (3,), (2,)),)
-    for name in profilers._TOOL_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("overlapscope.capture.calibrate.issue_cost", lambda: IssueCost(3))
-    monkeypatch.setattr("overlapscope.capture.calibrate.post_staging_times", lambda: times)
-    recording = record(path)
-    recording._calibration, recording._measured = Calibration(copies=(CopyTime("HtoD", "pinned", 1024, 900),)), True
-    recording._warm_up()
-    assert recording._calibration.post_staging == times
-    assert recording._calibration.issue_profiled == (IssueCost(3) if path else None)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("overlapscope.capture.recorder.TorchProfiler", OnHost)
+    monkeypatch.setattr(profilers.TorchProfiler, "used", True)
+    measures(monkeypatch, IssueCost(3))
+    known = noted(monkeypatch, path, unprofiled=0)
+    assert known.post_staging == STAGED
+    assert known.issue_profiled == (IssueCost(3) if path else None)
 
 
 def test_issuing_is_timed_after_others_like_it_and_after_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -660,14 +701,14 @@ def test_issuing_is_timed_after_others_like_it_and_after_something_else(monkeypa
         operator()
         cold[0] = False
 
-    monkeypatch.setattr(post_staging.time, "perf_counter_ns", lambda: now[0])
-    assert post_staging._timed(1024, [*[operator] * 8, last], copy) == PostStaging(
+    monkeypatch.setattr(calibrate.time, "perf_counter_ns", lambda: now[0])
+    assert after_staging(1024, [*[operator] * 8, last], copy) == PostStaging(
         size_bytes=1024, issue_ns=(2 * 13, 4 * 13, 8 * 13, 9 * 13), usual_ns=(20, 40, 80, 90)
     )
 
 
 def test_packing_is_timed_by_the_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "registered", nullcontext)
+    monkeypatch.setattr(calibrate, "registered", nullcontext)
     found = pack_times()
     assert [piece.size_bytes for piece in found.pieces] == list(PIECE_BYTES)
     assert all(min(astuple(piece)) > 0 for piece in found.pieces)
@@ -681,7 +722,7 @@ def test_packing_is_timed_by_the_piece(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("version", [None, "0.0"])
 def test_without_the_runtime_library_no_call_is_timed(version: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", version)
-    assert issuing._call_ns(torch.ones(4), torch.ones(4)) is None
+    assert copy_call_ns(torch.ones(4), torch.ones(4)) is None
 
 
 def test_an_nsight_systems_trace_carries_what_its_program_noted() -> None:
@@ -700,7 +741,7 @@ def test_an_nsight_systems_trace_carries_what_its_program_noted() -> None:
 
 
 def test_without_such_a_tool_none_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in profilers._TOOL_VARIABLES:
+    for name in profilers.TOOL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert profilers.outside_tool() is None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overlapscope.measure.repetition import period, repetition
+from overlapscope.measure.ranges import period, repetition
 from tests.notation import trace_of
 
 

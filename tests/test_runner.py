@@ -171,7 +171,7 @@ def test_a_script_without_steps_is_recorded_as_a_whole(run: Run, text: str, sent
 def test_a_script_without_steps_cannot_be_timed_without_a_profiler(run: Run) -> None:
     result = run(LOOP, "--steps", "auto", "--unprofiled", "2")
     assert result.exit_code == 2
-    assert "leave --unprofiled out" in result.stderr
+    assert "--steps auto without --unprofiled" in result.stderr
 
 
 BRIEF = TRAINING.replace("if number % 2 or not ACCUMULATE", "if number < MADE")
@@ -204,6 +204,39 @@ def test_too_few_steps_are_said_with_the_ranges_that_there_were(run: Run) -> Non
     assert "step()" not in result.stderr
 
 
+LONG = TRAINING.replace("torch.ones(24, 3)", "torch.ones(60, 3)").replace("ACCUMULATE", "False")
+
+
+def test_without_options_steps_are_recorded_and_some_timed_without_the_profiler(run: Run) -> None:
+    result = run(LONG)
+    assert result.exit_code == 0, result.stderr
+    assert "recorded 5 steps (counted by 'enumerate(DataLoader)')" in result.stderr
+    assert inside() == [9, 10, 11, 12, 13]  # after two to find them, one to settle, five timed, one to warm up
+    recording = open_trace("train.json.gz").metadata.recording
+    assert recording is not None
+    assert recording.unprofiled is not None
+    assert recording.unprofiled.count == 5
+    assert recording.sampling is not None
+
+
+def test_without_options_a_short_loop_is_recorded_all_the_same(run: Run) -> None:
+    """Too short to time steps first."""
+    result = run(TRAINING.replace("ACCUMULATE", "False"))
+    assert "recorded 5 steps" in result.stderr
+    assert inside() == [3, 4, 5, 6, 7]
+
+
+def test_without_options_a_script_without_steps_is_recorded_as_a_whole(run: Run) -> None:
+    result = run(LOOP)
+    assert "all of the script is recorded" in result.stderr
+    assert inside() == list(range(6))
+
+
+def test_all_of_a_script_can_be_asked_for(run: Run) -> None:
+    assert run(LONG, "--steps", "all").exit_code == 0
+    assert inside() == list(range(30))
+
+
 def test_ranges_of_other_threads_are_no_steps_and_are_named(run: Run) -> None:
     text = """
 import threading, torch
@@ -219,7 +252,24 @@ other = threading.Thread(target=work); other.start(); other.join()
 def test_a_recording_without_a_gpu_is_not_sent_to_audit(run: Run) -> None:
     result = run(LOOP)
     assert "no GPU work to audit" in result.stderr
-    assert "overlapscope audit" not in result.stderr
+    assert "analyse it with" not in result.stderr
+
+
+def test_a_recording_without_a_gpu_says_what_it_shows(run: Run) -> None:
+    text = """
+import time
+import torch
+class Slow(torch.utils.data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, index):
+        time.sleep(0.05)
+        return torch.ones(4)
+for batch in torch.utils.data.DataLoader(Slow()):
+    batch.sum()
+"""
+    result = run(text)
+    assert "the loop waited for batches of its DataLoader for " in result.stderr
+    assert "overlapscope ranges " in result.stderr
 
 
 @pytest.fixture
@@ -311,7 +361,7 @@ def test_there_is_no_such_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (("--steps", "3"), "--steps counts steps: say what a step is with --range NAME, or use --steps auto"),
         (("--unprofiled", "3"), "--unprofiled counts steps"),
         (("--warmup", "0"), "--warmup counts steps"),
-        (("--steps", "0", "--range", "step"), "--steps takes a number from 1 on, or auto, not '0'"),
+        (("--steps", "0", "--range", "step"), "--steps takes a number from 1 on, auto or all, not '0'"),
         (("--steps", "auto", "--range", "step"), "give --range, or auto, not both"),
         (("--steps", "auto", "--delay", "1"), "leave --range and --steps out"),
         (("--range", "step", "--delay", "1"), "leave --range and --steps out"),

@@ -13,13 +13,10 @@ import numpy as np
 import pytest
 
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.model.health import HealthSeverity
-from overlapscope.model.trace import Trace
+from overlapscope.model.trace import HealthSeverity, Trace
 from overlapscope.report.data import Audit, DeviceAudit
-from overlapscope.workloads.catalogue import workloads
-from overlapscope.workloads.gemm_copy import WORKLOAD as GEMM
-from overlapscope.workloads.gemm_copy import Choices
-from overlapscope.workloads.harness import Variant
+from overlapscope.workloads.gemm_copy import WORKLOAD as GEMM, Choices
+from overlapscope.workloads.harness import Variant, workloads
 from overlapscope.workloads.streams import CopyStream, Memory
 from sample_traces.make import TIMES_ONLY
 from tests.conftest import CASES, SAMPLES

@@ -14,14 +14,13 @@ from typer.testing import CliRunner
 
 from overlapscope.cli.main import app
 from overlapscope.errors import OutputError, TraceNotFound, UnknownTraceFormat, UnusableTrace
-from overlapscope.fitness.fitness import doctor
+from overlapscope.fitness.fitness import fitness_of
 from overlapscope.model.trace import TABLES, Trace
 from overlapscope.read.opening import is_database, open_trace
 from overlapscope.scrub.kineto import scrub_kineto
 from overlapscope.scrub.nsys import scrub_nsys
 from overlapscope.scrub.texts import Hiding
-from tests import kineto_maker as make
-from tests import nsys_maker
+from tests import kineto_maker as make, nsys_maker
 from tests.conftest import opened
 
 NAMES = {"frames"}  # tables of which the names are what is scrubbed
@@ -44,7 +43,7 @@ def same_figures(one: Trace, other: Trace) -> None:
 def same_statements(one: Trace, other: Trace) -> None:
     """The same is wrong with both, and both can answer the same."""
     assert one.health == other.health
-    assert doctor(one).to_dict() == doctor(other).to_dict()
+    assert fitness_of(one).to_dict() == fitness_of(other).to_dict()
 
 
 def test_header_and_trailer_keep_technical_keys_only(tmp_path: Path) -> None:

@@ -7,17 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from overlapscope import audit, diagnose, open_trace
+from overlapscope import audit, open_trace
+from overlapscope.analysis.analysis import diagnose
 from overlapscope.diagnosis.causes import Cause
-from overlapscope.diagnosis.finding import Confidence
 from overlapscope.measure.windows import whole
-from overlapscope.model.trace import Trace
 from tests import nsys_maker as nsys
-from tests.notation import trace_of
-
-GPUS = {"deviceProperties": [{"id": index, "name": "NVIDIA H200"} for index in range(2)]}
-FIRST, SECOND = 7, 15
-"""The default streams of two devices, as CUPTI numbers them."""
+from tests.rules.traces import FIRST, SECOND, idle_of_the_second, taking_turns
 
 
 def test_synchronisations_are_of_the_device_of_their_context(tmp_path: Path) -> None:
@@ -42,46 +37,6 @@ def test_synchronisations_are_of_the_device_of_their_context(tmp_path: Path) -> 
 
 FETCH = f"peer-copy 300MB 0 to 1 14-18 -> gpu 1 stream {SECOND}: 5_003-6_003"
 FETCH_MORE = f"peer-copy 300MB 0 to 1 19-23 -> gpu 1 stream {SECOND}: 6_004-7_004"
-
-
-def taking_turns(
-    tmp_path: Path,
-    *more: str,
-    streams: tuple[int, int] = (FIRST, SECOND),
-    ends: int = 5_000,
-    begin: int = 5_004,
-    device: int = 1,
-) -> Trace:
-    """Each device has a kernel; the next of the second waits for that of the first, which may end long before."""
-    source, waiting = streams
-    turns = f"""
-        thread 1: launch 0-4 -> stream {source}: 10-{ends} | launch 5-9 -> gpu 1 stream {waiting}: 15-100
-                  record A 10-11 -> stream {source} | wait A 12-13 -> gpu {device} stream {waiting}
-                  launch 30-34 -> gpu 1 stream {waiting}: {begin}-{begin + 500}
-    """
-    return trace_of(tmp_path, turns, *more, **GPUS)
-
-
-def idle_of_the_second(trace: Trace) -> dict[Cause, float]:
-    """What the second device's idle time is attributed to, in us."""
-    idle = diagnose(trace).devices[1].idle
-    return {Cause(cause): float(idle.duration_ns[idle.cause == cause].sum()) / 1e3 for cause in set(idle.cause)}
-
-
-def test_a_device_that_waits_for_another_one_is_told_so(tmp_path: Path) -> None:
-    trace = taking_turns(tmp_path)
-    assert idle_of_the_second(trace) == {Cause.OTHER_DEVICE: 5_004 - 100}
-    (finding,) = diagnose(trace).findings
-    assert (finding.code, finding.where.device, finding.saving_ns) == ("OVL017", 1, None)
-    assert finding.confidence is Confidence.HIGH
-    assert "4.9 ms for work of another GPU, once" in finding.message
-
-
-def test_where_the_event_is_left_open_that_is_not_as_sure(tmp_path: Path) -> None:
-    trace = taking_turns(tmp_path)
-    left_open = replace(trace, syncs=replace(trace.syncs, inferred=~trace.syncs.inferred))
-    (finding,) = diagnose(left_open).findings
-    assert (finding.code, finding.confidence) == ("OVL017", Confidence.MEDIUM)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from overlapscope.model.trace import Trace
-from overlapscope.read import bytestream, chunks, helpers, values, wire
+from overlapscope.read import bytestream, chunks, helpers, values
 from overlapscope.read.events import FORMS
-from overlapscope.read.helper import answer_for
+from overlapscope.read.helpers import answer_for
 from overlapscope.read.opening import open_trace
 from overlapscope.read.selection import Selection
 from tests import kineto_maker as make
@@ -98,22 +98,22 @@ class InThisProcess(helpers.Helper):
     def __exit__(self, *_: object) -> None:
         pass
 
-    def answer(self) -> wire.Answer | None:
-        answer = answer_for(self.share.path, self.share.start, self.share.stop, self._selection)
+    def answer(self) -> helpers.Answer | None:
+        answer = answer_for(self.share, self._selection)
         if answer is None:
             return None
         written = io.BytesIO()
-        wire.send(written, answer)
+        helpers.send(written, answer)
         written.seek(0)
-        return wire.receive(written)
+        return helpers.receive(written)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks, chunks and shares of a size that makes some of a short file."""
     monkeypatch.setattr(bytestream, "BLOCK_BYTES", 1 << 12)
-    monkeypatch.setattr(bytestream, "_PACKED_BLOCK_BYTES", 1 << 10)
-    monkeypatch.setattr(bytestream, "_UNPACKED_BLOCK_BYTES", 1 << 11)
+    monkeypatch.setattr(bytestream, "PACKED_BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(bytestream, "UNPACKED_BLOCK_BYTES", 1 << 11)
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 1 << 11)
     monkeypatch.setattr(helpers, "LEAST_BYTES", 1 << 12)
     monkeypatch.setattr(helpers, "START_BYTES", 0)

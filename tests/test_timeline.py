@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
+from functools import partial
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +12,35 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from click.testing import Result
-from hypothesis import given
-from hypothesis import strategies as st
-from matplotlib.collections import PolyCollection
+from hypothesis import given, strategies as st
+from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from overlapscope import diagnose, what_if
+from overlapscope import analyse, what_if
+from overlapscope.analysis.analysis import diagnose
+from overlapscope.analysis.window import between_ms, window_of
 from overlapscope.cli.main import app
 from overlapscope.diagnosis.catalogue import CLAIMING
-from overlapscope.diagnosis.causes import Cause
+from overlapscope.diagnosis.causes import Cause, Lateness
 from overlapscope.diagnosis.intervals import finding_intervals
 from overlapscope.errors import RangeNotFound, WindowEmpty
 from overlapscope.formatting import time
+from overlapscope.measure.windows import of_occurrence, whole, work_window
 from overlapscope.plot import style
-from overlapscope.plot.legend import entries_of
+from overlapscope.plot.canvas import LANE_IN
+from overlapscope.plot.labels import Legend, fitting, texts_in, width_in
 from overlapscope.plot.style import LOOKS, PALETTES, Appearance, Font, Look, Palette, rc
-from overlapscope.plot.texts import fitting, texts_in
-from overlapscope.plot.timeline import draw_timeline, save_timeline, timeline_png
+from overlapscope.plot.timeline import draw_timeline, draw_timelines, save_timeline, timeline_png
 from overlapscope.read.opening import open_trace
 from overlapscope.timeline import view
-from overlapscope.timeline.arrows import arrows
-from overlapscope.timeline.bars import IDLE_STYLES, Bars, Curve, Lane, LaneKind, Style
+from overlapscope.timeline.bars import Bars, Curve, Lane, LaneKind, Style
 from overlapscope.timeline.caption import caption
 from overlapscope.timeline.comparison import View
-from overlapscope.timeline.lanes import lanes
+from overlapscope.timeline.lanes import arrows, lanes
+from overlapscope.timeline.names import process_titles, stream_roles, thread_titles
 from overlapscope.timeline.pixels import Levels, deepest, for_pixels, highest
-from overlapscope.timeline.roles import process_titles, thread_titles
-from overlapscope.timeline.shown import Shown
-from overlapscope.timeline.view import work_window
+from overlapscope.timeline.view import Shown
 from tests import kineto_maker as make
 from tests.conftest import CASES, SAMPLES
 from tests.opened import audit_of
@@ -55,10 +56,12 @@ def styles(lane: Lane) -> dict[Style, int]:
 
 def test_lanes_of_a_real_trace() -> None:
     found = lanes(open_trace(SAMPLE))
+    roles = {lane.title: lane.role for lane in found if lane.role}
+    assert roles == {"stream 7": "kernels", "stream 13": "copies HtoD"}
     assert [(lane.kind, lane.title) for lane in found] == [
         (LaneKind.RANGES, "ranges"), (LaneKind.RANGES, ""), (LaneKind.RANGES, ""), (LaneKind.THREAD, "main thread"),
         (LaneKind.STREAM, "stream 7"), (LaneKind.STREAM, "stream 13"), (LaneKind.OVERLAP, "overlap"),
-        (LaneKind.WHY_IDLE, "why idle"),
+        (LaneKind.WHY_IDLE, "why no kernel"),
     ]  # fmt: skip
     assert {lane.group for lane in found} == {"", "GPU 0"}
     by_title = {f"{lane.group} {lane.title}".strip(): styles(lane) for lane in found}
@@ -196,7 +199,7 @@ def test_lanes_come_by_device(tmp_path: Path) -> None:
     events = [make.kernel(start, 10, device=device) for device in (0, 1) for start in (0, 50)]
     found = lanes(open_trace(make.write(tmp_path / "t.json", *events)))
     assert [(lane.group, lane.title) for lane in found] == [
-        (f"GPU {device}", title) for device in (0, 1) for title in ("stream 7", "overlap", "why idle")
+        (f"GPU {device}", title) for device in (0, 1) for title in ("stream 7", "overlap", "why no kernel")
     ]
 
 
@@ -216,7 +219,7 @@ def test_the_default_window_is_that_of_device_work(tmp_path: Path) -> None:
         make.write(tmp_path / "t.json", make.cpu_op("setup", 0, 9000), make.call(5000, 2, correlation=1),
                    make.kernel(5010, 90, correlation=1))
     )  # fmt: skip
-    assert work_window(trace) == (5000 * US, 5100 * US)
+    assert work_window(trace) == (5010 * US, 5100 * US)
 
 
 def test_drawing_returns_axes_with_everything_on_them() -> None:
@@ -227,10 +230,7 @@ def test_drawing_returns_axes_with_everything_on_them() -> None:
     hatched = [item for item in polygons if item.get_hatch()]
     assert len(hatched) == 1
     assert len(hatched[0].get_paths()) == 6
-    first, _ = work_window(trace)
-    assert axes.get_xlim()[0] == pytest.approx((first - trace.start_ns) / 1e6)
-    assert axes.get_xlabel() == "time (ms)"
-    assert "stream 13" in [label.get_text() for label in axes.get_yticklabels()]
+    assert "stream 13 (copies HtoD)" in [label.get_text() for label in axes.get_yticklabels()]
     mpl.pyplot.close(axes.figure)
 
 
@@ -299,37 +299,25 @@ WINDOWS = [
 @pytest.mark.parametrize(("name", "within"), WINDOWS)
 def test_the_figure_of_a_window_has_the_causes_of_its_audit(name: str, within: str | None) -> None:
     found = audit_of(SAMPLES / name, within)
-    drawn = {entry.kind: entry for entry in lanes(found.trace, None if within is None else found.window)}
-    view_lanes = View("", found.trace, 0, *work_window(found.trace), within).lanes(Shown())
+    drawn = {entry.kind: entry for entry in lanes(found.analysis)}
+    view_lanes = View("", found.analysis, 0, found.trace.start_ns, found.trace.end_ns).lanes(Shown())
     in_view = {entry.kind: entry for entry in view_lanes}
     (device,) = found.diagnosis.devices
-    for kind in set(IDLE_STYLES) - {Style.IDLE}:
+    for kind in (Style[rule.code] for rule in CLAIMING):
         idle_ns = sum(
             length
-            for length, reason in zip(device.idle.duration_ns.tolist(), device.reason.tolist(), strict=True)
-            if reason >= 0 and device.codes[reason] == kind.name
+            for length, reason, lateness in zip(
+                device.idle.duration_ns.tolist(), device.reason.tolist(), device.lateness.tolist(), strict=True
+            )
+            if reason >= 0 and Style.of_rule(device.codes[reason], Lateness(lateness)) is kind
         )
         for shown in (drawn, in_view):
             assert shown[LaneKind.WHY_IDLE].busy_ns(frozenset((kind,))) == idle_ns
 
 
-@pytest.mark.parametrize(("name", "within"), WINDOWS)
-def test_the_parts_of_a_caption_add_up_to_its_window(name: str, within: str | None) -> None:
-    trace = open_trace(SAMPLES / name)
-    whole, _, words = caption(trace, within=within).partition(" of a program")
-    parts = re.split(r", (?![^(]*\))", re.sub(r" \(.*?\)", "", words.split("GPU 0: ")[1].split(". ")[0]))
-    in_parts = [" ".join(part.split()[-2:]) for part in parts]
-    assert sum(map(nanoseconds, in_parts)) == pytest.approx(nanoseconds(whole), rel=0.01)
-
-
-def nanoseconds(words: str) -> float:
-    number, unit = words.split()
-    return float(number) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
-
-
 def test_the_step_of_a_figure_is_that_of_the_audit() -> None:
     trace = open_trace(SAMPLES / "dataloader_train-pageable-blocking.json.gz")
-    step = view.of_step(trace, 1)
+    step = window_of(trace, step=1)
     assert caption(trace, step) == caption(trace, within="ProfilerStep#1")
 
 
@@ -354,7 +342,7 @@ def one_of_each(tmp_path: Path) -> Path:
 def test_lanes_of_chosen_streams_threads_and_ranges(tmp_path: Path) -> None:
     trace = open_trace(one_of_each(tmp_path))
     found = lanes(trace, shown=Shown(ranges=("inn*",), streams=(13,)))
-    assert [lane.title for lane in found] == ["ranges", "main thread", "stream 13", "overlap", "why idle"]
+    assert [lane.title for lane in found] == ["ranges", "main thread", "stream 13", "overlap", "why no kernel"]
     assert found[0].bars[0].labels == ("inner",)
     found = lanes(trace, shown=Shown(threads=(99,), overlap=False, why_idle=False))
     assert [lane.title for lane in found] == ["stream 7", "stream 13"]
@@ -362,12 +350,12 @@ def test_lanes_of_chosen_streams_threads_and_ranges(tmp_path: Path) -> None:
 
 
 def test_the_queue_is_a_curve(tmp_path: Path) -> None:
-    """Issued at 10, 15 and 90 us, begun at 20, 17 and 100."""
+    """Issued at 10, 15 and 90 us, begun at 20, 17 and 100; the first of these begins the window."""
     *_, queue = lanes(open_trace(one_of_each(tmp_path)), shown=Shown(queue=True))
     assert queue.kind is LaneKind.QUEUE
     assert queue.curve is not None
     steps = dict(zip((queue.curve.time_ns // US).tolist(), queue.curve.value.tolist(), strict=True))
-    assert steps == {10: 1, 15: 2, 17: 1, 20: 0, 90: 1, 100: 0}
+    assert steps == {17: 1, 20: 0, 90: 1, 100: 0}
     pixels = highest(queue.curve, 0, 100 * US, 10)
     assert pixels.value.tolist()[:-1] == [0, 2, 0, 0, 0, 0, 0, 0, 0, 1]
 
@@ -383,6 +371,58 @@ def test_a_curve_in_pixels_is_the_highest_of_each(steps: list[tuple[int, int]], 
         assert value == max(values[begin:end])
 
 
+def test_streams_are_called_by_what_runs_on_them(tmp_path: Path) -> None:
+    def of(stream: int, *works: Any) -> list[Any]:
+        return [work(10 * number, 5, stream=stream) for number, work in enumerate(works)]
+
+    up, down = (partial(make.copy, kinds=kinds) for kinds in ("HtoD (Pinned -> Device)", "DtoH (Device -> Pinned)"))
+    reduce = partial(make.kernel, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+    events = [
+        *of(1, make.kernel), *of(2, up), *of(3, up, down), *of(4, make.kernel, up), *of(5, make.kernel, up, down),
+        *of(6, reduce), *of(7, make.kernel, reduce), *of(8, make.kernel, reduce, up),
+    ]  # fmt: skip
+    trace = open_trace(make.write(tmp_path / "t.json", *events))
+    roles = {key.stream: role for key, role in stream_roles(trace).items()}
+    assert roles == {
+        1: "kernels", 2: "copies HtoD", 3: "copies", 4: "kernels, HtoD", 5: "kernels, copies",
+        6: "collectives", 7: "kernels, collectives", 8: "mixed",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("codes", [False, True])
+def test_a_finding_without_idle_time_has_its_place_in_a_lane(codes: bool) -> None:
+    """A read too early costs the GPU nothing: only a mark shows where it is."""
+    trace = open_trace(SAMPLES / "pinning_guide-read-early.json.gz")
+    (mark,) = (lane for lane in lanes(trace) if lane.kind is LaneKind.MARK)
+    found = analyse(trace).recorded
+    finding = next(each for each in found.findings if each.code == "OVL103")
+    start, end = finding_intervals(found, finding)
+    assert (mark.bars[0].start_ns.min(), mark.bars[0].end_ns.max()) == (start.min(), end.max())
+    axes = draw_timeline(trace, codes=codes)
+    titles = [label.get_text() for label in axes.get_yticklabels()]
+    assert ("OVL103 unsafe-read" if codes else "unsafe read") in titles
+    signs = [item for item in axes.collections if isinstance(item, PathCollection)]
+    zero = work_window(trace)[0]
+    assert float(signs[0].get_offsets()[0][0]) == pytest.approx((start.min() - zero) / 1e6)
+    assert Style.MARK.words in labels_of_legend(axes.figure)
+    mpl.pyplot.close("all")
+
+
+def test_a_fixed_program_has_no_mark() -> None:
+    found = lanes(open_trace(SAMPLES / "pinning_guide-read-after-wait.json.gz"))
+    assert LaneKind.MARK not in {lane.kind for lane in found}
+
+
+def test_time_that_the_gpu_waits_for_the_data_loader_has_its_style() -> None:
+    analysis = analyse(SAMPLES / "dataloader_train-article-loop.json.gz")
+    (why,) = (lane for lane in lanes(analysis) if lane.kind is LaneKind.WHY_IDLE)
+    (device,) = analysis.devices
+    loading = (device.reason == device.codes.index("OVL008")) & (device.lateness == Lateness.DATA_LOADING)
+    waited_ns = int(device.idle.duration_ns[loading].sum())
+    assert why.busy_ns(frozenset((Style["OVL008_DATA_LOADING"],))) == waited_ns > 0
+    assert Style["OVL008_DATA_LOADING"].colour != Style["OVL008"].colour
+
+
 def test_arrows_lead_from_calls_to_their_work(tmp_path: Path) -> None:
     trace = open_trace(one_of_each(tmp_path))
     found = arrows(trace, trace.start_ns, trace.end_ns)
@@ -393,28 +433,42 @@ def test_arrows_lead_from_calls_to_their_work(tmp_path: Path) -> None:
     assert len(arrows(trace, trace.start_ns, trace.end_ns, most=0)) == 0
 
 
-def test_a_caption_says_what_is_shown(tmp_path: Path) -> None:
-    """Blocked is what a call takes beyond a plain launch, of 4 us here."""
+def test_a_caption_has_the_main_finding_then_the_share_of_work_then_what_was_recorded(tmp_path: Path) -> None:
+    """The GPU waits 34 of 200 us for the copy, of which kernels hide 40 of 60 us, and computes for 90."""
     trace = open_trace(one_of_each(tmp_path))
     assert caption(trace, (0, 200 * US)) == (
-        "200 us of a program on Test GPU. "
-        "GPU 0: kernels 90 us, only copies 20 us (67 % of 60 us of copies hidden), idle 23 us, "
-        "before and after its work 67 us. "
-        "Idle or only copying because of OVL001 pageable-copy 34 us, OVL008 host-late 6 us. "
-        "S7: 2 kernels, 90 us. S13: 1 pageable HtoD copy, 60 us, block the host 56 us."
+        "The GPU lost 17 % of the time to pageable copies. "
+        "The GPU computed for 45 % of the time; 67 % of 60 us of copies were hidden under kernels. "
+        "Shown: 200 us, a part of the trace on Test GPU, recorded by torch.profiler (Kineto)."
     )
-    assert "S7" not in caption(trace, (0, 200 * US), Shown(streams=(13,)))
-    assert "1 kernel, 20 us" in caption(trace, (0, 40 * US))
+    assert "the range inner on Test GPU" in caption(trace, within="inner")
 
 
-def test_a_caption_names_the_adapters_that_worked_and_few_streams(tmp_path: Path) -> None:
-    """Fifteen streams; and adapters of one number, of which the first is the GPU."""
-    events = [make.kernel(10 * number, 5, stream=number) for number in range(20)]
+@pytest.mark.parametrize("name", ["pinning_guide-read-early", "dataloader_train-pinned-item", "moe_prefetch-ahead"])
+def test_a_caption_has_three_sentences_in_words(name: str) -> None:
+    said = caption(open_trace(SAMPLES / f"{name}.json.gz"))
+    assert len(re.findall(r"\.(?= |$)", said)) == 3
+    assert "OVL" not in said
+
+
+def test_a_caption_puts_wrong_results_first() -> None:
+    said = caption(open_trace(SAMPLES / "pinning_guide-read-early.json.gz"))
+    assert said.startswith("Results may be wrong because of copies that are read too early. ")
+
+
+def test_a_caption_without_a_finding_says_what_would_have_been_one() -> None:
+    analysis = analyse(SAMPLES / "gemm_copy-pinned-copy-first-non-blocking-side.json.gz", "gemm_copy")
+    least = time(analysis.recorded.report_threshold_ns)
+    assert caption(analysis).startswith(f"No GPU lost more to a single cause than {least}. ")
+
+
+def test_a_caption_names_the_adapters_that_worked_and_each_gpu(tmp_path: Path) -> None:
+    """Two GPUs, one of which works half as much; and adapters of one number, of which the first is the GPU."""
+    events = [make.kernel(0, 100, device=0), make.kernel(0, 50, device=1)]
     adapters = [{"id": 0, "name": "Test GPU"}, {"id": 0, "name": "Basic Render Driver"}]
     said = caption(open_trace(make.write(tmp_path / "t.json", *events, deviceProperties=adapters)))
     assert "Basic Render" not in said
-    assert said.count("1 kernel") == 3
-    assert said.endswith("17 more streams.")
+    assert "The 2 GPUs computed for 50 to 100 % of the time and copied nothing." in said
 
 
 def test_threads_are_called_by_what_they_do(tmp_path: Path) -> None:
@@ -437,7 +491,7 @@ def test_the_threads_of_several_processes_stand_with_their_gpus(tmp_path: Path) 
     events = []
     for process, device in ((3, 0), (4, 1)):
         events += [make.call(0, 4, correlation=process, pid=process, tid=process)]
-        events += [make.kernel(10, 50, correlation=process, pid=process, device=device)]
+        events += [make.kernel(3, 50, correlation=process, pid=process, device=device)]
     found = lanes(open_trace(make.write(tmp_path / "t.json", *events)))
     assert [(lane.group, lane.title) for lane in found] == [
         (f"GPU {device}", title) for device in (0, 1) for title in ("main thread", "stream 7", "overlap")
@@ -452,13 +506,9 @@ def test_the_why_idle_lane_adds_up_to_the_idle_time_of_each_finding(name: str) -
     by_code = {bars.style.value[:6]: int((bars.end_ns - bars.start_ns).sum()) for bars in why.bars}
     assert {finding.code: finding.idle_ns for finding in found.findings if finding.idle_ns}.items() <= by_code.items()
     assert sum(by_code.values()) == found.idle_ns
-    named = lanes(trace, shown=Shown(labels=True), idle=found.devices)
+    named = lanes(analyse(trace), shown=Shown(labels=True))
     (why,) = (lane for lane in named if lane.kind is LaneKind.WHY_IDLE)
     assert {label for bars in why.bars for label in bars.labels} <= {cause.label for cause in Cause}
-
-
-def test_every_rule_of_idle_time_has_a_style() -> None:
-    assert {f"{entry.code} {entry.name}" for entry in CLAIMING} | {Style.IDLE.value} == set(IDLE_STYLES)
 
 
 # Windows
@@ -473,30 +523,34 @@ def test_a_window_by_time_range_occurrence_step_and_finding(tmp_path: Path) -> N
     ]
     trace = open_trace(make.write(tmp_path / "t.json", *events))
     _, end = work_window(trace)
-    assert view.of_time(trace, 0.05, None) == (trace.start_ns + 50 * US, end)
-    assert view.of_time(trace, -1e300, float("inf")) == (trace.start_ns, trace.end_ns)
+    for between, edges in (
+        ((0.05, None), (trace.start_ns + 50 * US, end)),
+        ((-1e300, float("inf")), (trace.start_ns, trace.end_ns)),
+    ):
+        window = between_ms(trace, *between)
+        assert (window.first_ns, window.last_ns) == edges
     for window, edges in (
-        (view.of_step(trace, 1), (100, 190)),
-        (view.of_step(trace, 2), (200, 350)),  # with the work that it issued
-        (view.of_occurrence(trace, "part", 2), (150, 160)),
-        (view.of_occurrence(trace, "part"), (100, 350)),
+        (window_of(trace, step=1), (100, 190)),
+        (window_of(trace, step=2), (200, 350)),  # with the work that it issued
+        (of_occurrence(trace, "part", 2), (150, 160)),
+        (of_occurrence(trace, "part"), (100, 350)),
     ):
         assert (window.first_ns // US, window.last_ns // US) == edges
     with pytest.raises(RangeNotFound, match="occurs 3 times"):
-        view.of_occurrence(trace, "part", 4)
+        of_occurrence(trace, "part", 4)
     for begin, until in ((3, 1), (300, 500), (-5, -3), (float("nan"), None)):
         with pytest.raises(WindowEmpty, match="window from"):
-            view.of_time(trace, begin, until)
+            between_ms(trace, begin, until)
 
 
 def test_a_window_of_a_finding_is_around_its_longest_copy() -> None:
     found = diagnose(open_trace(SAMPLE))
     finding, copies = found.findings[0], found.trace.copies
-    first, last = view.of_finding(found, finding)
+    window = view.of_finding(found, finding)
     lengths = copies.duration_ns[list(finding.copies)]
     row = finding.copies[int(np.argmax(lengths))]
-    assert first < copies.start_ns[row] < copies.end_ns[row] < last
-    assert last - first < 3 * lengths.max()
+    assert window.first_ns < copies.start_ns[row] < copies.end_ns[row] < window.last_ns
+    assert window.wall_ns < 3 * lengths.max()
 
 
 @pytest.mark.parametrize("name", ["collective_exposed", "blocking_launches", "full_device", "strided_view"])
@@ -510,17 +564,17 @@ def test_every_finding_has_a_place(name: str) -> None:
         assert (start <= end).all()
         if finding.code == "OVL016":
             assert (end - start).sum() == finding.idle_ns
-        first, last = view.of_finding(found, finding)
-        assert found.trace.start_ns <= first <= last <= found.trace.end_ns
+        window = view.of_finding(found, finding)
+        assert found.trace.start_ns <= window.first_ns <= window.last_ns <= found.trace.end_ns
 
 
 # Texts and legend
 
 
-def texts(*kinds: tuple[LaneKind, Bars], inches: float = 2.7, shorten: bool = False) -> list[str]:
-    found = [Lane(kind, "", "", (bars,)) for kind, bars in kinds]
+def texts(*kinds: tuple[LaneKind, Bars], inches: float = 2.7, **options: Any) -> list[str]:
+    found, look = [Lane(kind, "", "", (bars,)) for kind, bars in kinds], Appearance(**options)
     with mpl.rc_context(rc()):
-        return [text.text for lane in found for text in texts_in(lane, (0, 1000), inches, shorten=shorten)]
+        return [text.text for lane in found for text in texts_in(lane, (0, 1000), inches, look)]
 
 
 def some(style: Style, *lengths: int, gap: int = 50, labels: tuple[str, ...] = ()) -> Bars:
@@ -530,41 +584,132 @@ def some(style: Style, *lengths: int, gap: int = 50, labels: tuple[str, ...] = (
 
 def test_kernels_have_their_names_where_they_fit_and_shortened_on_demand() -> None:
     name = "void at::native::vectorized_elementwise_kernel<4, float>(int, float)"
-    bars = some(Style.KERNEL, 700, 130, labels=(name, name))
+    with mpl.rc_context(rc()):
+        whole = width_in("vectorized_elementwise_kernel", rc()["font.family"][0])
+    lengths = (round(1000 * (part * whole + 0.05) / 2.7) for part in (1.1, 0.9))
+    bars = some(Style.KERNEL, *lengths, gap=0, labels=(name, name))
     assert texts((LaneKind.STREAM, bars)) == ["vectorized_elementwise_kernel"]
-    full, short = texts((LaneKind.STREAM, bars), shorten=True)
-    assert full.startswith(short.removesuffix("\N{HORIZONTAL ELLIPSIS}"))
-    assert len(short) < len(full)
+    full, short = texts((LaneKind.STREAM, bars), kernel_names=True)
+    assert (full, short) == ("vectorized_elementwise_kernel", "vectorized_elementwise\N{HORIZONTAL ELLIPSIS}")
 
 
 def test_what_a_colour_stands_for_is_said_once_in_a_lane_and_why_it_was_idle_in_each_bar() -> None:
     assert texts((LaneKind.OVERLAP, some(Style.EXPOSED, 300, 400))) == ["copy exposed"]
-    assert texts((LaneKind.WHY_IDLE, some(Style.OVL001, 400, 150))) == ["OVL001 pageable-copy", "OVL001"]
-    touching = some(Style.OVL001, 90, 90, 90, 90, gap=2)
-    assert texts((LaneKind.WHY_IDLE, touching)) == ["OVL001 pageable-copy"], "what looks like one bar is one"
-
-
-def test_a_legend_has_what_covers_some_of_the_width_and_is_not_said_in_a_bar() -> None:
-    found = [
-        Lane(LaneKind.STREAM, "", "", (some(Style.HTOD_PINNED, 4), some(Style.KERNEL, 80))),
-        Lane(LaneKind.WHY_IDLE, "", "", (some(Style.OVL001, 500), some(Style.OVL008, 60))),
-    ]
+    bars = some(Style["OVL001"], 400, 250)
+    assert texts((LaneKind.WHY_IDLE, bars), codes=True) == ["OVL001 pageable-copy", "OVL001"]
     with mpl.rc_context(rc()):
-        assert entries_of(found, (0, 1000), 2.7, Appearance()) == [Style.KERNEL, Style.OVL008]
+        whole, short = (width_in(text, rc()["font.family"][0]) for text in ("idle: pageable copies", "pageable copies"))
+    inches = (whole + short) / 2 / 0.25 + 0.2
+    assert texts((LaneKind.WHY_IDLE, bars), inches=inches) == ["idle: pageable copies", "pageable copies"]
+    touching = some(Style["OVL001"], 90, 90, 90, 90, gap=2)
+    assert texts((LaneKind.WHY_IDLE, touching)) == ["idle: pageable copies"], "what looks like one bar is one"
+
+
+@pytest.mark.parametrize("codes", [False, True])
+def test_what_a_colour_stands_for_is_said_whole_or_not_at_all(*, codes: bool) -> None:
+    """No "GPU" for a GPU that is idle, and no "copy" for one that is exposed."""
+    for one in set(Style) - set(FINDINGS) - {Style.RANGE}:
+        bar = (LaneKind.WHY_IDLE if one is Style.IDLE else LaneKind.OVERLAP, some(one, 900))
+        said = {text for inches in np.linspace(0.2, 2, 40) for text in texts(bar, inches=inches, codes=codes)}
+        assert said == {one.value}
+
+
+def test_texts_never_overlap_where_bars_do() -> None:
+    bars = Bars(Style.KERNEL, np.array([0, 100]), np.array([500, 600]), ("first_kernel", "second_kernel"))
+    assert texts((LaneKind.STREAM, bars)) == ["first_kernel"]
+
+
+@pytest.mark.parametrize("options", [{}, {"ax": True}])
+def test_texts_are_as_narrow_as_their_bars_when_drawn(options: dict[str, Any], tmp_path: Path) -> None:
+    """Titles of lanes take room, which texts in bars must know: long ones, of a thread here."""
+    name = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "a thread with a name that is long"}}
+    events = [make.annotation(f"label_of_{number}", 1000 * number, 990) for number in range(8)]
+    events += [make.call(10, 4, correlation=1, tid=2), make.kernel(20, 8000, correlation=1), name]
+    ax = Figure(figsize=(5, 3)).subplots() if options else None
+    axes = draw_timeline(open_trace(make.write(tmp_path / "t.json", *events)), ax=ax)
+    figure = axes.figure
+    figure.draw_without_rendering()
+    drawn = [text for text in axes.texts if text.get_text().startswith("label")]
+    per_us = axes.get_window_extent().width / np.diff(axes.get_xlim())[0] / 1000
+    assert all(text.get_window_extent().width <= 990 * per_us for text in drawn)
+    mpl.pyplot.close("all")
+
+
+def labels_of_legend(figure: Any) -> list[str]:
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def legend_of(tmp_path: Path, *events: dict[str, Any], **options: Any) -> set[str]:
+    axes = draw_timeline(open_trace(make.write(tmp_path / "t.json", *events)), **options)
+    mpl.pyplot.close(axes.figure)
+    return set(labels_of_legend(axes.figure))
+
+
+@pytest.mark.parametrize(("length", "is_told"), [(2000, True), (1020, True), (980, False), (0.5, False)])
+def test_every_colour_that_fills_a_hundredth_is_in_the_legend(tmp_path: Path, length: float, *, is_told: bool) -> None:
+    """A memset of some length in 100 ms, and the pageable copy of a stream that has nothing else."""
+    memset = make.kernel(60_000, length) | {"cat": "gpu_memset", "name": "Memset (Device)"}
+    events = [make.kernel(0, 50_000), make.copy(50_000, 1, stream=9), memset, make.kernel(65_000, 35_000)]
+    told = legend_of(tmp_path, *events)
+    assert ("memset" in told) == is_told
+    assert {"kernel", "HtoD pageable", "kernels only"} <= told
+    assert "copy exposed" not in told
+
+
+def test_the_legend_has_each_rule_that_is_named_by_its_code() -> None:
+    trace = open_trace(SAMPLES / "dataloader_train-pageable-blocking.json.gz")
+    worded, coded = (
+        labels_of_legend(draw_timeline(trace, within=of_occurrence(trace, "step", 3), codes=codes).figure)
+        for codes in (False, True)
+    )
+    mpl.pyplot.close("all")
+    assert "idle: synchronisations of the host" not in worded
+    assert "OVL004 host-synchronises" in coded
+
+
+def test_the_shade_behind_streams_has_no_entry_of_its_own_but_half_of_one(tmp_path: Path) -> None:
+    trace = open_trace(make.write(tmp_path / "t.json", make.kernel(0, 50_000), make.copy(60_000, 10_000)))
+    for exposed in (True, False):
+        axes = draw_timeline(trace, exposed=exposed)
+        assert labels_of_legend(axes.figure).count("copy exposed") == 1
+        faces = {
+            mpl.colors.to_hex(patch.get_facecolor()) for patch in axes.figure.legends[0].findobj(mpl.patches.Patch)
+        }
+        assert (style.SHADES["colour"].lower() in faces) == exposed
+        drawn = {mpl.colors.to_hex(colour) for item in axes.collections for colour in item.get_facecolor()}
+        assert drawn <= faces
+        mpl.pyplot.close("all")
+
+
+@pytest.mark.parametrize("width", [3.5, 7.16])
+def test_the_columns_of_a_legend_have_room(width: float) -> None:
+    legend = Legend(set(Style), Appearance())
+    figure = Figure(figsize=(width, 8), layout="constrained")
+    with mpl.rc_context(rc()):
+        legend.add(figure.subplots())
+        figure.draw_without_rendering()
+        found = figure.legends[0].get_window_extent()
+        assert found.x0 >= 0
+        assert found.x1 <= width * figure.dpi
+        assert found.height <= legend.height_in(width) * figure.dpi * 1.1
 
 
 @pytest.mark.parametrize(
-    ("window", "label", "first"),
+    ("window", "unit", "first"),
     [
-        ((500_000, 900_000), "time (us)", 400), ((812 * 10**6, 812_200_000), "time (ms)", 811.9),
-        ((100_000, 10**10), "time (s)", 0),
+        ((500_000, 900_000), "us", 400), ((812 * 10**6, 812_200_000), "ms", 811.9), ((100_000, 10**10), "s", 0),
     ],
 )  # fmt: skip
-def test_the_axis_has_the_time_of_the_trace(tmp_path: Path, window: tuple[int, int], label: str, first: float) -> None:
+def test_the_axis_says_which_clock_it_has(tmp_path: Path, window: tuple[int, int], unit: str, first: float) -> None:
+    """Zero is the begin of the window, or on demand that of the trace, as in tables."""
     trace = open_trace(make.write(tmp_path / "t.json", make.kernel(100, 5), make.kernel(9_000_000, 5)))
-    axes = draw_timeline(trace, window)
+    axes = draw_timeline(trace, window, clock="trace")
+    label = f"time since the start of the trace ({unit})"
     assert (axes.get_xlabel(), axes.get_xlim()[0]) == (label, pytest.approx(first, abs=0.001))
-    mpl.pyplot.close(axes.figure)
+    axes = draw_timeline(trace, window)
+    assert axes.get_xlabel().startswith("time since the start of the window (")
+    assert axes.get_xlim()[0] == 0
+    mpl.pyplot.close("all")
 
 
 def test_the_first_installed_of_the_fonts_that_papers_want_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -594,6 +739,49 @@ def test_what_shares_a_lane_differs_in_grey_or_in_its_hatch(palette: Palette) ->
             assert hatched or abs(grey_of(looks[one]) - grey_of(looks[other])) > 0.06, (one, other)
 
 
+STREAMS = (
+    *(Style.HTOD_PAGEABLE, Style.HTOD_PINNED, Style.DTOH_PAGEABLE, Style.DTOH_PINNED, Style.COPY_ON_DEVICE),
+    *(Style.KERNEL, Style.COLLECTIVE, Style.MEMSET, Style.COPY_OTHER),
+)
+"""What streams are made of."""
+FINDINGS = tuple(style for style in Style if style.name.startswith("OVL"))
+
+
+def lightness(look: Look) -> float:
+    """L* of CIE L*a*b*, of a look as a grey printer has it."""
+    grey = np.full(3, mpl.colors.to_rgb(look.color)[0])
+    return float(lab(np.where(grey <= 0.04045, grey / 12.92, ((grey + 0.055) / 1.055) ** 2.4))[0])
+
+
+STEP = 7.0
+"""Of L*, by which greys are told apart: three times what can just be seen (2.3: Mahy, Van Eycken, Oosterlinck 1994)."""
+
+
+def test_steps_of_lightness_tell_apart_what_streams_are_made_of_in_grey() -> None:
+    """Without a hatch, which thin bars have no room for."""
+    greys = PALETTES["grey"]
+    assert min(abs(lightness(greys[a]) - lightness(greys[b])) for a, b in combinations(STREAMS, 2)) > STEP
+
+
+def test_every_two_looks_differ_in_grey() -> None:
+    """By their lightness or their hatch; the shade behind streams too."""
+    looks: dict[str, Look] = {**PALETTES["grey"], "shade": Look(style.SHADES["grey"])}
+    alike = [
+        (one, other)
+        for one, other in combinations(looks, 2)
+        if looks[one].hatch == looks[other].hatch and abs(lightness(looks[one]) - lightness(looks[other])) < STEP
+    ]
+    assert not alike
+
+
+def test_no_finding_has_the_colour_of_a_copy_or_of_a_call() -> None:
+    calls = (Style.BLOCKED_BY_COPY, Style.BLOCKED_BY_SYNC, Style.BLOCKED_BY_OTHER, Style.CALL)
+    for one in FINDINGS:
+        for other in (*STREAMS, *calls):
+            pair = [lab(linear_of(style)) for style in (one, other)]
+            assert float(np.linalg.norm(pair[0] - pair[1])) > (20 if other in STREAMS else 12), (one, other)
+
+
 SEEN_WITHOUT = {
     "red": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
     "green": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
@@ -614,17 +802,24 @@ def test_the_colour_blind_can_tell_apart_what_shares_a_lane(without: str) -> Non
     """By a distance of 10 in L*a*b*, where 2 can just be seen, or by the hatch."""
 
     def seen(style: Style) -> np.ndarray:
-        colour = np.array(mpl.colors.to_rgb(LOOKS[style].color))
-        linear = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
-        return lab(np.clip(np.array(SEEN_WITHOUT[without]) @ linear, 0, 1))
+        return lab(np.clip(np.array(SEEN_WITHOUT[without]) @ linear_of(style), 0, 1))
 
     calls = (Style.BLOCKED_BY_COPY, Style.BLOCKED_BY_SYNC, Style.BLOCKED_BY_OTHER, Style.CALL)
     copies = (Style.HTOD_PAGEABLE, Style.HTOD_PINNED, Style.DTOH_PAGEABLE, Style.DTOH_PINNED, Style.COPY_ON_DEVICE)
     strip = (Style.HIDDEN, Style.EXPOSED, Style.KERNELS_ONLY)
-    for group in (calls, (Style.KERNEL, Style.COLLECTIVE), (Style.KERNEL, *copies), strip, IDLE_STYLES):
+    idle = (Style.IDLE, *(Style[rule.code] for rule in CLAIMING))
+    for group in (calls, (Style.KERNEL, Style.COLLECTIVE), (Style.KERNEL, *copies), strip, idle):
         for one, other in combinations(group, 2):
             apart = float(np.linalg.norm(seen(one) - seen(other)))
             assert apart > 10 or LOOKS[one].hatch != LOOKS[other].hatch, (one, other, apart)
+    for one, other in product(set(FINDINGS) - {Style.OVL000}, STREAMS):
+        assert float(np.linalg.norm(seen(one) - seen(other))) > 10, (one, other)
+
+
+def linear_of(style: Style) -> np.ndarray:
+    """Linear RGB of a style's colour."""
+    colour = np.array(mpl.colors.to_rgb(LOOKS[style].color))
+    return np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
 
 
 def grey_of(look: Look) -> float:
@@ -657,9 +852,11 @@ def test_a_scale_bar_replaces_the_axis(font: Font) -> None:
 def test_the_name_of_a_range_keeps_its_number() -> None:
     with mpl.rc_context(rc()):
         assert fitting("step", 1.0, "sans-serif") == "step"
-        short = fitting("ProfilerStep#12", 0.4, "sans-serif")
-        assert short.endswith("\N{HORIZONTAL ELLIPSIS}#12")
-        assert fitting("ProfilerStep#12", 0.1, "sans-serif") == ""
+        whole = width_in("ProfilerStep#12", "sans-serif")
+        assert fitting("ProfilerStep#12", 0.9 * whole, "sans-serif") == "Profiler\N{HORIZONTAL ELLIPSIS}#12"
+        assert fitting("ProfilerStep#12", 0.6 * whole, "sans-serif") == ""
+        assert fitting("batch #3", 0.6 * width_in("batch #3", "sans-serif"), "sans-serif") == "", "no b...#3"
+        assert fitting("a->b->phase_1", 0.6 * width_in("a->b->phase_1", "sans-serif"), "sans-serif") == ""
         assert fitting("$x_1$ \N{GREEK SMALL LETTER ALPHA}", 2.0, "sans-serif")
 
 
@@ -676,11 +873,61 @@ def test_a_queue_that_does_not_change_is_a_flat_strip(tmp_path: Path) -> None:
 def test_the_trace_itself_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "t.json.gz"
     path.write_bytes(SAMPLE.read_bytes())
-    for command in (["export", "--to", "perfetto"], ["report"]):
+    for command in (["export", "--format", "perfetto"], ["report"]):
         result = CliRunner().invoke(app, [*command, str(path), "-o", str(path)])
         assert result.exit_code == 2
         assert "is the trace itself" in result.stderr
     assert path.read_bytes() == SAMPLE.read_bytes()
+
+
+# Several timelines in one figure
+
+
+def test_panels_have_their_titles_one_scale_and_one_legend() -> None:
+    long, short = (
+        analyse(SAMPLES / f"dataloader_train-{name}.json.gz", "dataloader_train")
+        for name in ("pageable-blocking", "pinned-non-blocking")
+    )
+    figure = draw_timelines([("slow", long), ("fast", short)])
+    slow, fast = figure.axes
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["slow", "fast"]
+    assert slow.get_xlim() == fast.get_xlim() == (0, pytest.approx(long.window.wall_ns / 1e6))
+    assert fast.get_xlabel().startswith("time since the start of the window")
+    assert (slow.get_xlabel(), len(figure.legends)) == ("", 1)
+    said = labels_of_legend(figure)
+    assert {"HtoD pageable", "HtoD pinned", "idle: pageable copies"} <= set(said)
+    assert not any("OVL" in text for text in said)
+    coded = draw_timelines([("slow", long), ("fast", short)], look=Appearance(codes=True))
+    assert "OVL001 pageable-copy" in labels_of_legend(coded)
+
+
+def test_a_figure_without_panels_is_refused() -> None:
+    with pytest.raises(ValueError, match="no panels"):
+        draw_timelines([])
+
+
+def test_a_figure_of_two_sides_is_no_higher_than_a_half_page() -> None:
+    """A page of a two-column paper has 9 to 9.5 in of text; all rows and the legend are as high as they need be."""
+    figure = draw_timelines(what_if(open_trace(SAMPLE), "pin", "gemm_copy"))
+    width, height = figure.get_size_inches()
+    assert (width, height) == (3.5, pytest.approx(4, abs=0.5))
+    figure.draw_without_rendering()
+    rows = [(axes.get_window_extent().height / np.diff(axes.get_ylim())[0] / figure.dpi) for axes in figure.axes]
+    assert rows == pytest.approx([LANE_IN] * 2, rel=0.15)
+
+
+def test_the_end_of_a_shorter_side_is_seen() -> None:
+    """A line is there, and nothing of the steps that follow."""
+    trace = open_trace(SAMPLES / "dataloader_train-pageable-blocking.json.gz")
+    found = what_if(trace, "pin", of_occurrence(trace, "step", 3))
+    measured, predicted = draw_timelines(found, shown=Shown(queue=True)).axes
+    assert measured.get_xlim() == predicted.get_xlim()
+    assert not measured.lines
+    (line,) = predicted.lines
+    end = found.predicted_ns / 1e6
+    assert line.get_xdata() == pytest.approx([end, end])
+    corners = [path.vertices[:, 0].max() for item in predicted.collections for path in item.get_paths()]
+    assert end * 0.99 < max(corners) <= end * (1 + 1e-9)
 
 
 # Pictures
@@ -714,17 +961,32 @@ def test_the_command_writes_a_figure_and_prints_a_caption(tmp_path: Path) -> Non
         "b.pdf": ("--range", "round", "--occurrence", "2", "--width", "page", "--queue", "--arrows"),
         "c.png": ("--finding", "ovl001", "--palette", "grey", "--font", "serif", "--scale-bar", "--no-legend"),
         "d.png": ("--step", "1", "--stream", "13", "--show-range", "round"),
-        "e.svg": ("--from", "5", "--to", "20", "--kernel-names", "--no-why-idle"),
+        "e.svg": ("--from", "5", "--to", "20", "--kernel-names", "--no-why-idle", "--codes", "--clock", "trace"),
     }.items():
         result = run(str(SAMPLE), "-o", str(tmp_path / name), *options)
         assert result.exit_code == 0, result.output
-        assert "block the host" in result.stdout
+        assert "hidden under kernels" in result.stdout
         assert (tmp_path / name).stat().st_size > 1000
-    result = run(str(SAMPLE), "-o", str(tmp_path / "f.svg"), "--what-if", "pin", "--range", "gemm_copy")
-    assert result.exit_code == 0, result.output
-    found = what_if(open_trace(SAMPLE), "pin", "gemm_copy")
-    assert found.sentence in result.stdout
-    assert f"{time(found.predicted_ns)} predicted" in (tmp_path / "f.svg").read_text()
+
+
+def test_the_timeline_before_and_after_a_change_is_of_the_wanted_part(tmp_path: Path) -> None:
+    trace = open_trace(SAMPLE)
+    analysis = analyse(trace)
+    for options, window in (
+        (("--range", "gemm_copy"), window_of(trace, "gemm_copy")),
+        (("--range", "round", "--occurrence", "2"), of_occurrence(trace, "round", 2)),
+        (("--step", "1"), window_of(trace, step=1)),
+        (("--from", "5", "--to", "20"), between_ms(trace, 5, 20)),
+        (("--finding", "OVL001"), view.of_finding(analysis.recorded, analysis.recorded.findings[0])),
+        ((), whole(trace)),
+    ):
+        result = run(str(SAMPLE), "-o", str(tmp_path / "f.svg"), "--what-if", "pin", *options)
+        assert result.exit_code == 0, result.output
+        found = what_if(trace, "pin", window)
+        assert found.sentence in result.stdout
+        drawn = (tmp_path / "f.svg").read_text()
+        assert f"measured: {time(window.wall_ns)}" in drawn
+        assert f"{time(found.predicted_ns)} predicted" in drawn
 
 
 @pytest.mark.parametrize(
@@ -740,7 +1002,6 @@ def test_the_command_writes_a_figure_and_prints_a_caption(tmp_path: Path) -> Non
         (("-o", "t.png", "--stream", "99"), "there is 7, 13"),
         (("-o", "t.png", "--thread", "99"), "no thread 99"),
         (("-o", "t.png", "--show-range", "nosuch"), "no range"),
-        (("-o", "t.png", "--what-if", "pin", "--step", "1"), "whole trace"),
         (("-o", "t.png", "--what-if", "magic"), "no change"),
         (("-o", "/nowhere/t.png"), "cannot be written"),
     ],

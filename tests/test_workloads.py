@@ -37,9 +37,8 @@ from overlapscope.workloads import (
     streams,
     zero_copy,
 )
-from overlapscope.workloads.catalogue import NAMES, workloads
 from overlapscope.workloads.dataloader_train import BatchKind, Collate, LooseBatch, PinnableBatch
-from overlapscope.workloads.harness import Program, Variant, Workload, measure
+from overlapscope.workloads.harness import NAMES, Program, Variant, Workload, measure, workloads
 from overlapscope.workloads.prefetcher import Prefetcher
 from overlapscope.workloads.streams import Memory
 
@@ -173,7 +172,7 @@ def test_only_the_loop_as_asked_reads_each_expert(variant: str, reads: int) -> N
 @pytest.mark.parametrize("variant", ["pageable", "pinned-non-blocking", "no-host-routing"])
 def test_experts_are_fetched_before_their_block_and_none_twice(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[tuple[int, int]] = []
-    copy = experts.OnDemand._copy
+    copy = experts.OnDemand.copy_expert
     needed: list[int] = []
 
     def spy(self: Any, block: int, number: int) -> Any:
@@ -187,7 +186,7 @@ def test_experts_are_fetched_before_their_block_and_none_twice(variant: str, mon
         needed.append(len(experts))
         return take(self, block, experts)
 
-    monkeypatch.setattr(experts.OnDemand, "_copy", spy)
+    monkeypatch.setattr(experts.OnDemand, "copy_expert", spy)
     monkeypatch.setattr(experts.OnDemand, "take", noting)
     moe_prefetch.WORKLOAD.build(variant, DEVICE, moe_prefetch.WORKLOAD.on_cpu).run()
     assert len(set(fetched)) == len(fetched) >= sum(needed) > 0
@@ -281,7 +280,7 @@ def test_prefetcher_trains_on_its_batches(variant: str) -> None:
     program = prefetcher.WORKLOAD.build(variant, DEVICE, sizes)
     program.run()
     torch.manual_seed(0)
-    batches = prefetcher._batches(Memory.PAGEABLE, sizes, "cpu")
+    batches = prefetcher.make_batches(Memory.PAGEABLE, sizes, "cpu")
     model = prefetcher.network(sizes.channels).to(DEVICE)
     expected = trained_alone(model, [(images.to(DEVICE), labels.to(DEVICE)) for images, labels in batches])
     assert program.result() == pytest.approx(expected, rel=1e-4)
@@ -289,7 +288,7 @@ def test_prefetcher_trains_on_its_batches(variant: str) -> None:
 
 def test_only_the_prefetcher_variants_prefetch() -> None:
     loops = {
-        variant.name: type(prefetcher._delivery([], variant.choices.loop, "cpu"))
+        variant.name: type(prefetcher.delivery([], variant.choices.loop, "cpu"))
         for variant in prefetcher.WORKLOAD.variants
     }
     assert {name for name, kind in loops.items() if kind is Prefetcher} == {"prefetcher", "prefetcher-pageable"}
@@ -533,7 +532,7 @@ def test_a_missing_package_is_named(
     module: str, name: str, variant: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"overlapscope.workloads.{module}.find_spec", lambda _: None)
-    with pytest.raises(CaptureError, match=rf"{package}: pip install 'overlapscope\["):
+    with pytest.raises(CaptureError, match=f"{package}: pip install {package}$"):
         by_name(name).build(variant, "cpu")
 
 
@@ -581,7 +580,7 @@ def test_a_prefetcher_moves_batch_types_of_ones_own() -> None:
 
 def test_tensors_inside_a_batch_type_are_found() -> None:
     batch = PinnableBatch(torch.zeros(1), torch.ones(1))
-    assert len(list(prefetcher._tensors([batch, {"x": torch.zeros(2)}, 3]))) == 3
+    assert len(list(prefetcher.tensors_in([batch, {"x": torch.zeros(2)}, 3]))) == 3
 
 
 def test_a_prefetcher_asks_for_one_batch_more_than_it_has_delivered() -> None:

@@ -32,8 +32,8 @@ OUTPUTS = {
     "report": ["report", "{in}", "-o", "{out}.html"],
     "copies": ["copies", "{in}", "-o", "{out}.parquet"],
     "timeline": ["timeline", "{in}", "-o", "{out}.svg"],
-    "perfetto": ["export", "{in}", "--to", "perfetto", "-o", "{out}.json"],
-    "parquet": ["export", "{in}", "--to", "parquet", "-o", "{out}"],
+    "perfetto": ["export", "{in}", "--format", "perfetto", "-o", "{out}.json"],
+    "parquet": ["export", "{in}", "--format", "parquet", "-o", "{out}"],
 }
 WRITER = """
 import sys
@@ -96,8 +96,8 @@ def test_a_folder_that_takes_nothing_is_said(name: str, tmp_path: Path) -> None:
 ONTO_ITS_INPUT = (
     "scrub IN ON", "audit IN -o ON", "audit IN --figure ON", "what-if IN --change pin -o ON", "doctor IN -o ON",
     "what-if IN --change pin --figure ON", "compare IN OTHER --html ON", "compare OTHER IN --figure ON",
-    "compare OTHER IN -o ON", "timeline IN -o ON", "report IN -o ON", "export IN --to perfetto -o ON",
-    "export IN --to parquet -o ON", "copies IN -o ON", "gaps IN -o ON", "findings IN -o ON", "ranges IN -o ON",
+    "compare OTHER IN -o ON", "timeline IN -o ON", "report IN -o ON", "export IN --format perfetto -o ON",
+    "export IN --format parquet -o ON", "copies IN -o ON", "gaps IN -o ON", "findings IN -o ON", "ranges IN -o ON",
     "fleet IN --page ON", "check IN -o ON", "check IN --junit ON", "check IN --summary ON",
     "check IN --baseline ON --update-baseline", "check OTHER --config IN -o ON", "check OTHER --baseline IN -o ON",
     "transfers IN -o ON", "record -o ON IN",

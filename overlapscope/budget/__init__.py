@@ -1,1 +1,1 @@
-"""Limits on what a trace may cost: their configuration, the figures that they are about, and the check."""
+"""Limits on what a trace may cost: their configuration, the figures that they limit, and the check."""

@@ -1,12 +1,16 @@
-"""`Baseline`: stored figures of an earlier trace, and the limits that follow from them."""
+"""`Baseline`: stored figures of an earlier trace in a JSON file, and the limits that follow from them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from overlapscope.budget.limits import ABOUT, CAUSES, Limit, Tolerances, Unit
+from overlapscope.atomic_files import writing
+from overlapscope.budget.configuration import text_of
+from overlapscope.budget.limits import CAUSES, LIMIT_KINDS, Limit, Tolerances, Unit
 from overlapscope.diagnosis.catalogue import MOVED, RULES
 from overlapscope.errors import BudgetNotUnderstood
 
@@ -14,12 +18,12 @@ SCHEMA = "overlapscope.baseline/1"
 FINDINGS = "findings"
 _BEYOND = 2**63  # no figure is as large
 Figures = Mapping[str, Any]
-"""Figures by the names of their limits; None for what the trace did not have, and the codes of its findings."""
+"""Figures by the names of their limits, None for what the trace did not have, and the codes of its findings."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The figures of a trace, and of its ranges: by the range, of the whole trace by None."""
+    """The figures of a trace and of its ranges by the name of the range; those of the whole trace are under None."""
 
     scopes: Mapping[str | None, Figures]
 
@@ -46,13 +50,39 @@ class Baseline:
             BudgetNotUnderstood: it is of another schema, or malformed; the text names the key.
         """
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            found = data.get("schema") if isinstance(data, dict) else None
-            raise BudgetNotUnderstood(f"schema: is {found!r}, and has to be {SCHEMA!r}")
+            schema = data.get("schema") if isinstance(data, dict) else None
+            raise BudgetNotUnderstood(f"schema: is {schema!r}, and has to be {SCHEMA!r}")
         ranges = data.get("ranges", {})
         if not isinstance(ranges, dict):
             raise BudgetNotUnderstood("ranges: has to be an object")
         named = {name: _figures(figures, f"ranges.{name}") for name, figures in ranges.items()}
         return cls({None: _figures(data.get("trace"), "trace"), **named})
+
+
+def read_baseline(path: str | Path) -> Baseline:
+    """Read a baseline.
+
+    Raises:
+        BudgetNotUnderstood: there is no such file, or it is no baseline; the text names the key.
+    """
+    path = Path(path)
+    try:
+        return Baseline.from_dict(json.loads(text_of(path)))
+    except BudgetNotUnderstood as error:
+        raise BudgetNotUnderstood(f"{path}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise BudgetNotUnderstood(f"{path}: is no JSON ({error})") from error
+
+
+def write_baseline(baseline: Baseline, path: str | Path) -> None:
+    """Write a baseline, for people and version control to read: sorted, one figure a line.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    text = json.dumps(baseline.to_dict(), indent=2, sort_keys=True, allow_nan=False)
+    with writing(Path(path)) as file:
+        file.write(f"{text}\n".encode())
 
 
 def limits_of(before: Figures, tolerances: Tolerances, findings: Iterable[str]) -> Iterator[Limit]:
@@ -61,10 +91,10 @@ def limits_of(before: Figures, tolerances: Tolerances, findings: Iterable[str]) 
         parts = {**dict.fromkeys(CAUSES, 0), **value} if isinstance(value, Mapping) else {None: value}
         for part, number in parts.items() if name != FINDINGS else ():
             if number is not None:
-                allowed = getattr(tolerances, name).allowed(number, at_least=ABOUT[name].at_least)
-                yield Limit(name, _possible(allowed, ABOUT[name].unit), ABOUT[name], part)
+                allowed = getattr(tolerances, name).allowed(number, at_least=LIMIT_KINDS[name].at_least)
+                yield Limit(name, _possible(allowed, LIMIT_KINDS[name].unit), LIMIT_KINDS[name], part)
     for code in sorted(set(findings) - set(before[FINDINGS])):
-        yield Limit("no_findings", 0, ABOUT["no_findings"], code)
+        yield Limit("no_findings", 0, LIMIT_KINDS["no_findings"], code)
 
 
 def _possible(allowed: float, unit: Unit) -> float:
@@ -75,7 +105,7 @@ def _possible(allowed: float, unit: Unit) -> float:
 def _figures(data: Any, key: str) -> Figures:
     if not isinstance(data, dict):
         raise BudgetNotUnderstood(f"{key}: has to be an object")
-    known = {name for name in ABOUT if hasattr(Tolerances(), name)} | {FINDINGS}
+    known = {name for name in LIMIT_KINDS if hasattr(Tolerances(), name)} | {FINDINGS}
     for name in sorted(known ^ set(data)):
         raise BudgetNotUnderstood(f"{key}.{name}: {'no such figure' if name in data else 'is missing'}")
     for name, value in data.items():

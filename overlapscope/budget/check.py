@@ -3,77 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
+from overlapscope.analysis.analysis import Analysis, Source, analyse
 from overlapscope.budget.baseline import Baseline, Figures, limits_of
-from overlapscope.budget.configuration import understood
-from overlapscope.budget.figure import Figure, missing
-from overlapscope.budget.figures import measured, stored
+from overlapscope.budget.configuration import validated
+from overlapscope.budget.figures import Figure, measured, missing, stored
 from overlapscope.budget.limits import Budget, Limit, Limits
 from overlapscope.budget.result import Against, CheckResult, Outcome, Status
 from overlapscope.budget.scope import Scope, scope_of
-from overlapscope.dependencies.build import build_graph
-from overlapscope.diagnosis.attribution import Attribution
 from overlapscope.diagnosis.catalogue import rule
-from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
 from overlapscope.diagnosis.finding import Finding
 from overlapscope.errors import RangeNotFound
-from overlapscope.model.trace import Trace
 
 
-def check(
-    trace: Trace, budget: Budget, baseline: Baseline | None = None, config: DiagnosisConfig = DEFAULT
-) -> CheckResult:
+def check(source: Source, budget: Budget, baseline: Baseline | None = None) -> CheckResult:
     """Check a trace against limits, and against a baseline where there is one.
 
     A limit that the trace cannot show to be kept is *not measured*: on a range that it does not have, or on calls that
     were not recorded. It fails unless the budget says that it passes.
 
     Args:
-        trace: an opened trace.
+        source: an opened trace, its path, or an analysis.
         budget: the limits; `read_budget` reads them from a file.
         baseline: figures of an earlier trace, which may not become worse than the budget's tolerances allow.
-        config: thresholds of the diagnosis.
 
     Raises:
         BudgetNotUnderstood: a limit is malformed, or the baseline has no figures of a range that is in the budget.
     """
-    attribution = _attribution(trace, config)
+    analysis = analyse(source)
     outcomes: list[Outcome] = []
     for name, given in budget.scopes.items():
-        limits = understood(given, () if name is None else ("ranges", name))
+        limits = validated(given, () if name is None else ("ranges", name))
         before = None if baseline is None else baseline.of(name)
         if before is not None or list(limits):
-            scope = _scope(
-                attribution, name, _simulating(config, before is not None or limits.saving_share is not None)
-            )
+            scope = _scope(analysis, name, plan=before is not None or limits.saving_share is not None)
             outcomes += _outcomes(scope, name, limits, before, budget)
-    return CheckResult(trace, tuple(outcomes), budget.pass_unmeasured)
+    return CheckResult(analysis, tuple(outcomes), budget.pass_unmeasured)
 
 
-def baseline_of(trace: Trace, budget: Budget, config: DiagnosisConfig = DEFAULT) -> Baseline:
+def baseline_of(source: Source, budget: Budget) -> Baseline:
     """The figures of a trace and of each range of a budget, to compare later traces with.
 
     Raises:
         RangeNotFound: the trace does not have one of the ranges.
     """
-    attribution = _attribution(trace, config)
-    return Baseline({name: stored(scope_of(attribution, name, config)) for name in budget.scopes})
+    analysis = analyse(source)
+    return Baseline({name: stored(scope_of(analysis, name)) for name in budget.scopes})
 
 
-def _attribution(trace: Trace, config: DiagnosisConfig) -> Attribution:
-    return Attribution(build_graph(trace, config.dependencies), config.dependencies)
-
-
-def _simulating(config: DiagnosisConfig, wanted: bool) -> DiagnosisConfig:
-    """The thresholds, with nothing simulated where no limit asks for it: that takes most of the time."""
-    return config if wanted else replace(config, simulate=False)
-
-
-def _scope(attribution: Attribution, name: str | None, config: DiagnosisConfig) -> Scope | str:
+def _scope(analysis: Analysis, name: str | None, *, plan: bool) -> Scope | str:
     """The scope, or why the trace does not have it."""
     try:
-        return scope_of(attribution, name, config)
+        return scope_of(analysis, name, plan=plan)
     except RangeNotFound as error:
         return str(error)
 
@@ -86,11 +67,11 @@ def _outcomes(
         now = [] if isinstance(scope, str) else [finding.code for finding in scope.diagnosis.findings]
         stricter = limits_of(before, budget.tolerances, now)
         outcomes = (_outcome(scope, name, limit, Against.BASELINE) for limit in stricter)
-        yield from (outcome for outcome in outcomes if not _says_nothing(outcome))
+        yield from (outcome for outcome in outcomes if not _of_absent_cause(outcome))
 
 
-def _says_nothing(outcome: Outcome) -> bool:
-    """Whether it is about a cause that the trace has no idle time of: there are many."""
+def _of_absent_cause(outcome: Outcome) -> bool:
+    """Whether an outcome is of a cause that the trace has no idle time of: there are many."""
     return outcome.status is Status.PASSED and not outcome.value and outcome.limit.startswith("idle_share.")
 
 
@@ -98,8 +79,8 @@ def _outcome(scope: Scope | str, name: str | None, limit: Limit, against: Agains
     figure = missing(scope) if isinstance(scope, str) else measured(scope, limit.name, limit.part)
     status = _status(limit, figure)
     passed = status is Status.PASSED
-    found = [] if isinstance(scope, str) or passed else scope.diagnosis.findings
-    finding = next((finding for finding in found if finding.code == figure.rule), None)
+    findings = [] if isinstance(scope, str) or passed else scope.diagnosis.findings
+    finding = next((finding for finding in findings if finding.code == figure.rule), None)
     return Outcome(
         range=name,
         limit=limit.key,
@@ -107,7 +88,7 @@ def _outcome(scope: Scope | str, name: str | None, limit: Limit, against: Agains
         status=status,
         value=figure.value,
         allowed=limit.allowed,
-        unit=limit.about.unit,
+        unit=limit.kind.unit,
         message=_message(limit, figure, status),
         rule=None if passed else figure.rule,
         finding=None if finding is None else finding.message,
@@ -117,7 +98,7 @@ def _outcome(scope: Scope | str, name: str | None, limit: Limit, against: Agains
 
 
 def _fix(figure: Figure, finding: Finding | None) -> str | None:
-    """That of the finding, under whichever limit; without one, what fits the first place."""
+    """The fix of the finding, the same under every limit; without a finding, the fix that fits the first place."""
     if not figure.places or figure.rule is None:
         return None
     return rule(figure.rule).fix_for(figure.places[0].where) if finding is None else finding.fix
@@ -134,8 +115,8 @@ def _status(limit: Limit, figure: Figure) -> Status:
 def _message(limit: Limit, figure: Figure, status: Status) -> str:
     if figure.value is None:
         return figure.missing
-    about, shown = limit.about, limit.about.unit.shown
-    at = f" ({figure.about})" if figure.about else ""
-    bound = f"at {'least' if about.at_least else 'most'} {shown(limit.allowed)} allowed"
+    shown = limit.kind.unit.shown
+    at = f" ({figure.worst})" if figure.worst else ""
+    bound = f"at {'least' if limit.kind.at_least else 'most'} {shown(limit.allowed)} allowed"
     text = f"{limit.words}: {shown(figure.value)}{at}, {bound}"
     return f"{text}, but {figure.doubt}" if status is Status.NOT_MEASURED else text

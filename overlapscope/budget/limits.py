@@ -1,4 +1,4 @@
-"""The limits that a trace can be checked against, each declared once, and what is configured beside them."""
+"""The limits that a trace can be checked against, each declared once, with the tolerances of baselines."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ ALL_CAUSES = "all"
 """The key of ``idle_share`` for GPU idle time of any cause."""
 CAUSES = (ALL_CAUSES, *(cause.name.lower() for cause in Cause))
 """The keys of ``idle_share`` but for the codes of rules."""
-
-
 _SIZED_BYTES = 2**50
-"""Beyond it no unit is shorter than the number."""
+"""From here on no unit makes a number of bytes shorter."""
 
 
 class Unit(StrEnum):
-    """What a figure is counted in."""
+    """The unit that a figure is counted in."""
 
     COUNT = "count"
     BYTES = "bytes"
@@ -41,8 +39,8 @@ class Unit(StrEnum):
 
 
 @dataclass(frozen=True)
-class About:
-    """What is declared of a limit: the unit of its figure, what it is, and whether the figure has to be high."""
+class LimitKind:
+    """The kind of a limit: the unit of its figure, what the figure is, and whether it has to be high."""
 
     unit: Unit
     words: str
@@ -50,7 +48,7 @@ class About:
 
 
 def _limit(unit: Unit, words: str, *, of: Callable[[], Any] = lambda: None, at_least: bool = False) -> Any:
-    return field(default_factory=of, metadata={"about": About(unit, words, at_least)})
+    return field(default_factory=of, metadata={"kind": LimitKind(unit, words, at_least)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +73,7 @@ class Limits:
     pageable_bytes: int | None = _limit(Unit.BYTES, "copied from or to pageable memory")
     blocked_share: float | None = _limit(Unit.SHARE, "host time blocked in calls")
     hidden_share: float | None = _limit(Unit.SHARE, "hideable copy time that is hidden", at_least=True)
-    idle_share: Mapping[str, float] = _limit(Unit.SHARE, "GPU idle time", of=dict)
+    idle_share: Mapping[str, float] = _limit(Unit.SHARE, "time without a kernel", of=dict)
     saving_share: float | None = _limit(Unit.SHARE, "time that simulated fixes save")
     no_findings: tuple[str, ...] = _limit(Unit.COUNT, "findings", of=tuple)
 
@@ -83,21 +81,20 @@ class Limits:
         for entry in fields(self):
             value = getattr(self, entry.name)
             if isinstance(value, Mapping):
-                yield from (Limit(entry.name, number, about(entry), part) for part, number in value.items())
+                yield from (Limit(entry.name, number, _kind(entry), part) for part, number in value.items())
             elif isinstance(value, tuple):
-                yield from (Limit(entry.name, 0, about(entry), part) for part in value)
+                yield from (Limit(entry.name, 0, _kind(entry), part) for part in value)
             elif value is not None:
-                yield Limit(entry.name, value, about(entry))
+                yield Limit(entry.name, value, _kind(entry))
 
 
-def about(entry: Field[Any]) -> About:
-    """What is declared of a field of `Limits`."""
-    declared: About = entry.metadata["about"]
-    return declared
+def _kind(entry: Field[Any]) -> LimitKind:
+    kind: LimitKind = entry.metadata["kind"]
+    return kind
 
 
-ABOUT = {entry.name: about(entry) for entry in fields(Limits)}
-"""What is declared of every limit, by its name."""
+LIMIT_KINDS = {entry.name: _kind(entry) for entry in fields(Limits)}
+"""The kind of every limit, by its name."""
 
 
 @dataclass(frozen=True)
@@ -106,25 +103,25 @@ class Limit:
 
     name: str
     allowed: float
-    about: About
+    kind: LimitKind
     part: str | None = None
 
     @property
     def words(self) -> str:
-        """What its figure is, as text."""
+        """What the figure of the limit is, as text."""
         if self.part is None or self.part == ALL_CAUSES:
-            return self.about.words
+            return self.kind.words
         known = self.part in CAUSES
-        return f"{self.about.words}, {Cause[self.part.upper()].label if known else self.part}"
+        return f"{self.kind.words}, {Cause[self.part.upper()].label if known else self.part}"
 
     @property
     def key(self) -> str:
-        """Its name and part, such as ``idle_share.copy_call``."""
+        """The name and part of the limit, such as ``idle_share.copy_call``."""
         return self.name if self.part is None else f"{self.name}.{self.part}"
 
     def allows(self, value: float) -> bool:
-        """Whether a figure keeps to it."""
-        return value >= self.allowed if self.about.at_least else value <= self.allowed
+        """Whether a figure keeps to the limit."""
+        return value >= self.allowed if self.kind.at_least else value <= self.allowed
 
 
 @dataclass(frozen=True)
@@ -180,9 +177,9 @@ class Budget:
     @property
     def scopes(self) -> dict[str | None, Limits]:
         """The limits by range; those on the whole trace have None for a name."""
-        found: dict[str | None, Limits] = {None: self.limits}
-        found.update(self.ranges)
-        return found
+        scopes: dict[str | None, Limits] = {None: self.limits}
+        scopes.update(self.ranges)
+        return scopes
 
     def __bool__(self) -> bool:
         return any(list(limits) for limits in self.scopes.values())

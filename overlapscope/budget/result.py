@@ -1,4 +1,4 @@
-"""`CheckResult`: what became of every limit, with its JSON form (schema ``overlapscope.check/1``)."""
+"""`CheckResult`: the outcome of every limit, with its JSON form (schema ``overlapscope.check/1``)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from overlapscope.budget.figure import Cost
+from overlapscope.analysis.analysis import Analysis
+from overlapscope.budget.figures import Cost
 from overlapscope.budget.limits import Unit
 from overlapscope.diagnosis.catalogue import rule
+from overlapscope.measure.windows import window_title
 from overlapscope.model.frames import Row, frame
 from overlapscope.model.trace import Trace
 
@@ -19,7 +21,7 @@ SCHEMA = "overlapscope.check/1"
 
 
 class Status(StrEnum):
-    """What became of a limit: kept, broken, or neither is known."""
+    """The status of a limit: kept, broken, or neither is known."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -27,7 +29,7 @@ class Status(StrEnum):
 
 
 class Against(StrEnum):
-    """What a figure is compared with: a limit of the configuration, or a stored baseline."""
+    """The yardstick of a figure: a limit of the configuration, or a stored baseline."""
 
     LIMIT = "limit"
     BASELINE = "baseline"
@@ -35,18 +37,18 @@ class Against(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome(Row):
-    """What became of one limit, on the whole trace (``range`` is None) or on a range.
+    """The outcome of one limit, on the checked part of the trace (``range`` is None) or on a range.
 
     Attributes:
         range: the range as it is configured.
         limit: the limit, such as ``pageable_bytes`` or ``idle_share.copy_call``.
         against: whether it is configured, or follows from the baseline.
-        status: what became of it.
+        status: kept, broken or not measured.
         value: the figure; None where the trace does not have it.
         allowed: the limit itself: the most that is allowed, of ``hidden_share`` the least.
         unit: unit of both.
         message: what is the matter, as one sentence.
-        rule: code of the rule about it; None where none is, or nothing was found.
+        rule: code of the rule under which most of the figure falls; None without one.
         finding: the finding of that rule there, as a sentence; None without one.
         places: where it comes from, the largest part first.
         fix: what to change, as PyTorch code: that of the finding, else of the rule at the first place; None without.
@@ -72,12 +74,12 @@ class Outcome(Row):
 
     @property
     def title(self) -> str:
-        """The same with the range."""
+        """The label after the range."""
         return self.label if self.range is None else f"{self.range}: {self.label}"
 
     @property
     def sentence(self) -> str:
-        """The message, after the status where that is not known."""
+        """The message, after the status where nothing was measured."""
         return f"{self.status}: {self.message}" if self.status is Status.NOT_MEASURED else self.message
 
     @property
@@ -87,20 +89,31 @@ class Outcome(Row):
 
     def to_dict(self) -> dict[str, Any]:
         """The outcome as JSON-ready data: an entry of ``outcomes``."""
-        plain = super().to_dict() | {"places": [cost.to_dict() for cost in self.places]}
-        return plain | {"status": self.status.replace(" ", "_")}
+        return super().to_dict() | {"status": self.status.replace(" ", "_")}
 
 
 @dataclass(frozen=True, eq=False)
 class CheckResult:
-    """What became of all limits that a trace was checked against.
+    """The outcomes of all limits that a trace was checked against.
 
-    ``pass_unmeasured`` is whether limits pass that the trace cannot show to be kept.
+    Attributes:
+        analysis: the trace with the window that limits without a range are about.
+        outcomes: one for each limit.
+        pass_unmeasured: whether limits pass that the trace cannot show to be kept.
     """
 
-    trace: Trace
+    analysis: Analysis
     outcomes: tuple[Outcome, ...]
     pass_unmeasured: bool = False
+
+    @property
+    def trace(self) -> Trace:
+        """The trace."""
+        return self.analysis.trace
+
+    def place_of(self, outcome: Outcome) -> str:
+        """The range that an outcome is about, or else the checked part of the trace."""
+        return outcome.range or window_title(self.analysis.window)
 
     @property
     def violations(self) -> tuple[Outcome, ...]:
@@ -109,7 +122,7 @@ class CheckResult:
 
     @property
     def passed(self) -> bool:
-        """Whether there are none."""
+        """Whether there are no violations."""
         return not self.violations
 
     def violates(self, outcome: Outcome) -> bool:
@@ -118,12 +131,12 @@ class CheckResult:
         return unknown or outcome.status is Status.FAILED
 
     def count(self, status: Status) -> int:
-        """How many outcomes have a status."""
+        """The number of outcomes with a status."""
         return sum(outcome.status is status for outcome in self.outcomes)
 
     @property
     def summary(self) -> str:
-        """All of it in a few words."""
+        """The verdict and the number of limits by status, in a few words."""
         counts = [f"{self.count(status)} {status}" for status in Status if self.count(status)]
         return f"{'passed' if self.passed else 'failed'}: {', '.join(counts) or 'no limits'}"
 

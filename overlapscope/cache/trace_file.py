@@ -14,12 +14,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from overlapscope.calibration.reading import from_json
-from overlapscope.calibration.writing import to_json
+from overlapscope.calibration.data import from_json, to_json
 from overlapscope.model.columns import Names
-from overlapscope.model.health import Health, HealthSeverity, HealthWarning
-from overlapscope.model.metadata import Device, Metadata
-from overlapscope.model.trace import TABLES, Trace
+from overlapscope.model.trace import TABLES, Device, Health, HealthSeverity, HealthWarning, Metadata, Trace
 
 if TYPE_CHECKING:
     import pyarrow
@@ -62,8 +59,8 @@ def read_trace(path: Path, source: str) -> Trace:
     names = Names(tuple(batch.column(_NAMES).values.to_pylist()))
     tables: dict[str, Any] = {}
     for name, kind in TABLES.items():
-        found = {spec.name: _values(batch, f"{name}.{spec.name}", spec.dtype) for spec in kind.columns()}
-        tables[name] = kind(names=names, **found)
+        columns = {spec.name: _values(batch, f"{name}.{spec.name}", spec.dtype) for spec in kind.columns()}
+        tables[name] = kind(names=names, **columns)
     about = json.loads(batch.schema.metadata[_ABOUT])
     return Trace(names=names, metadata=_metadata(about["metadata"], source), health=_health(about["health"]), **tables)
 
@@ -113,27 +110,27 @@ class _Summing:
 
 def _about(trace: Trace) -> dict[str, Any]:
     metadata, health = trace.metadata, trace.health
-    own: dict[str, Any] = {name: getattr(metadata, name) for name in _PLAIN}
-    own["devices"] = [asdict(device) for device in metadata.devices]
-    own["versions"] = dict(metadata.versions)
-    own["thread_names"] = [[*thread, name] for thread, name in metadata.thread_names.items()]
-    own["recorded_ns"] = metadata.recorded_ns
-    own["recording"] = None if metadata.recording is None else to_json(metadata.recording)
+    data: dict[str, Any] = {name: getattr(metadata, name) for name in _PLAIN}
+    data["devices"] = [asdict(device) for device in metadata.devices]
+    data["versions"] = dict(metadata.versions)
+    data["thread_names"] = [[*thread, name] for thread, name in metadata.thread_names.items()]
+    data["recorded_ns"] = metadata.recorded_ns
+    data["recording"] = None if metadata.recording is None else to_json(metadata.recording)
     counts = {entry.name: getattr(health, entry.name) for entry in fields(Health) if entry.name != "warnings"}
-    return {"metadata": own, "health": counts | {"warnings": [asdict(warning) for warning in health]}}
+    return {"metadata": data, "health": counts | {"warnings": [asdict(warning) for warning in health]}}
 
 
-def _metadata(about: dict[str, Any], source: str) -> Metadata:
+def _metadata(data: dict[str, Any], source: str) -> Metadata:
     return Metadata(
-        **{name: about[name] for name in _PLAIN} | {"path": source},
-        devices=tuple(Device(**device) for device in about["devices"]),
-        versions=MappingProxyType(about["versions"]),
-        thread_names=MappingProxyType({(process, thread): name for process, thread, name in about["thread_names"]}),
-        recorded_ns=tuple((start, end) for start, end in about["recorded_ns"]),
-        recording=from_json(about["recording"]),
+        **{name: data[name] for name in _PLAIN} | {"path": source},
+        devices=tuple(Device(**device) for device in data["devices"]),
+        versions=MappingProxyType(data["versions"]),
+        thread_names=MappingProxyType({(process, thread): name for process, thread, name in data["thread_names"]}),
+        recorded_ns=tuple((start, end) for start, end in data["recorded_ns"]),
+        recording=from_json(data["recording"]),
     )
 
 
-def _health(about: dict[str, Any]) -> Health:
-    warnings = (HealthWarning(**row | {"severity": HealthSeverity(row["severity"])}) for row in about["warnings"])
-    return Health(**about | {"warnings": tuple(warnings)})
+def _health(data: dict[str, Any]) -> Health:
+    warnings = (HealthWarning(**row | {"severity": HealthSeverity(row["severity"])}) for row in data["warnings"])
+    return Health(**data | {"warnings": tuple(warnings)})

@@ -1,4 +1,4 @@
-"""What a calibration has: frozen dataclasses whose field names are the keys in a trace.
+"""The parts of a calibration: frozen dataclasses whose field names are the keys in a trace.
 
 Times are wall times in nanoseconds unless a field says otherwise. What was not measured is None or empty.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field, fields, replace
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,11 +21,27 @@ if TYPE_CHECKING:
 
 KEY = "overlapscope"
 """The top-level key of a Kineto trace under which its calibration stands."""
+VERSION_KEYS = (
+    "cuda_driver_version",
+    "cuda_runtime_version",
+    "cupti_version",
+    "hip_driver_version",
+    "hip_runtime_version",
+    "roctracer_version",
+    "rocprofiler-sdk_version",
+)
+"""The top-level keys of a Kineto trace that say versions of drivers, runtimes and tracers."""
 SCHEMA = "overlapscope.calibration/2"
-"""What ``schema`` says in the data of this version."""
+"""The value of ``schema`` in the data of this version."""
 MODULE = "nn.Module: "
-"""What the name of a range begins with that is a call of a torch module, under its name in the model."""
+"""The begin of the name of a range that is a call of a torch module; its name in the model follows."""
 
+Positive = int
+"""The type of a number without which a row says nothing; 0 is as good as none."""
+Cumulative = tuple[int, ...]
+"""The type of times of which each is more than the one before; there is at least one."""
+Levels = tuple[int, ...]
+"""The type of numbers of things, of which some may be 0."""
 _MIDDLE_HALF = 1.35  # standard deviations of a normal distribution
 _LEAST_STEPS = 4  # from which scatter can be told
 
@@ -58,15 +74,15 @@ class Gpu:
 
 @dataclass(frozen=True)
 class CopyTime:
-    """What a copy of this size takes with nothing beside it, copies following each other without a pause.
+    """The time of a copy of this size with nothing beside it, copies following each other without a pause.
 
     ``direction`` is HtoD or DtoH, ``host_memory`` pageable or pinned, ``device`` the CUDA ordinal.
     """
 
     direction: str
     host_memory: str
-    size_bytes: int
-    copy_ns: int
+    size_bytes: Positive
+    copy_ns: Positive
     device: int | None = None
 
 
@@ -75,20 +91,20 @@ class DuplexTime:
     """Device time of a large pinned copy, ``alone_ns``, and ``beside_ns`` while others go in the other direction."""
 
     direction: str
-    alone_ns: int
-    beside_ns: int
+    alone_ns: Positive
+    beside_ns: Positive
 
 
 @dataclass(frozen=True)
 class PackTime:
-    """What the host takes per piece to pack many pieces of this size into one pinned buffer.
+    """Host time per piece to pack many pieces of this size into one pinned buffer.
 
     ``pack_ns`` where all are of one size, ``ragged_ns`` where they are not, both after other work of the host;
     ``warm_pack_ns`` and ``warm_ragged_ns`` right after the same packing, its memory in the caches.
     """
 
-    size_bytes: int
-    pack_ns: int
+    size_bytes: Positive
+    pack_ns: Positive
     ragged_ns: int | None = None
     warm_pack_ns: int | None = None
     warm_ragged_ns: int | None = None
@@ -96,7 +112,7 @@ class PackTime:
 
 @dataclass(frozen=True)
 class Packing:
-    """What packing takes by the size of its ``pieces``; ``start_ns`` beside them, ``view_ns`` for a view of a piece."""
+    """Host time of packing by size of the ``pieces``; ``start_ns`` beside them, ``view_ns`` for a view of a piece."""
 
     pieces: tuple[PackTime, ...] = ()
     start_ns: int | None = None
@@ -110,9 +126,9 @@ class PostStaging:
     Both are cumulative, for several amounts of work: the first number is for the least of it.
     """
 
-    size_bytes: int
-    issue_ns: tuple[int, ...]
-    usual_ns: tuple[int, ...]
+    size_bytes: Positive
+    issue_ns: Cumulative
+    usual_ns: Cumulative
 
 
 @dataclass(frozen=True)
@@ -125,11 +141,7 @@ class IssueCost:
 
     def least(self, other: IssueCost) -> IssueCost:
         """The lesser of two measurements, of what this one measured: other work of the machine only adds to them."""
-        return IssueCost(
-            _least(self.kernel_ns, other.kernel_ns),
-            _least(self.copy_ns, other.copy_ns),
-            _least(self.call_ns, other.call_ns),
-        )
+        return IssueCost(*map(_least, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
@@ -139,8 +151,8 @@ class TimedSteps:
     ``host_ns`` is the time from each call of `record.step` to the next.
     """
 
-    count: int
-    wall_ns: int
+    count: Positive
+    wall_ns: Positive
     host_ns: tuple[int, ...] = ()
 
     @property
@@ -168,6 +180,10 @@ class Loader:
     ``place`` is the file, without folders, and the line that makes it, or that loops over it where it was made before
     the recording. ``batch`` is the class of its first batch, ``unpinnable`` the classes in that batch that hold
     tensors, but have no method ``pin_memory()``: ``pin_memory=True`` leaves them pageable. ``batches`` were taken.
+
+    ``item_ns`` is the wall time in ``__getitem__`` or in the iterator of the dataset and ``collate_ns`` that in
+    ``collate_fn``, both per batch, the medians; ``in_worker`` says whether a worker process spent them. ``ready`` has
+    for each ``next`` how many batches were waiting when it was called; at most 100, and none without workers.
     """
 
     place: str = ""
@@ -178,50 +194,93 @@ class Loader:
     batch: str = ""
     unpinnable: str = ""
     batches: int | None = None
+    item_ns: int | None = None
+    collate_ns: int | None = None
+    in_worker: bool | None = None
+    ready: Levels = ()
 
     @property
     def settings(self) -> str:
-        """Its place and settings as a person writes them: ``DataLoader(num_workers=4) at train.py:31``."""
+        """Place and settings of the DataLoader as code has them: ``DataLoader(num_workers=4) at train.py:31``."""
         names = (("num_workers", self.workers), ("pin_memory", self.pin_memory))
         given = ", ".join(f"{name}={value}" for name, value in names if value is not None)
         return f"DataLoader({given})" + (f" at {self.place}" if self.place else "")
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """The cost of sampling Python stacks: ``cost_ns`` of processor time of the sampler in ``wall_ns`` of sampled time.
+
+    ``interval_ns`` is the time between two samples that the sampler arrived at, ``samples`` how often it looked.
+    """
+
+    interval_ns: Positive
+    samples: int | None = None
+    cost_ns: int | None = None
+    wall_ns: int | None = None
+
+    def plus(self, other: Sampling | None) -> Sampling:
+        """Both together, with the longer interval."""
+        if other is None:
+            return self
+        sums = (sum(filter(None, pair)) for pair in zip(astuple(self)[1:], astuple(other)[1:], strict=True))
+        return Sampling(max(self.interval_ns, other.interval_ns), *sums)
+
+
+@dataclass(frozen=True)
+class SampledPlace:
+    """An innermost Python function with its line, ``function (file:line)``, and in how many samples it ran."""
+
+    place: str
+    samples: Positive
+
+
 @dataclass(frozen=True, eq=False)
-class CopyConsumers:
+class OperatorTimes:
+    """Base class of columns of one length about torch's operators, sorted by the first.
+
+    Columns of starts of operators are on the trace's clock.
+    """
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, ...]]) -> Self:
+        """The columns of some rows."""
+        import numpy as np
+
+        return cls(*np.array(sorted(rows), np.int64).reshape(-1, len(fields(cls))).T)
+
+    def since(self, zero_ns: int) -> Self:
+        """The columns with starts on a clock that is 0 at ``zero_ns``."""
+        names = (entry.name for entry in fields(self) if entry.name.endswith("_start_ns"))
+        return replace(self, **{name: getattr(self, name) - zero_ns for name in names})
+
+
+@dataclass(frozen=True, eq=False)
+class CopyConsumers(OperatorTimes):
     """Which of torch's operators were given a tensor that a copy between host and GPU reads or writes on the GPU.
 
-    Pairs, as two columns of one length: an operator, by its start on the trace's clock, and a number for the tensor's
-    memory; sorted by operator. An operator of torch that is not here was given none of these tensors. Known from the
-    arguments that torch's profiler records with shapes.
+    Pairs of an operator, by its start, and a number for the tensor's memory. An operator of torch that is not here was
+    given none of these tensors. Known from the arguments that torch's profiler records with shapes.
     """
 
     op_start_ns: Int64
     tensor: Int64
 
-    def since(self, zero_ns: int) -> CopyConsumers:
-        """The same on a clock that is 0 at ``zero_ns``."""
-        return CopyConsumers(self.op_start_ns - zero_ns, self.tensor)
-
 
 @dataclass(frozen=True, eq=False)
-class D2HConsumers:
+class D2HConsumers(OperatorTimes):
     """The first of torch's operators that was given what a device-to-host copy brought.
 
-    Pairs, as two columns of one length: the operator that copied and the one that was given the result, both by their
-    start on the trace's clock; sorted by the operator that copied. Results that no operator was given are not here.
+    Pairs of the operator that copied and the one that was given the result, both by their start. Results that no
+    operator was given are not here.
     """
 
     copy_start_ns: Int64
     op_start_ns: Int64
 
-    def since(self, zero_ns: int) -> D2HConsumers:
-        """The same on a clock that is 0 at ``zero_ns``."""
-        return D2HConsumers(self.copy_start_ns - zero_ns, self.op_start_ns - zero_ns)
-
 
 class Access(IntEnum):
-    """What an operator does with a host tensor."""
+    """Kind of access of an operator to a host tensor."""
 
     DOWNLOAD = 0
     UPLOAD = 1
@@ -230,42 +289,33 @@ class Access(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class HostAccesses:
-    """What torch's operators did with host tensors that were copied, in their order.
+class HostAccesses(OperatorTimes):
+    """Accesses of torch's operators to host tensors that were copied, in their order.
 
-    Three columns of one length: the operator, by its start on the trace's clock; a number for the tensor, which stands
-    for its memory from one address on; and the `Access`. Tensors that were only copied, in one direction, are not here.
+    Each operator by its start; a number for the tensor, which stands for its memory from one address on; and the
+    `Access`. Tensors that were only copied, in one direction, are not here.
     """
 
     op_start_ns: Int64
     tensor: Int64
     access: Int64
 
-    def since(self, zero_ns: int) -> HostAccesses:
-        """The same on a clock that is 0 at ``zero_ns``."""
-        return HostAccesses(self.op_start_ns - zero_ns, self.tensor, self.access)
-
 
 @dataclass(frozen=True, eq=False)
-class ReusedBlocks:
+class ReusedBlocks(OperatorTimes):
     """Memory of a GPU that was freed and handed out again, and that two streams used: one before that, one after.
 
-    Pairs, as two columns of one length: the last operator that used it on a stream before, and the first that used it
-    on another one after that, by their start on the trace's clock. Blocks that ``Tensor.record_stream`` guards are not
-    here.
+    Pairs of the last operator that used it on a stream before, and the first that used it on another one after that, by
+    their start. Blocks that ``Tensor.record_stream`` guards are not here.
     """
 
     used_start_ns: Int64
     reused_start_ns: Int64
 
-    def since(self, zero_ns: int) -> ReusedBlocks:
-        """The same on a clock that is 0 at ``zero_ns``."""
-        return ReusedBlocks(self.used_start_ns - zero_ns, self.reused_start_ns - zero_ns)
-
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a recording notes of the machine, the profiler and the program.
+    """Everything that a recording notes of the machine, the profiler and the program.
 
     Attributes:
         versions: of Python, packages, CUDA and its driver, by name.
@@ -283,6 +333,8 @@ class Calibration:
         d2h_consumers: which operators were first given what came to the host.
         host_accesses: what operators did with host tensors that were copied.
         reused_blocks: which operators used memory of a GPU on one stream before and on another after it was freed.
+        sampling: what sampling Python stacks cost while steps were recorded or timed.
+        unprofiled_samples: where the launching thread was while steps were timed without a profiler, the most first.
     """
 
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -300,6 +352,8 @@ class Calibration:
     d2h_consumers: D2HConsumers | None = None
     host_accesses: HostAccesses | None = None
     reused_blocks: ReusedBlocks | None = None
+    sampling: Sampling | None = None
+    unprofiled_samples: tuple[SampledPlace, ...] = ()
 
     @property
     def profiler_factor(self) -> float | None:
@@ -318,17 +372,15 @@ class Calibration:
         return 0.0 if steps is None else steps.scatter / (_MIDDLE_HALF * math.sqrt(max(steps.count / 2, 1)))
 
     def since(self, zero_ns: int) -> Calibration:
-        """The same with the operators' times on a clock that is 0 at ``zero_ns``."""
-        return replace(
-            self,
-            copy_consumers=self.copy_consumers and self.copy_consumers.since(zero_ns),
-            d2h_consumers=self.d2h_consumers and self.d2h_consumers.since(zero_ns),
-            host_accesses=self.host_accesses and self.host_accesses.since(zero_ns),
-            reused_blocks=self.reused_blocks and self.reused_blocks.since(zero_ns),
-        )
+        """The calibration with the starts of operators on a clock that is 0 at ``zero_ns``."""
+        parts = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        moved: dict[str, Any] = {
+            name: part.since(zero_ns) for name, part in parts.items() if isinstance(part, OperatorTimes)
+        }
+        return replace(self, **moved)
 
     def gpu(self, number: int) -> Gpu:
-        """What is known of the GPU with this CUDA ordinal, if nothing else its number."""
+        """The GPU with this CUDA ordinal; one with nothing but its number where it is not known."""
         return next((gpu for gpu in self.devices if gpu.number == number), Gpu(number))
 
 

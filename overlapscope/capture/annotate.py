@@ -111,7 +111,7 @@ _thread = _Thread()
 
 
 def _innermost(annotation: annotate) -> int:
-    """Where in the list of open ranges the innermost of this annotation is."""
+    """The place of this annotation's innermost range in the list of open ranges."""
     for position in range(len(_thread.open) - 1, -1, -1):
         if _thread.open[position][0] is annotation:
             return position
@@ -164,5 +164,5 @@ def _nvtx() -> Any:
     try:
         import nvtx
     except ImportError as error:
-        raise CaptureError("annotate needs the nvtx package: pip install 'overlapscope[capture]'") from error
+        raise CaptureError("annotate needs the nvtx package: pip install nvtx") from error
     return nvtx

@@ -1,4 +1,4 @@
-"""What a recording was made on: versions, GPUs, links. No host name, no user, no path."""
+"""The machine of a recording: versions, GPUs, links. No host name, no user, no path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = ("overlapscope", "torch", "nvtx", "transformers", "tensordict")
 def require_torch() -> None:
     """Raise `CaptureError` where torch is not installed."""
     if find_spec("torch") is None:
-        raise CaptureError("this needs torch: pip install 'overlapscope[capture]'")
+        raise CaptureError("this needs torch: pip install torch nvidia-ml-py")
 
 
 def require_cuda() -> None:
@@ -40,23 +40,23 @@ def wait_for_devices() -> None:
 
     torch.cuda.synchronize()
     if (count := torch.cuda.device_count()) > 1:
-        for number in filter(_in_use, range(count)):
+        for number in filter(in_use, range(count)):
             torch.cuda.synchronize(number)
 
 
 def versions() -> dict[str, str]:
     """Versions of Python, of the packages that matter here, of CUDA and of its driver, as far as they are known."""
-    found = {"python": platform.python_version()}
+    known = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
+            known[package] = version(package)
     import torch
 
     if torch.version.cuda:
-        found["cuda"] = torch.version.cuda
+        known["cuda"] = torch.version.cuda
     with suppress(*_nvml_errors()), _Nvml() as nvml:
-        found["driver"] = str(nvml.nvmlSystemGetDriverVersion())
-    return found
+        known["driver"] = str(nvml.nvmlSystemGetDriverVersion())
+    return known
 
 
 def devices() -> tuple[Gpu, ...]:
@@ -69,19 +69,19 @@ def devices() -> tuple[Gpu, ...]:
 def _device(number: int) -> Gpu:
     import torch
 
-    about = torch.cuda.get_device_properties(number)
+    properties = torch.cuda.get_device_properties(number)
     return Gpu(
         number,
-        name=about.name,
-        memory_bytes=about.total_memory,
-        multiprocessors=about.multi_processor_count,
-        compute_capability=f"{about.major}.{about.minor}",
+        name=properties.name,
+        memory_bytes=properties.total_memory,
+        multiprocessors=properties.multi_processor_count,
+        compute_capability=f"{properties.major}.{properties.minor}",
         copy_engines=_copy_engines(number),
-        link=_link(str(about.uuid)),
+        link=_link(str(properties.uuid)),
     )
 
 
-def _in_use(number: int) -> bool:
+def in_use(number: int) -> bool:
     """Whether this process has a context there: to wait for a GPU that has none would make one."""
     with suppress(OSError):
         driver, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
@@ -107,7 +107,7 @@ def _copy_engines(number: int) -> int | None:
 
 
 def _link(uuid: str) -> PcieLink:
-    """What NVML says of a GPU's link; a link of which nothing is known where there is no NVML."""
+    """A GPU's link as NVML describes it; a link of which nothing is known where there is no NVML."""
     with suppress(*_nvml_errors()), _Nvml() as nvml:
         handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
         return PcieLink(
@@ -135,7 +135,7 @@ class _Nvml:
 
 
 def _nvml_errors() -> tuple[type[Exception], ...]:
-    """What asking NVML can raise, also where its package or its library is missing."""
+    """The errors that asking NVML can raise, also where its package or its library is missing."""
     try:
         import pynvml
     except ImportError:

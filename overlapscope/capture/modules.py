@@ -1,8 +1,8 @@
-"""Name the modules of a program in its recording, such as ``transformer.h.3.mlp``.
+"""Note the calls of a program's torch modules by their names in the model, while it is recorded.
 
-While they are watched, each call of a ``torch.nn.Module`` is a range whose name begins with `MODULE`. Its name is the
-one that the outermost module called on the thread has for it; that one goes by the name of its class. Modules within a
-graph that ``torch.compile`` made are not called, and have no ranges.
+While modules are watched, each call of a ``torch.nn.Module`` is a range whose name begins with `MODULE`. Its name is
+the one that the outermost module called on the thread has for it; that one goes by the name of its class. Modules
+within a graph that ``torch.compile`` made are not called, and have no ranges.
 """
 
 from __future__ import annotations
@@ -90,11 +90,11 @@ class _ModuleNames(threading.local):
         self._current = None
 
     def _within(self, root: Any) -> Names:
-        found = self._known.get(root)
-        if found is None:
-            found = {id(each): (weakref.ref(each), _range_name(root, name)) for name, each in root.named_modules()}
-            self._known[root] = found
-        return found
+        names = self._known.get(root)
+        if names is None:
+            names = {id(each): (weakref.ref(each), _range_name(root, name)) for name, each in root.named_modules()}
+            self._known[root] = names
+        return names
 
 
 def _range_name(root: Any, name: str) -> str:

@@ -8,61 +8,49 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn
 
-from overlapscope.calibration.marks import pieces
+from overlapscope.calibration.data import to_json, to_marks
 from overlapscope.calibration.schema import KEY, Calibration
-from overlapscope.calibration.writing import to_json
 from overlapscope.capture import kineto_file
 from overlapscope.capture.annotate import DOMAIN, marker
-from overlapscope.capture.copy_consumers import copy_consumers, d2h_consumers
-from overlapscope.capture.host_accesses import host_accesses
-from overlapscope.capture.other_profilers import refusing_profilers
-from overlapscope.capture.reused_blocks import reused_blocks, streams_of
+from overlapscope.capture.event_tree import copy_consumers, d2h_consumers, host_accesses, reused_blocks, streams_of
+from overlapscope.capture.kineto_file import TraceEvent
+from overlapscope.capture.watch import replaced
 from overlapscope.errors import CaptureError, OverlapscopeError
 
 NSYS = "NSYS_PROFILING_SESSION_ID"
-_TOOL_VARIABLES = (
+TOOL_VARIABLES = (
     NSYS,
     "CUDA_INJECTION64_PATH",
     "NV_COMPUTE_PROFILER_PERFWORKS_DIR",
     "NV_NSIGHT_INJECTION_TRANSPORT_TYPE",
 )
-"""What Nsight Systems, Nsight Compute and other tools that load into the CUDA driver set in a program's environment."""
+"""Environment variables by which Nsight Systems, Nsight Compute and other tools load into the CUDA driver."""
+
+
+_ENDLESS = 1 << 30  # steps: until it is stopped
+_REFUSED = (
+    "the program starts a torch.profiler of its own while overlapscope records it, and there can be one at a time: "
+    "switch that one off, or record a part of the program without it"
+)
 
 
 def outside_tool() -> str | None:
     """The environment variable by which a profiler around this program shows itself, or None."""
-    return next((name for name in _TOOL_VARIABLES if os.environ.get(name)), None)
-
-
-_ENDLESS = 1 << 30  # steps: until it is stopped
-
-
-class Profiler(Protocol):
-    """What a recording needs of a profiler."""
-
-    def start(self) -> None:
-        """Begin to warm up."""
-
-    def step(self) -> None:
-        """End a step, of the warm-up first."""
-
-    def stop(self, calibration: Calibration | None) -> None:
-        """End the recording, and store the ``calibration`` with it; None where it has failed."""
-
-    def save(self) -> bool:
-        """Write what was recorded; whether there is a file of ours now."""
-
-    def open_range(self, name: str) -> Any:
-        """A range of the recording, as a context manager that costs little."""
+    return next((name for name in TOOL_VARIABLES if os.environ.get(name)), None)
 
 
 class OutsideProfiler:
     """Records nothing here: marks with cudaProfilerStart and cudaProfilerStop what a tool around it shall record.
 
     This is what ``nsys profile -c cudaProfilerApi`` waits for.
+
+    Attributes:
+        noted: what the recording noted itself; the tool has what it notes of the host.
     """
+
+    noted: tuple[TraceEvent, ...] = ()
 
     def __init__(self, warmup: int) -> None:
         self._before = warmup
@@ -78,7 +66,7 @@ class OutsideProfiler:
         self._begin_when_warm()
 
     def stop(self, calibration: Calibration | None) -> None:
-        """Mark the end, after the calibration."""
+        """Mark the end, after the calibration; None where the recording has failed."""
         if self._running:
             if calibration is not None:
                 note(calibration)
@@ -86,7 +74,7 @@ class OutsideProfiler:
             self._running = False
 
     def save(self) -> bool:
-        """Write nothing: the tool does that, with the calibration as NVTX marks."""
+        """Write nothing, and say so: the tool writes, with the calibration as NVTX marks."""
         return False
 
     def open_range(self, name: str) -> Any:
@@ -108,9 +96,11 @@ class TorchProfiler:
     Attributes:
         used: whether one has recorded a GPU in this process. CUDA calls stay slower after that, since CUPTI stays: on
             an H200 a tiny pinned copy took 6.6 us to issue, and 3.6 before.
+        noted: what the recording noted itself, for the trace.
     """
 
     used: ClassVar[bool] = False
+    noted: tuple[TraceEvent, ...] = ()
 
     def __init__(self, path: Path, warmup: int, steps: int | None, *, on_gpu: bool, stacks: bool, memory: bool) -> None:
         from torch.profiler import ProfilerActivity, profile, schedule
@@ -133,10 +123,11 @@ class TorchProfiler:
 
     def start(self) -> None:
         """Start collecting; nothing is kept yet."""
-        _refuse_a_second_profiler()
+        if _profiling():  # some releases of torch let a second profiler end the first without a word
+            raise CaptureError("torch's profiler is already recording in this program, and there can be one at a time")
         with _as_capture_error("start"):
             self._profile.start()
-        self._refusing.enter_context(refusing_profilers())
+        self._refusing.enter_context(_refusing_profilers())
         TorchProfiler.used = TorchProfiler.used or self._on_gpu
         if self._bracket is not None:
             self._bracket.start()
@@ -170,6 +161,7 @@ class TorchProfiler:
                 self._path,
                 must_have_gpu=self._on_gpu,
                 calibration=self._with_operators(),
+                events=self.noted,
             )
         return True
 
@@ -191,6 +183,9 @@ class TorchProfiler:
         return known
 
 
+Profiler = OutsideProfiler | TorchProfiler
+
+
 def _settings(*, on_gpu: bool) -> Any:
     """Synchronisations, and what all threads do where this release of torch can record that."""
     from torch._C._profiler import _ExperimentalConfig
@@ -199,12 +194,6 @@ def _settings(*, on_gpu: bool) -> Any:
         return _ExperimentalConfig(enable_cuda_sync_events=on_gpu, profile_all_threads=True)
     except TypeError:
         return _ExperimentalConfig(enable_cuda_sync_events=on_gpu)
-
-
-def _refuse_a_second_profiler() -> None:
-    """Some releases of torch let a second profiler end the first without a word."""
-    if _profiling():
-        raise CaptureError("torch's profiler is already recording in this program, and there can be one at a time")
 
 
 def _profiling() -> bool:
@@ -217,7 +206,7 @@ def _profiling() -> bool:
 
 @contextmanager
 def _as_capture_error(action: str) -> Iterator[None]:
-    """What torch's profiler raises when it was ended by somebody else, among others, as a sentence."""
+    """Raise errors of torch's profiler as a sentence, among others where another profiler ended it."""
     try:
         yield
     except OverlapscopeError:
@@ -235,7 +224,7 @@ def note(calibration: Calibration) -> None:
         import nvtx
     except ImportError:
         return
-    for text in pieces(to_json(calibration)):
+    for text in to_marks(to_json(calibration)):
         nvtx.mark(text, domain=DOMAIN)
 
 
@@ -243,3 +232,18 @@ def _cuda_profiler(what: str) -> None:
     import torch
 
     getattr(torch.cuda.profiler, what)()
+
+
+@contextmanager
+def _refusing_profilers() -> Iterator[None]:
+    """Raise `CaptureError` where another profiler of torch begins; else it would end ours, and nothing be left."""
+    import torch
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise CaptureError(_REFUSED)
+
+    with ExitStack() as changes:
+        for kind in (torch.profiler.profile, torch.profiler.profiler._KinetoProfile):  # noqa: SLF001 - its base has a start too
+            changes.enter_context(replaced(kind, "start", refuse))
+        changes.enter_context(replaced(torch.autograd.profiler.profile, "__enter__", refuse))
+        yield

@@ -3,24 +3,62 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from overlapscope.calibration.schema import Calibration
+from overlapscope.calibration.schema import Calibration, TimedSteps
 from overlapscope.capture import calibrate, kineto_file, profilers
+from overlapscope.capture.host_log import HostLog, watch_host
+from overlapscope.capture.kineto_file import TraceEvent
 from overlapscope.capture.loaders import LoaderNotes, watch_loaders
 from overlapscope.capture.machine import devices, require_cuda, require_torch, versions, wait_for_devices
 from overlapscope.capture.modules import watch_modules
 from overlapscope.capture.profilers import NSYS, OutsideProfiler, Profiler, TorchProfiler, outside_tool
-from overlapscope.capture.stretches import RECORDED, UNPROFILED, WARM_UP, Stretch, planned
+from overlapscope.capture.sampler import Sampler, Stacks
 from overlapscope.capture.watch import watch_ranges
 from overlapscope.errors import CaptureError, OverlapscopeError
+
+SETTLING, UNPROFILED, WARM_UP, RECORDED = "settling", "unprofiled", "warm-up", "recorded"
+
+
+@dataclass
+class Stretch:
+    """Steps in a row, timed as a whole: from GPUs that have nothing to do to ones that have done everything.
+
+    ``steps`` is None for a stretch that ends with the block.
+    """
+
+    name: str
+    steps: int | None
+    begin_ns: int = 0
+    ticks_ns: list[int] = field(default_factory=list)
+    wall_ns: int = 0
+
+    @property
+    def profiled(self) -> bool:
+        """Whether a profiler runs meanwhile."""
+        return self.name in {WARM_UP, RECORDED}
+
+    def timed(self) -> TimedSteps | None:
+        """The times of the steps; None where the stretch has no steps."""
+        host_ns = tuple(end - begin for begin, end in pairwise([self.begin_ns, *self.ticks_ns]))
+        return TimedSteps(len(host_ns), self.wall_ns, host_ns) if host_ns else None
+
+
+def _planned(steps: int | None, warmup: int, unprofiled: int) -> list[Stretch]:
+    """The stretches of a recording in their order. Without ``steps`` there is none to warm the profiler up with."""
+    if steps is None:
+        return [Stretch(WARM_UP, 0), Stretch(RECORDED, None)]
+    first = [Stretch(SETTLING, warmup), Stretch(UNPROFILED, unprofiled)] if unprofiled else []
+    return [*first, Stretch(WARM_UP, warmup), Stretch(RECORDED, steps)]
 
 
 class record:  # noqa: N801 - reads as a verb where it is used
@@ -34,11 +72,14 @@ class record:  # noqa: N801 - reads as a verb where it is used
     The trace has what the analysis needs (CUDA synchronisation events) and, under the key ``overlapscope``, its
     calibration: versions, GPUs, PCIe link, copy engines, what copies of several sizes take here from pageable and
     pinned memory and in both directions at once, what the steps took with and without the profiler, which operators
-    were given what copies brought, and how the program's DataLoaders are set up. NVTX ranges of the program are in
-    it, and calls of torch modules under their names in the model. It names no host, user, command line or environment
-    variable, and no path unless ``stacks`` asks for source files: of a DataLoader it has file and line, without
-    folders. It gets its name when it is complete. Calls, ranges and operators of all threads are in it; with releases
-    of torch before ``profile_all_threads``, ranges and operators of this thread and of autograd's only.
+    were given what copies brought, how the program's DataLoaders are set up and what the parts of a batch took. Events
+    of the category ``python_sample`` have the Python stacks of all threads, without variables, and those of the
+    category ``host_event`` garbage collections, sleeps, files, saving and loading, output and batches. NVTX ranges of
+    the program are in it, and calls of torch modules under their names in the model. It names no host, user, command
+    line or environment variable, and no path unless ``stacks`` asks for source files: of DataLoaders and functions it
+    has file and line, without folders. It gets its name when it is complete. Calls, ranges and operators of all threads
+    are in it; with releases of torch before ``profile_all_threads``, ranges and operators of this thread and of
+    autograd's only.
 
     The recorded stretch is also bracketed with cudaProfilerStart and cudaProfilerStop. Under another
     profiler, such as ``nsys profile -c cudaProfilerApi python program.py``, no trace is written, because CUPTI
@@ -64,9 +105,14 @@ class record:  # noqa: N801 - reads as a verb where it is used
             two microseconds for each call.
         memory: note which memory of a GPU is handed out again, so that findings can say where a stream may still use
             it. Costs about a microsecond for each allocation.
+        sampling: sample the Python stacks of all threads while steps are recorded, and while they are timed, so that
+            findings can name what the host did. A launch-bound loop takes 2 to 4 % longer; the calibration has the
+            processor time of the sampler.
 
     Attributes:
         path: the trace.
+        on_gpu: whether the work of GPUs is recorded.
+        saved: whether the trace is in its file.
         marker: what ends each step, or begins the recording, where that was found or chosen by name.
         when_too_few: says that nothing was recorded, from the number of steps made and that of steps asked for.
 
@@ -96,6 +142,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         calibrate: bool = True,
         modules: bool = True,
         memory: bool = True,
+        sampling: bool = True,
     ) -> None:
         if (steps is not None and steps < 1) or warmup < 0 or unprofiled < 0:
             raise ValueError("steps is at least 1, warmup and unprofiled at least 0")
@@ -103,23 +150,27 @@ class record:  # noqa: N801 - reads as a verb where it is used
             raise ValueError(f"no device {device!r}: there are cuda and cpu")
         self.path = Path("recording" if path is None else path)
         self._target = self.path.absolute()  # where it was meant, also when the block changes the folder
-        self._writes = path is not None
+        self._has_path = path is not None
         self._process = os.getpid()
-        self._on_gpu = device.partition(":")[0] == "cuda"
+        self.on_gpu = device.partition(":")[0] == "cuda"
         self._stacks = stacks
         self._calibrate = calibrate
         self._names_modules = modules
         self._notes_memory = memory
         self._counts = warmup, unprofiled
-        self._plan = planned(steps, warmup, unprofiled)
+        self._plan = _planned(steps, warmup, unprofiled)
         self._past: list[Stretch] = []
         self._calibration = Calibration()
         self._measured = False
         self._profiler: Profiler | None = None
         self._failure: OverlapscopeError | None = None
-        self._loaders = LoaderNotes()
+        self._samples = sampling
+        self._sampler: Sampler | None = None
+        self._stacks_seen = Stacks()
+        self._log = HostLog()
+        self._loaders = LoaderNotes(self._log)
         self._around, self._naming = ExitStack(), ExitStack()
-        self._entered = self._saved = self._watching = False
+        self._entered = self.saved = self._watching = False
         self._earlier: Profiler | None = None
         self.marker = ""
         self.when_too_few: Callable[[int, int], str] = self._block_too_short
@@ -131,18 +182,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
         return not self._plan
 
     @property
-    def on_gpu(self) -> bool:
-        """Whether the work of GPUs is recorded."""
-        return self._on_gpu
-
-    @property
-    def saved(self) -> bool:
-        """Whether the trace is in its file."""
-        return self._saved
-
-    @property
     def recorded_steps(self) -> int:
-        """How many whole steps are recorded so far."""
+        """The number of whole steps recorded so far."""
         return sum(len(each.ticks_ns) for each in (*self._past, *self._plan) if each.name == RECORDED)
 
     @property
@@ -155,8 +196,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Hear of NVTX ranges and DataLoaders before the block begins; the block itself always does."""
-        with watch_ranges(), watch_loaders(self._loaders):
+        """Hear of NVTX ranges, DataLoaders and what takes the host before the block begins; the block always does."""
+        with watch_ranges(), watch_loaders(self._loaders), watch_host(self._log):
             self._watching = True
             try:
                 yield
@@ -165,8 +206,8 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def check(self) -> None:
         """Raise now what would keep the block from being recorded: no GPU, no torch, no room for the file."""
-        (require_cuda if self._on_gpu else require_torch)()
-        if self._outside:
+        (require_cuda if self.on_gpu else require_torch)()
+        if not self.writes:
             return
         kineto_file.check_target(self._target)
 
@@ -177,7 +218,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self._process = os.getpid()
         self._entered = True
         self._keeps_unprofiled = not profilers.TorchProfiler.used
-        if self._writes and self._tool is not None:
+        if self._has_path and self._tool is not None:
             warnings.warn(
                 f"{self._tool} is set: a profiler is around this program, and is shown what to record; "
                 f"{self.path} is not written",
@@ -220,6 +261,11 @@ class record:  # noqa: N801 - reads as a verb where it is used
         if self._plan and not self._elsewhere:
             self._guarded(self._end_early)
 
+    def plan_anew(self, steps: int | None, unprofiled: int) -> None:
+        """Record other steps than those first asked for; before the block begins."""
+        self._counts = self._counts[0], unprofiled
+        self._plan = _planned(steps, *self._counts)
+
     def restart(self, steps: int | None = None) -> None:
         """Record so many steps from here, or the rest of the block, instead of what is recorded so far.
 
@@ -239,18 +285,13 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     @property
     def _tool(self) -> str | None:
-        """How a profiler around this program shows itself."""
-        return outside_tool() if self._on_gpu else None
+        """The name of a profiler around this program; None without one."""
+        return outside_tool() if self.on_gpu else None
 
     @property
     def writes(self) -> bool:
         """Whether a trace is written here, not by a profiler around the program."""
-        return not self._outside
-
-    @property
-    def _outside(self) -> bool:
-        """Whether the recording is another tool's."""
-        return self._tool is not None or not self._writes
+        return self._tool is None and self._has_path
 
     @property
     def _elsewhere(self) -> bool:
@@ -264,12 +305,13 @@ class record:  # noqa: N801 - reads as a verb where it is used
         return self._profiler
 
     def _restart(self, steps: int | None) -> None:
+        self._stop_listening(self._plan[0].name)
         if self._plan[0].profiled:
-            self._stop(None if self._outside else self._known())
+            self._stop(self._known() if self.writes else None)
             self._earlier = None if steps is None else self._running
         self._keeps_unprofiled = not profilers.TorchProfiler.used
         self._past.clear()
-        self._plan = planned(steps, *self._counts)
+        self._plan = _planned(steps, *self._counts)
         self._begin()
 
     def _stop(self, calibration: Calibration | None) -> None:
@@ -278,33 +320,19 @@ class record:  # noqa: N801 - reads as a verb where it is used
 
     def _choose_profiler(self) -> Profiler:
         warmup, steps = max(1, self._plan[-2].steps or 0), self._plan[-1].steps
-        if self._outside:
+        if not self.writes:
             return OutsideProfiler(warmup)
-        memory = self._notes_memory and self._on_gpu
-        return TorchProfiler(self._target, warmup, steps, on_gpu=self._on_gpu, stacks=self._stacks, memory=memory)
+        memory = self._notes_memory and self.on_gpu
+        return TorchProfiler(self._target, warmup, steps, on_gpu=self.on_gpu, stacks=self._stacks, memory=memory)
 
     def _describe(self) -> Calibration:
-        """What is known of the machine before anything runs on it."""
+        """The calibration of the machine before the program runs on it."""
         known = Calibration(versions=versions())
-        if not self._on_gpu:
+        if not self.on_gpu:
             return known
         if self._calibrate and self._tool in {None, NSYS}:  # other tools look at every kernel there is
-            known = self._measure(known)
+            known, self._measured = calibrate.measured(known, unprofiled=self._keeps_unprofiled)
         return replace(known, devices=devices())  # after the copies: an idle link reports a lower generation
-
-    def _measure(self, known: Calibration) -> Calibration:
-        """With what the link and the host take, as far as the GPU has room: a full one can be recorded all the same."""
-        import torch
-
-        with suppress(RuntimeError):
-            device = torch.cuda.current_device()
-            known = replace(known, copies=calibrate.copy_times(device))
-            known = replace(known, duplex=calibrate.duplex_times(device))
-            known = replace(known, packing=calibrate.pack_times())
-            if self._keeps_unprofiled:
-                known = replace(known, issue_unprofiled=calibrate.issue_cost())
-            self._measured = True
-        return known
 
     def _begin(self) -> None:
         """Start the stretch that is next in the plan."""
@@ -317,16 +345,43 @@ class record:  # noqa: N801 - reads as a verb where it is used
             if self._names_modules:
                 self._naming.enter_context(watch_modules(self._profiler.open_range))
         self._synchronize()
+        self._listen(stretch)
         stretch.begin_ns = time.perf_counter_ns()
         if stretch.steps == 0:
             self._end()
 
+    def _listen(self, stretch: Stretch) -> None:
+        """Note what the host does in a stretch that counts."""
+        if stretch.name == RECORDED and self.writes:
+            self._log.begin()
+        if self._samples and (stretch.name == UNPROFILED or (stretch.name == RECORDED and self.writes)):
+            self._sampler = Sampler(self._stacks_seen)
+            self._sampler.start()
+
+    def _stop_listening(self, name: str = "") -> None:
+        """End that, and keep what was noted in the stretch of this ``name``."""
+        if self._elsewhere:
+            return
+        self._log.keeps = False
+        sampler, self._sampler = self._sampler, None
+        samples: tuple[TraceEvent, ...] = ()
+        if sampler is not None:
+            sampler.stop()
+            samples = tuple(sampler.events()) if name == RECORDED else ()
+            seen = sampler.places(threading.get_ident()) if name == UNPROFILED else ()
+            known = self._calibration
+            total = known.sampling.plus(sampler.sampling) if known.sampling else sampler.sampling
+            self._calibration = replace(known, sampling=total, unprofiled_samples=seen or known.unprofiled_samples)
+        if name == RECORDED and self.writes:
+            self._loaders.hear_workers()
+            self._running.noted = (*samples, *self._log.events)
+
     def _warm_up(self) -> None:
         """Let the profiler see some calls of ours first; what they cost now is what it adds to each."""
-        if not self._on_gpu:
+        if not self.on_gpu:
             return
         with suppress(RuntimeError):
-            if not self._outside:
+            if self.writes:
                 cost = calibrate.issue_cost()
                 if self._measured:
                     self._calibration = replace(self._calibration, issue_profiled=cost)
@@ -334,7 +389,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
                 self._calibration = replace(self._calibration, post_staging=calibrate.post_staging_times())
 
     def _issue_again(self) -> None:
-        """Issuing may have been timed while something else had the processor: the least of two times is nearer."""
+        """Time issuing again, and keep the least: something else may have had the processor the first time."""
         first = self._calibration.issue_unprofiled
         if first is None:
             return
@@ -346,6 +401,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
         self._synchronize()
         stretch = self._plan.pop(0)
         stretch.wall_ns = time.perf_counter_ns() - stretch.begin_ns
+        self._stop_listening(stretch.name)
         self._past.append(stretch)
         if stretch.name == UNPROFILED:
             self._issue_again()
@@ -357,17 +413,18 @@ class record:  # noqa: N801 - reads as a verb where it is used
             self._finish()
 
     def _end_early(self) -> None:
-        """The block ended first: keep what was recorded, or say that nothing was."""
+        """End a recording whose block ended first: keep what was recorded, or say that nothing was."""
         at = self._plan[0]
         if at.name == RECORDED and (at.ticks_ns or at.steps is None):
             self._end()
             return
         asked = [*self._past, *self._plan]
         self._plan.clear()
+        self._stop_listening()
         if at.profiled:
             self._stop(None)
         if self._earlier is not None:
-            self._saved = self._earlier.save()
+            self.saved = self._earlier.save()
             return
         made, wanted = sum(len(each.ticks_ns) for each in asked), sum(each.steps or 0 for each in asked)
         raise CaptureError(self.when_too_few(made, wanted))
@@ -381,7 +438,7 @@ class record:  # noqa: N801 - reads as a verb where it is used
     def _finish(self) -> None:
         self._earlier = None
         self._stop(self._known())
-        self._saved = self._running.save()
+        self.saved = self._running.save()
 
     def _known(self) -> Calibration:
         """The calibration, with the steps that were timed."""
@@ -396,13 +453,14 @@ class record:  # noqa: N801 - reads as a verb where it is used
             action()
         except OverlapscopeError as error:
             self._failure = self._failure or error
+            self._stop_listening()
             if self._plan and self._plan[0].profiled:
                 with suppress(OverlapscopeError):  # one failure is enough to tell
                     self._stop(None)
             self._plan.clear()
 
     def _synchronize(self) -> None:
-        if not self._on_gpu:
+        if not self.on_gpu:
             return
         try:
             wait_for_devices()

@@ -73,7 +73,7 @@ class _Ear:
 
     @property
     def _forked(self) -> bool:
-        """In a process that was forked off."""
+        """Whether this process was forked off."""
         return os.getpid() != self._process
 
 
@@ -142,7 +142,7 @@ def _nvtx_changes() -> Iterator[Change]:
 
 
 def _decorated(annotation: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """What ``nvtx.annotate`` makes of a function: each call enters and leaves the range where that is heard."""
+    """A function as ``nvtx.annotate`` decorates it, but each call enters and leaves the range where that is heard."""
     message, *others = annotation.init_args
     named = type(annotation)(message or function.__name__, *others)
 

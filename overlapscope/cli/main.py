@@ -10,27 +10,27 @@ from typing import Annotated
 import typer
 
 from overlapscope import __version__
-from overlapscope.cli import fleet, record
-from overlapscope.cli.audit import audit_command
-from overlapscope.cli.cache import cache_command
-from overlapscope.cli.check import check_command
-from overlapscope.cli.compare import compare_command
-from overlapscope.cli.copies import copies_command
-from overlapscope.cli.demo import demo_command
-from overlapscope.cli.doctor import doctor_command
-from overlapscope.cli.explain import explain_command
-from overlapscope.cli.export import export_command
-from overlapscope.cli.findings import findings_command
-from overlapscope.cli.gaps import gaps_command
-from overlapscope.cli.groups import Listing
-from overlapscope.cli.messages import ExitCode, drop, say
-from overlapscope.cli.ranges import ranges_command
-from overlapscope.cli.report import report_command
-from overlapscope.cli.scrub import scrub_command
-from overlapscope.cli.timeline import timeline_command
-from overlapscope.cli.transfers import transfers_command
-from overlapscope.cli.what_if import what_if_command
-from overlapscope.cli.workloads import workloads_command
+from overlapscope.cli import (  # noqa: F401 - they declare the commands
+    audit,
+    check,
+    compare,
+    doctor,
+    figures,
+    files,
+    fleet,
+    guide,
+    record,
+    tables,
+    what_if,
+)
+from overlapscope.cli.command import COMMANDS, Listing
+from overlapscope.cli.output import ExitCode, drop, say
+
+_ORDER = (
+    "audit", "doctor", "check", "record", "scrub", "what-if", "compare", "report", "findings", "copies", "gaps",
+    "ranges", "timeline", "export", "explain", "demo", "transfers", "workloads", "cache",
+)  # fmt: skip
+_SETTINGS = {"record": {"allow_extra_args": True, "allow_interspersed_args": False}}
 
 app = typer.Typer(
     cls=Listing,
@@ -40,26 +40,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # half of the time until a help text appears would be rich's
     pretty_exceptions_enable=False,
 )
-app.command("audit")(audit_command)
-app.command("doctor")(doctor_command)
-app.command("check")(check_command)
-app.command("record", context_settings=record.SETTINGS)(record.record_command)
-app.command("scrub")(scrub_command)
-app.command("what-if")(what_if_command)
-app.command("compare")(compare_command)
+for _name in _ORDER:
+    app.command(_name, context_settings=_SETTINGS.get(_name))(COMMANDS[_name])
 app.add_typer(fleet.app, name="fleet")
-app.command("report")(report_command)
-app.command("findings")(findings_command)
-app.command("copies")(copies_command)
-app.command("gaps")(gaps_command)
-app.command("ranges")(ranges_command)
-app.command("timeline")(timeline_command)
-app.command("export")(export_command)
-app.command("explain")(explain_command)
-app.command("demo")(demo_command)
-app.command("transfers")(transfers_command)
-app.command("workloads")(workloads_command)
-app.command("cache")(cache_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,59 +7,84 @@ import os
 import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from overlapscope.cli.messages import ExitCode, complain, refuse_to_replace, say
+from overlapscope.cli.command import command
+from overlapscope.cli.output import ExitCode, complain, refuse_to_replace, say
 from overlapscope.errors import CaptureError, OverlapscopeError
 from overlapscope.formatting import counted, time
 
 if TYPE_CHECKING:
     from overlapscope.capture.recorder import record
 
-SETTINGS = {"allow_extra_args": True, "allow_interspersed_args": False}
-_AUTO = "auto"
+_AUTO, _ALL = "auto", "all"
+_NOISY = 1.1  # unprofiled over profiled steps: from there on, more than jitter
 _AUTO_STEPS = 5
-_NOISY = 1.1  # unprofiled over profiled steps: from there on, more than the usual jitter
 """Steps that ``--steps auto`` records: enough to see what varies between them, in a trace that stays small."""
+_UNPROFILED = 5
+"""Steps to time without the profiler where no option says what to record."""
+_TO_FIND = 2  # steps
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What part of the script to record, as the options have it; None for what was not given."""
+    """The part of the script to record, as the options have it; None for an option that was not given."""
 
-    range_name: str | None
-    steps: str | None
-    warmup: int | None
-    unprofiled: int | None
-    delay: float
-    duration: float | None
+    delay: Annotated[float, typer.Option(min=0, help="Start after so many seconds.")] = 0.0
+    duration: Annotated[float | None, typer.Option(min=0.001, help="Record for so many seconds.")] = None
+    range_name: Annotated[
+        str | None,
+        typer.Option(
+            "--range",
+            help="Record occurrences of this range of the main thread (* and ? match): annotate, record_function or "
+            "NVTX, and those of torch, such as 'Optimizer.step*'.",
+        ),
+    ] = None
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INTEGER|auto|all",
+            help="With --range: number of occurrences to record, 1 without. auto: record five steps, each "
+            "until the next batch of its DataLoader, or without one until its optimizer steps again. all: the script.",
+        ),
+    ] = None
+    warmup: Annotated[int | None, typer.Option(min=0, help="Steps to skip before measuring, 1 without.")] = None
+    unprofiled: Annotated[int | None, typer.Option(min=0, help="Steps to time without profiler.")] = None
 
     def __post_init__(self) -> None:
         """Raise a usage error where options contradict each other, or would have no effect."""
-        timed = self.delay > 0 or self.duration is not None
-        if self.auto and self.range_name is not None:
-            raise typer.BadParameter("--steps auto finds the steps itself: give --range, or auto, not both")
-        if timed and (self.auto or self.range_name is not None):
+        if self.steps in {_AUTO, _ALL} and self.range_name is not None:
+            raise typer.BadParameter(f"--steps {self.steps} needs no range: give --range, or {self.steps}, not both")
+        if self._timed and (self.auto or self.whole or self.range_name is not None):
             raise typer.BadParameter("--delay and --duration record by time: leave --range and --steps out")
         for name in ("steps", "warmup", "unprofiled"):
-            if getattr(self, name) is not None and not self.auto and self.range_name is None:
+            if getattr(self, name) is not None and not self.auto and self.range_name is None and self.steps != _ALL:
                 raise typer.BadParameter(
                     f"--{name} counts steps: say what a step is with --range NAME, or use --steps auto"
                 )
-        if not self.auto and self.steps is not None and not (self.steps.isdecimal() and int(self.steps)):
-            raise typer.BadParameter(f"--steps takes a number from 1 on, or auto, not {self.steps!r}")
+        if self.steps not in {None, _AUTO, _ALL} and not (str(self.steps).isdecimal() and int(self.steps or 0)):
+            raise typer.BadParameter(f"--steps takes a number from 1 on, auto or all, not {self.steps!r}")
+
+    @property
+    def _timed(self) -> bool:
+        return self.delay > 0 or self.duration is not None
 
     @property
     def auto(self) -> bool:
         return self.steps == _AUTO
 
     @property
+    def whole(self) -> bool:
+        return self.steps == _ALL
+
+    @property
     def count(self) -> int | None:
-        """How many steps to record; None where there are none to count."""
+        """The number of steps to record; None where there are none to count."""
         if self.auto:
             return _AUTO_STEPS
         return None if self.range_name is None else int(self.steps or 1)
@@ -69,33 +94,40 @@ class _Part:
         """Whether to record before the first step is found: not where steps are to be timed without a profiler."""
         return self.auto and not self.unprofiled
 
+    @property
+    def short_below(self) -> int:
+        """The batches that a loop needs for steps without the profiler; 0 where these were asked for, or are none."""
+        return 0
 
+
+class _DefaultPart(_Part):
+    """Steps of which some are timed without the profiler, where no option said what to record."""
+
+    @property
+    def short_below(self) -> int:
+        return _TO_FIND + 2 + (self.unprofiled or 0) + _AUTO_STEPS  # and before each of the others one to warm up
+
+
+def _chosen(part: _Part, text: str) -> _Part:
+    """The part to record of a script with this ``text``."""
+    from overlapscope.capture.by_step import promises_steps
+    from overlapscope.capture.by_time import brackets
+
+    if part != _Part():
+        return part
+    if brackets(text):
+        return _Part(steps=_ALL)
+    return _DefaultPart(steps=_AUTO, unprofiled=_UNPROFILED) if promises_steps(text) else _Part(steps=_AUTO)
+
+
+@command("record")
 def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     script: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARG]...", help="What to run, and its arguments.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The trace to write; {rank} stands for the process's rank.")
     ] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help="SCRIPT names a module, as in python -m.")] = False,
-    delay: Annotated[float, typer.Option(min=0, help="Start after so many seconds.")] = 0.0,
-    duration: Annotated[float | None, typer.Option(min=0.001, help="Record for so many seconds.")] = None,
-    range_name: Annotated[
-        str | None,
-        typer.Option(
-            "--range",
-            help="Record occurrences of this range of the main thread (* and ? match): annotate, record_function or "
-            "NVTX, and those of torch, such as 'Optimizer.step*'.",
-        ),
-    ] = None,
-    steps: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INTEGER|auto",
-            help="With --range: number of occurrences to record, 1 without. auto: record five steps, each "
-            "until the next batch of its DataLoader, or without one until its optimizer steps again.",
-        ),
-    ] = None,
-    warmup: Annotated[int | None, typer.Option(min=0, help="Steps to skip before measuring, 1 without.")] = None,
-    unprofiled: Annotated[int | None, typer.Option(min=0, help="Steps to time without profiler.")] = None,
+    part: _Part = _Part(),
     stacks: Annotated[
         bool, typer.Option(help="Record Python call stacks: findings name source lines; larger and slower.")
     ] = False,
@@ -107,30 +139,34 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = True,
     device: Annotated[str, typer.Option(help="cuda, or cpu to record a program without a GPU.")] = "cuda",
     calibrate: Annotated[bool, typer.Option(help="Measure the link and the host first.")] = True,
-) -> None:
+    sampling: Annotated[bool, typer.Option(help="Sample Python stacks: findings name what the host did.")] = True,
+) -> int:
     """Run SCRIPT as python would and record it into a Kineto trace.
 
-    Options of this command go before SCRIPT, those of the script after it. Without options that select a part, all of
-    the script is recorded or, where it calls cudaProfilerStart and cudaProfilerStop through torch, what is between
-    them. Without --output the trace is named after SCRIPT, with the rank where a launcher such as torchrun sets one.
-    The exit status is that of the script, or 2 when nothing was recorded. The GPUs are queried before the script runs,
-    so set CUDA_VISIBLE_DEVICES outside of it. Processes that the script starts are not recorded.
+    Options of this command go before SCRIPT, those of the script after it. Without options that select a part, it
+    records what is between cudaProfilerStart and cudaProfilerStop where SCRIPT calls them through torch, else five
+    steps as with --steps auto, and all of SCRIPT where it has none. If SCRIPT makes a DataLoader or an optimizer, five
+    steps before those are timed without the profiler. Without --output the trace is named after SCRIPT, with the rank
+    where a launcher such as torchrun sets one. The exit status is that of the script, or 2 when nothing was recorded.
+    The GPUs are queried before the script runs, so set CUDA_VISIBLE_DEVICES outside of it. Processes that the script
+    starts are not recorded.
     """
     from overlapscope.capture.recorder import record
     from overlapscope.capture.runner import run_script
 
-    part = _Part(range_name, steps, warmup, unprofiled, delay, duration)
+    part = _chosen(part, _source(script[0], module=module))
     try:
         recording = record(
             target(output, script[0].rpartition(".")[2] if module else script[0], os.environ.get("RANK", "")),
             steps=None if part.from_begin else part.count,
-            warmup=1 if warmup is None else warmup,
-            unprofiled=unprofiled or 0,
+            warmup=1 if part.warmup is None else part.warmup,
+            unprofiled=part.unprofiled or 0,
             stacks=stacks,
             device=device,
             calibrate=calibrate,
             modules=modules,
             memory=memory,
+            sampling=sampling,
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
@@ -151,20 +187,19 @@ def record_command(  # noqa: PLR0913, PLR0917 - one parameter per option
             _leave_fork(status)
         if recording.saved:
             _say_recorded(recording, part, status)
-    raise typer.Exit(status)
+    return status
 
 
 def _recording(recording: record, part: _Part) -> AbstractContextManager[None]:
     """Record the part of the script that runs within."""
-    from overlapscope.capture.by_profiler_api import recording_whole
-    from overlapscope.capture.by_range import recording_by_range
-    from overlapscope.capture.by_step import recording_by_step
-    from overlapscope.capture.by_time import Times, recording_by_time
+    from overlapscope.capture.by_step import recording_by_range, recording_by_step
+    from overlapscope.capture.by_time import Times, recording_by_time, recording_whole
 
     if part.range_name is not None:
         return recording_by_range(recording, part.range_name)
     if part.auto:
-        return recording_by_step(recording, part.count or _AUTO_STEPS, from_begin=part.from_begin)
+        steps = part.count or _AUTO_STEPS
+        return recording_by_step(recording, steps, from_begin=part.from_begin, short_below=part.short_below)
     times = Times(part.delay, part.duration)
     return recording_whole(recording, say) if times == Times() else recording_by_time(recording, times, say)
 
@@ -199,13 +234,26 @@ def noise_of(profiled_ns: float, unprofiled_ns: float) -> str:
 
 
 def _what_next(recording: record) -> str:
-    if not recording.on_gpu:
-        return "it has no GPU work to audit: it was recorded with --device cpu"
-    return f"analyse it with: overlapscope audit {recording.path}"
+    return f"analyse it with: overlapscope audit {recording.path}" if recording.on_gpu else seen_on_host(recording.path)
+
+
+def seen_on_host(path: Path) -> str:
+    """What a recording without a GPU tells: for how long the loop waited for batches, and what ranges took."""
+    from overlapscope.measure.ranges import waited_for_batches_ns
+    from overlapscope.read.opening import open_trace
+
+    trace = open_trace(path)
+    waited_ns, parts = waited_for_batches_ns(trace), ["it has no GPU work to audit: it was recorded with --device cpu"]
+    if waited_ns:
+        whole = time(trace.end_ns - trace.start_ns)
+        parts.append(f"the loop waited for batches of its DataLoader for {time(waited_ns)} of {whole}")
+    if len(trace.ranges):
+        parts.append(f"overlapscope ranges {path} lists what ranges took on the host")
+    return "; ".join([*parts, "what copies and kernels cost shows only on a GPU"])
 
 
 def _ended_before_steps(marker: str) -> str:
-    """That what was recorded is the script's begin, because its steps were too few."""
+    """A note that only the begin of the script was recorded, because its steps were too few."""
     return (
         f"the script ended before a step was recorded: it made too few (counted by {marker!r}) after those that "
         "--warmup skips; what was recorded from its begin until its steps were found is kept"
@@ -213,8 +261,8 @@ def _ended_before_steps(marker: str) -> str:
 
 
 def _without_steps(path: Path) -> str:
-    """That no steps were found while the script ran, and what repeats in its recording."""
-    from overlapscope.measure.repetition import repetition
+    """A note that no steps were found while the script ran, with what repeats in its recording."""
+    from overlapscope.measure.ranges import repetition
     from overlapscope.read.opening import open_trace
 
     none = (
@@ -222,14 +270,16 @@ def _without_steps(path: Path) -> str:
         "script is recorded"
     )
     trace = open_trace(path)
-    found = repetition(trace)
-    if found is None:
+    repeated = repetition(trace)
+    if repeated is None:
         return f"{none}, and nothing in it repeats"
-    if found.range is not None:
-        repeats = f"its range {found.range!r} repeats {found.count} times"
-        return f"{none}; {repeats}: overlapscope audit --within {found.range!r} selects it"
-    begin, end = ((at - trace.start_ns) / 1e6 for at in (found.start_ns, found.end_ns))
-    sequence = f"a sequence of {counted(found.length, found.what.removesuffix('s'))} repeats {found.count} times"
+    if repeated.range is not None:
+        repeats = f"its range {repeated.range!r} repeats {repeated.count} times"
+        return f"{none}; {repeats}: overlapscope audit --within {repeated.range!r} selects it"
+    begin, end = ((at - trace.start_ns) / 1e6 for at in (repeated.start_ns, repeated.end_ns))
+    sequence = (
+        f"a sequence of {counted(repeated.length, repeated.what.removesuffix('s'))} repeats {repeated.count} times"
+    )
     return f"{none}; {sequence}: overlapscope audit --from {begin:.3f} --to {end:.3f} selects them"
 
 
@@ -245,13 +295,26 @@ def _leave_fork(status: int) -> NoReturn:
 
 
 def _is_module(name: str) -> bool:
+    return _spec(name) is not None
+
+
+def _spec(name: str) -> ModuleSpec | None:
     sys.path.insert(0, "")  # as python -m has it
     try:
-        return find_spec(name) is not None
+        return find_spec(name)
     except (ImportError, ValueError):
-        return False
+        return None
     finally:
         sys.path.remove("")
+
+
+def _source(name: str, *, module: bool) -> str:
+    """The text of a script or module; empty where there is none to read."""
+    spec = _spec(name) if module else None
+    try:
+        return Path((spec.origin or "") if spec else name).read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def target(output: Path | None, script: str, rank: str) -> Path:

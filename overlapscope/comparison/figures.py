@@ -1,16 +1,36 @@
-"""The figures of two sides, each before, after, and its change."""
+"""The figures and the ranges of two sides, each before, after, and its change."""
 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from itertools import zip_longest
 
-from overlapscope.comparison.config import CompareConfig
+import numpy as np
+
 from overlapscope.comparison.side import Run, Side
+from overlapscope.comparison.work import LISTED
 from overlapscope.diagnosis.causes import Cause
+from overlapscope.measure.host import host_blocking
+from overlapscope.measure.places import STEP, STEPS, enclosing
+from overlapscope.measure.windows import ends_with_work, ranges_within
+from overlapscope.model.columns import NO_ID
+from overlapscope.model.frames import Row
 from overlapscope.report.data import DeviceAudit
+
+SINGLE_SHARE = 0.04
+"""With one trace a side, a change of less than this share is none; two times of one program differ by that at the
+median (docs/predictions.md)."""
+TENTH_SHARE = 0.16
+"""Two times of one program differ by this share in every tenth case: a smaller change may be chance, and that is said
+(docs/predictions.md)."""
+LEAST_SHARE = 0.01
+"""With several traces a side, a change below this share is none either, however close together they are."""
+MENTIONED_SHARE = 0.02
+"""From this share on, of the change or of the time, a part of the change or a finding's idle time is mentioned."""
 
 Value = float | None
 """A figure; None where the trace does not record it."""
@@ -26,7 +46,7 @@ class Spread:
 
     @property
     def width(self) -> float:
-        """From the least to the largest."""
+        """The difference between the largest and the least value."""
         return self.high - self.low
 
 
@@ -45,27 +65,27 @@ class Figure:
 
     @property
     def change(self) -> float | None:
-        """By how much the median is larger after."""
+        """The difference of the medians, positive where it is larger after."""
         return None if self.before is None or self.after is None else self.after.median - self.before.median
 
     @property
     def share(self) -> float | None:
-        """That as a share of before; None where there was nothing."""
+        """The change as a share of before; None where there was nothing."""
         if self.before is None or self.change is None or not self.before.median:
             return None
         return self.change / self.before.median
 
 
-def figures(before: Side, after: Side, config: CompareConfig) -> tuple[Figure, ...]:
-    """Every figure that one side has."""
+def figures_of(before: Side, after: Side) -> tuple[Figure, ...]:
+    """All figures that one of two sides has."""
     values = [[_of_run(side, run) for run in side.runs] for side in (before, after)]
     keys = dict.fromkeys(key for side in values for run in side for key in run)
-    return tuple(_figure(key, values[0], values[1], config) for key in keys)
+    return tuple(_figure(key, values[0], values[1]) for key in keys)
 
 
-def _figure(key: str, before: list[dict[str, Value]], after: list[dict[str, Value]], config: CompareConfig) -> Figure:
+def _figure(key: str, before: list[dict[str, Value]], after: list[dict[str, Value]]) -> Figure:
     one, two = (_spread([run.get(key, 0) for run in side]) for side in (before, after))
-    return Figure(key, one, two, _changed(one, two, several=min(len(before), len(after)) > 1, config=config))
+    return Figure(key, one, two, _changed(one, two, several=min(len(before), len(after)) > 1))
 
 
 def _spread(values: Sequence[Value]) -> Spread | None:
@@ -73,32 +93,30 @@ def _spread(values: Sequence[Value]) -> Spread | None:
     return Spread(statistics.median(known), min(known), max(known)) if len(known) == len(values) else None
 
 
-def _changed(before: Spread | None, after: Spread | None, *, several: bool, config: CompareConfig) -> bool:
+def _changed(before: Spread | None, after: Spread | None, *, several: bool) -> bool:
     if before is None or after is None:
         return before is not after
-    share = config.least_share if several else config.single_share
+    share = LEAST_SHARE if several else SINGLE_SHARE
     least = max(share * max(abs(before.median), abs(after.median)), before.width, after.width)
     return abs(after.median - before.median) > least
 
 
 def _of_run(side: Side, run: Run) -> dict[str, Value]:
     """All figures of a run, by key: sums over its GPUs and threads, for one occurrence where occurrences differ."""
-    found, divisor = run.audit, side.divisor(run)
+    devices, divisor = run.devices, side.divisor(run)
     total: dict[str, Value] = {
-        "wall_ns": run.wall_ns(unprofiled=side.unprofiled),
+        "wall_ns": run.wall_ns,
         "recorded_ns": run.window.wall_ns,
-        "busy_ns": _sum(found.devices, lambda device: device.activity.busy.total_ns),
-        "idle_ns": _sum(found.devices, lambda device: device.activity.idle.total_ns),
-        "only_copying_ns": _sum(found.devices, _only_copying_ns),
-        "idle_or_copying_ns": _sum(
-            found.devices, lambda device: device.activity.idle.total_ns + _only_copying_ns(device)
-        ),
-        "kernels": found.counts["kernels"],
-        "kernel_busy_ns": _sum(found.devices, lambda device: device.activity.kernels.total_ns),
-        "copy_busy_ns": _sum(found.devices, lambda device: device.activity.copies.total_ns),
-        "hidden_ns": _sum(found.devices, lambda device: device.activity.overlap.total_ns),
-        "blocked_ns": sum(row.blocked_ns for row in found.host_blocking),
-        **_copies(found.devices),
+        "busy_ns": _sum(devices, lambda device: device.activity.busy.total_ns),
+        "idle_ns": _sum(devices, lambda device: device.activity.idle.total_ns),
+        "only_copying_ns": _sum(devices, _only_copying_ns),
+        "idle_or_copying_ns": _sum(devices, lambda device: device.activity.idle.total_ns + _only_copying_ns(device)),
+        "kernels": run.audit.counts["kernels"],
+        "kernel_busy_ns": _sum(devices, lambda device: device.activity.kernels.total_ns),
+        "copy_busy_ns": _sum(devices, lambda device: device.activity.copies.total_ns),
+        "hidden_ns": _sum(devices, lambda device: device.activity.overlap.total_ns),
+        "blocked_ns": sum(row.blocked_ns for row in host_blocking(run.stated.trace, run.stated.window)),
+        **_copies(devices),
         **{f"idle.{cause.name.lower()}_ns": run.idle_ns(cause) for cause in Cause},
     }
     return {key: None if value is None else value / divisor for key, value in total.items()}
@@ -109,37 +127,107 @@ def _sum(devices: Sequence[DeviceAudit], value: Callable[[DeviceAudit], int]) ->
 
 
 def _only_copying_ns(device: DeviceAudit) -> int:
-    """For how long a GPU copied and ran no kernel."""
+    """The time for which a GPU copied and ran no kernel."""
     return device.activity.copies.total_ns - device.activity.overlap.total_ns
 
 
 def _copies(devices: Sequence[DeviceAudit]) -> dict[str, Value]:
     """The copies by direction and memory on the host side: ``copies.HtoD.pageable.count``."""
-    found: dict[str, Value] = {}
+    sums: dict[str, Value] = {}
     for group in (group for device in devices for group in device.memory):
         for name in ("count", "size_bytes", "total_ns", "hidden_ns", "exposed_ns", "blocked_ns"):
             key = f"copies.{group.key['direction']}.{group.key['memory']}.{name}"
-            value, known = getattr(group, name), found.get(key, 0)
-            found[key] = None if value is None or known is None else known + value
-    return found
+            value, known = getattr(group, name), sums.get(key, 0)
+            sums[key] = None if value is None or known is None else known + value
+    return sums
 
 
-def plain(value: float) -> float | int:
-    """A number as JSON has it: times and counts whole."""
-    return int(value) if value == round(value) else value
+def plain(value: float | None) -> float | int | None:
+    """A number as JSON has it, times and counts whole; None for None."""
+    return value if value is None or value != round(value) else int(value)
 
 
-def side_dict(found: Sequence[Figure], side: Callable[[Figure], Spread | None]) -> dict[str, Any]:
-    """The medians of one side by key, as JSON-ready data."""
-    return {figure.key: None if (spread := side(figure)) is None else plain(spread.median) for figure in found}
+def by_key(figures: Sequence[Figure]) -> Mapping[str, Figure]:
+    """The figures by their keys."""
+    return {figure.key: figure for figure in figures}
 
 
-def spread_dict(found: Sequence[Figure], side: Callable[[Figure], Spread | None]) -> dict[str, Any]:
-    """The least and the largest value of one side by key, as JSON-ready data."""
-    known = {figure.key: side(figure) for figure in found}
-    return {key: None if spread is None else [plain(spread.low), plain(spread.high)] for key, spread in known.items()}
+@dataclass(frozen=True)
+class RangeTimes(Row):
+    """The occurrences of a range: how many, the median time of one, and the time of all."""
+
+    occurrences: int
+    median_ns: float
+    total_ns: int
 
 
-def by_key(found: Sequence[Figure]) -> Mapping[str, Figure]:
-    """Figures by their key."""
-    return {figure.key: figure for figure in found}
+@dataclass(frozen=True)
+class RangeChange(Row):
+    """A range of one trace or both; None where a trace has not got it.
+
+    Times go up to the end of the GPU work issued in an occurrence, and what an occurrence before it covers does not
+    count: however far the host runs ahead, they add up to the time of all. Of a range within one that repeats, the end
+    of its work only tells how much was queued before it: times are those ``on_host``.
+
+    ``steps`` are the times of the first, second and further occurrences, before and after, None where one is missing.
+    """
+
+    name: str
+    on_host: bool
+    before: RangeTimes | None
+    after: RangeTimes | None
+    steps: tuple[tuple[int | None, int | None], ...]
+
+
+def range_changes(before: Run, after: Run) -> tuple[RangeChange, ...]:
+    """The ranges within the windows of two traces, at most `LISTED`, the longest first; only the common steps are."""
+    sides = _Ranges(before), _Ranges(after)
+    within = sides[0].within_repeated | sides[1].within_repeated
+    times = [side.times(within) for side in sides]
+    names = dict.fromkeys((*times[0], *times[1]))
+    changes = [_change(name, name in within, *(side.get(name, []) for side in times)) for name in names]
+
+    def total_ns(entry: RangeChange) -> int:
+        return max(side.total_ns for side in (entry.before, entry.after) if side is not None)
+
+    return tuple(sorted(changes, key=lambda entry: (-total_ns(entry), entry.name))[:LISTED])
+
+
+class _Ranges:
+    """The ranges within the window of a trace, in the order of their begins."""
+
+    def __init__(self, run: Run) -> None:
+        self._trace, ranges = run.stated.trace, ranges_within(run.stated.trace, run.stated.window)
+        self._ranges = ranges.take(np.argsort(ranges.start_ns, kind="stable"))
+        self._names = [STEPS if STEP.match(name) else name for name in self._trace.names.decode(self._ranges.name_id)]
+
+    @cached_property
+    def within_repeated(self) -> frozenset[str]:
+        """The names of ranges that lie within a range of another name that occurs several times."""
+        count, around = Counter(self._names), enclosing(self._ranges).tolist()
+        pairs = [(name, self._names[row]) for name, row in zip(self._names, around, strict=True) if row != NO_ID]
+        return frozenset(name for name, outer in pairs if outer != name and count[outer] > 1)
+
+    def times(self, on_host: frozenset[str]) -> dict[str, list[int]]:
+        """The times of the occurrences of each range, in their order; of some names those on the host."""
+        times: dict[str, list[int]] = {}
+        reached: dict[tuple[str, int], int] = {}
+        columns = (
+            self._ranges.start_ns,
+            self._ranges.end_ns,
+            ends_with_work(self._trace, self._ranges),
+            self._ranges.process,
+        )
+        for name, begin, end, done, process in zip(self._names, *(column.tolist() for column in columns), strict=True):
+            covered = max(begin, reached.get((name, process), begin))
+            times.setdefault(name, []).append(end - begin if name in on_host else max(done - covered, 0))
+            reached[name, process] = max(done, covered)
+        return times
+
+
+def _change(name: str, on_host: bool, before: list[int], after: list[int]) -> RangeChange:
+    return RangeChange(name, on_host, _summed(before), _summed(after), tuple(zip_longest(before, after)))
+
+
+def _summed(times: list[int]) -> RangeTimes | None:
+    return RangeTimes(len(times), statistics.median(times), sum(times)) if times else None

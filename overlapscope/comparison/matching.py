@@ -1,20 +1,23 @@
-"""Which kernels, copies, memsets and calls of two traces are the same: by name and sequence."""
+"""The kernels, copies, memsets and calls that two traces have in common, matched by name and sequence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from overlapscope.comparison.common import previous_common_call
-from overlapscope.dependencies.graph import Graph
-from overlapscope.measure.distinct import distinct_columns
-from overlapscope.measure.windows import Window, rows_called
+from overlapscope.dependencies.graph import Graph, Work
+from overlapscope.measure.grouping import distinct_columns, each_value
+from overlapscope.measure.windows import Window, on_host
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind
 from overlapscope.model.trace import DEVICE_WORK, Trace
-from overlapscope.timeline.kernel_names import short_name
+from overlapscope.timeline.names import short_name
+
+KERNEL, COPY = 0, 1
+"""Numbers of the tables in the work of a graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,37 +29,43 @@ class Pairs:
 
     @property
     def flipped(self) -> Pairs:
-        """The same with the sides exchanged."""
+        """The pairs with the sides exchanged."""
         return Pairs(self.after, self.before)
 
 
 @dataclass(frozen=True, eq=False)
 class Matching:
-    """What two graphs have in common: pairs of work and pairs of calls, as indices of each graph."""
+    """Two graphs, the window of each, and what they have in common: pairs of work and of calls, as indices of each."""
 
+    before: Graph
+    after: Graph
+    windows: tuple[Window, Window]
     work: Pairs
     calls: Pairs
 
-    @property
+    @cached_property
     def flipped(self) -> Matching:
-        """The same with the sides exchanged."""
-        return Matching(self.work.flipped, self.calls.flipped)
+        """The matching with the sides exchanged."""
+        return Matching(self.after, self.before, self.windows[::-1], self.work.flipped, self.calls.flipped)
 
-    def nodes(self, before: Graph, after: Graph) -> Int64:
-        """For each node of ``after`` the one of ``before``; `NO_ID` where there is none."""
-        found = np.full(len(after.time_ns), NO_ID, np.int64)
+    def between(self, before: Graph, after: Graph) -> Matching:
+        """The matching of two graphs with the same nodes as these."""
+        return replace(self, before=before, after=after)
+
+    @cached_property
+    def nodes(self) -> Int64:
+        """The node of ``before`` for each node of ``after``; `NO_ID` where there is none."""
+        node_before = np.full(len(self.after.time_ns), NO_ID, np.int64)
         for node in ("call_start", "call_end"):
-            found[getattr(after, node)(self.calls.after)] = getattr(before, node)(self.calls.before)
+            node_before[getattr(self.after, node)(self.calls.after)] = getattr(self.before, node)(self.calls.before)
         for node in ("work_start", "work_end"):
-            found[getattr(after, node)(self.work.after)] = getattr(before, node)(self.work.before)
-        return found
+            node_before[getattr(self.after, node)(self.work.after)] = getattr(self.before, node)(self.work.before)
+        return node_before
 
 
 def first(window: Window, count: int) -> Window:
     """The first occurrences of a window."""
-    rows = np.argsort(window.start_ns, kind="stable")[:count]
-    start, end, process = window.start_ns[rows], window.end_ns[rows], window.process[rows]
-    return replace(window, start_ns=start, end_ns=end, process=process)
+    return window.take(np.argsort(window.start_ns, kind="stable")[:count])
 
 
 def match(before: Graph, after: Graph, windows: tuple[Window, Window]) -> Matching:
@@ -68,13 +77,16 @@ def match(before: Graph, after: Graph, windows: tuple[Window, Window]) -> Matchi
     sides, codes = (before, after), codes_of(before.trace, after.trace)
     keys = [_work_keys(graph, window, code) for graph, window, code in zip(sides, windows, codes, strict=True)]
     work = _paired(*keys)
-    issuing = _issuing(before, after, work)
-    known = _with_others(issuing, *_call_keys(sides, issuing, codes, alike=True))
-    return Matching(work, _with_others(known, *_call_keys(sides, known, codes, alike=False)))
+    calls = _issuing(before, after, work)
+    for unique_sequence in (True, False):
+        keys = _call_keys(sides, calls, codes, unique_sequence=unique_sequence)
+        others = _paired(*keys)
+        calls = Pairs(np.append(calls.before, others.before), np.append(calls.after, others.after))
+    return Matching(before, after, windows, work, calls)
 
 
 def codes_of(*traces: Trace) -> list[Int64]:
-    """For each trace a number of each of its names, the same for the same name; `NO_ID` appended.
+    """A number for each name of each trace, the same for the same name; `NO_ID` appended.
 
     Profilers write templates and parameters in different ways: between two of them the function's name alone counts.
     """
@@ -88,53 +100,46 @@ def codes_of(*traces: Trace) -> list[Int64]:
 
 
 def _work_keys(graph: Graph, window: Window, codes: Int64) -> Int64:
-    """What says which work is the same, one column each."""
+    """The keys by which work is matched, one column for each piece."""
     work, trace = graph.work, graph.trace
     what, size = np.empty(len(work), np.int64), np.zeros(len(work), np.int64)
     for number, name in enumerate(DEVICE_WORK):
-        mine, table = work.table == number, getattr(trace, name)
-        rows = work.row[mine]
-        what[mine] = trace.copies.direction[rows] if name == "copies" else codes[table.name_id[rows]]
-        size[mine] = table.size_bytes[rows] if name != "kernels" else 0
+        of_table, table = work.table == number, getattr(trace, name)
+        rows = work.row[of_table]
+        what[of_table] = trace.copies.direction[rows] if name == "copies" else codes[table.name_id[rows]]
+        size[of_table] = table.size_bytes[rows] if name != "kernels" else 0
     place = np.stack([_ranks(work.process), _ranks(work.device), occurrences(graph, window)])
     keys = np.concatenate([place, np.stack([work.table, what, size])])
     return _numbered(keys, np.lexsort((work.start_ns, _issued_ns(graph))), np.ones(len(work), np.bool_))
 
 
 def _issued_ns(graph: Graph) -> Int64:
-    """When each piece of work was issued; where that is not recorded, when it began."""
+    """The time at which each piece of work was issued; where that is not recorded, at which it began."""
     work = graph.work
     return np.where(work.call == NO_ID, work.start_ns, work.issued_ns(graph.calls))
 
 
-def on_host(trace: Trace, window: Window) -> Window:
-    """The occurrences of a range on the host alone, without the work that runs on; a window without one as it is."""
-    if window.name is None:
-        return window
-    ranges = trace.ranges.take(rows_called(trace, window.name))
-    whole = replace(window, start_ns=ranges.start_ns, end_ns=ranges.end_ns, process=ranges.process)
-    return first(whole, len(window.start_ns))
-
-
 def occurrences(graph: Graph, window: Window) -> Int64:
-    """In which occurrence of a window, by number, each piece of work was issued; `NO_ID` outside of them.
+    """The number of the occurrence of a window in which each piece of work was issued; `NO_ID` outside of them.
 
     Occurrences that overlap, such as nested ranges that one pattern matches, count as one.
     """
     work, moment = graph.work, _issued_ns(graph)
-    if window.name is None:
+    if window.is_whole:
         return np.zeros(len(work), np.int64)
-    host, found = on_host(graph.trace, window), np.full(len(work), NO_ID, np.int64)
-    for process in np.unique(host.process).tolist():
-        own, mine = host.process == process, work.process == process
-        starts, ends = _outermost(host.start_ns[own], host.end_ns[own])
-        number = np.searchsorted(starts, moment[mine], side="right") - 1
-        found[mine] = np.where((number >= 0) & (moment[mine] < ends[number]), number, NO_ID)
-    return found
+    host, occurrence = on_host(graph.trace, window), np.full(len(work), NO_ID, np.int64)
+    for process, rows in each_value(work.process):
+        counts = host.counts_for(process)
+        if not counts.any():
+            continue
+        starts, ends = _outermost(host.start_ns[counts], host.end_ns[counts])
+        number = np.searchsorted(starts, moment[rows], side="right") - 1
+        occurrence[rows] = np.where((number >= 0) & (moment[rows] < ends[number]), number, NO_ID)
+    return occurrence
 
 
 def _outermost(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
-    """Begin and end of intervals, in their order, those that overlap as one; those that only touch stay apart."""
+    """The begins and ends of intervals in their order; intervals that overlap are one, those that touch are two."""
     order = np.argsort(start_ns, kind="stable")
     starts, ends = start_ns[order], np.maximum.accumulate(end_ns[order])
     begins = np.flatnonzero(np.append(True, starts[1:] >= ends[:-1]))
@@ -142,77 +147,130 @@ def _outermost(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
 
 
 def _ranks(values: Int64) -> Int64:
-    """Each value's place among the different ones."""
+    """The place of each value among the distinct values."""
     ranks: Int64 = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return ranks
 
 
 def _numbered(keys: Int64, order: Int64, usable: Bool) -> Int64:
-    """The keys with a further row: how many of the same key come before each, in this order; `NO_ID` if not usable."""
+    """The keys with a further row: the number of equal keys before each, in this order; `NO_ID` if not usable."""
     member = distinct_columns(keys)[1]
     by_key = order[np.argsort(member[order], kind="stable")]
-    first = np.flatnonzero(np.append(True, np.diff(member[by_key]) != 0))[: len(member)]
+    begins = np.flatnonzero(np.append(True, np.diff(member[by_key]) != 0))[: len(member)]
     number = np.empty(len(member), np.int64)
-    number[by_key] = np.arange(len(member)) - np.repeat(first, np.diff(np.append(first, len(member))))
+    number[by_key] = np.arange(len(member)) - np.repeat(begins, np.diff(np.append(begins, len(member))))
     return np.concatenate([keys, np.where(usable, number, NO_ID)[None]])
 
 
 def _paired(before: Int64, after: Int64) -> Pairs:
-    """Which columns of two sets of keys are equal, of those that are usable."""
+    """The usable columns of two sets of keys that are equal."""
     usable = [np.flatnonzero(keys[-1] != NO_ID) for keys in (before, after)]
     both = np.concatenate([keys[:, rows] for keys, rows in zip((before, after), usable, strict=True)], axis=1)
     member = distinct_columns(both)[1]
-    mine, other = member[: len(usable[0])], member[len(usable[0]) :]
-    _, first, second = np.intersect1d(mine, other, assume_unique=True, return_indices=True)
-    return Pairs(usable[0][first], usable[1][second])
+    one, two = member[: len(usable[0])], member[len(usable[0]) :]
+    _, row_before, row_after = np.intersect1d(one, two, assume_unique=True, return_indices=True)
+    return Pairs(usable[0][row_before], usable[1][row_after])
 
 
 def _issuing(before: Graph, after: Graph, work: Pairs) -> Pairs:
-    """Calls that issued the same work, each once: what a graph launch issues was issued by many calls before."""
+    """The calls that issued the same work, each once: what a graph launch issues was issued by many calls before."""
     calls = np.stack([before.work.call[work.before], after.work.call[work.after]])
     calls = calls[:, (calls != NO_ID).all(axis=0)]
-    first = [np.isin(np.arange(calls.shape[1]), np.unique(side, return_index=True)[1]) for side in calls]
-    return Pairs(*calls[:, first[0] & first[1]])
+    once = [np.isin(np.arange(calls.shape[1]), np.unique(side, return_index=True)[1]) for side in calls]
+    return Pairs(*calls[:, once[0] & once[1]])
 
 
-def _with_others(known: Pairs, before: Int64, after: Int64) -> Pairs:
-    """Pairs of calls, and those whose keys are equal."""
-    others = _paired(before, after)
-    return Pairs(np.append(known.before, others.before), np.append(known.after, others.after))
+def _call_keys(
+    sides: tuple[Graph, Graph], matched: Pairs, codes: Sequence[Int64], *, unique_sequence: bool
+) -> list[Int64]:
+    """The keys by which calls that issue no work are matched: the call that they follow, their kind, and their number.
 
-
-def _call_keys(sides: tuple[Graph, Graph], known: Pairs, codes: Sequence[Int64], *, alike: bool) -> tuple[Int64, Int64]:
-    """What says which calls are the same that issue no work: what they follow on their thread, kind, and number.
-
-    ``alike`` leaves out those that follow the same call in other numbers: which of them are the same is told by what
-    lies between them.
+    ``unique_sequence`` leaves out those of which another number follows the same call on the other side: which of them
+    are the same is told by what lies between them.
     """
-    every = [
-        _followed(graph, mine, code)
-        for graph, mine, code in zip(sides, (known.before, known.after), codes, strict=True)
-    ]
-    usable = [usable for _, usable in every]
-    if alike:
+    calls = matched.before, matched.after
+    every = [_followed(graph, rows, code) for graph, rows, code in zip(sides, calls, codes, strict=True)]
+    usable = [unmatched for _, unmatched in every]
+    if unique_sequence:
         usable = _as_often([keys for keys, _ in every], usable)
-    one, two = (_numbered(keys, np.arange(keys.shape[1]), some) for (keys, _), some in zip(every, usable, strict=True))
-    return one, two
+    return [_numbered(keys, np.arange(keys.shape[1]), rows) for (keys, _), rows in zip(every, usable, strict=True)]
 
 
 def _as_often(keys: Sequence[Int64], usable: Sequence[Bool]) -> list[Bool]:
-    """Which usable columns of two sets of keys occur as often in the other set."""
+    """The usable columns of two sets of keys that occur as often in the other set."""
     member = distinct_columns(np.concatenate(keys, axis=1))[1]
     members = np.split(member, [keys[0].shape[1]])
     most = int(member.max(initial=NO_ID)) + 1
-    one, two = (np.bincount(of[some], minlength=most) for of, some in zip(members, usable, strict=True))
-    return [some & (one == two)[of] for of, some in zip(members, usable, strict=True)]
+    one, two = (np.bincount(of[rows], minlength=most) for of, rows in zip(members, usable, strict=True))
+    return [rows & (one == two)[of] for of, rows in zip(members, usable, strict=True)]
 
 
-def _followed(graph: Graph, known: Int64, codes: Int64) -> tuple[Int64, Bool]:
-    """For each call which pair it follows on its thread, its kind and name; and whether it is to be matched."""
+def _followed(graph: Graph, matched: Int64, codes: Int64) -> tuple[Int64, Bool]:
+    """The pair that each call follows on its thread, with its kind and name; and the calls that are to be matched."""
     calls = graph.calls
     pair = np.full(len(calls), NO_ID, np.int64)
-    pair[known] = np.arange(len(known))
-    anchor = np.append(pair, NO_ID)[previous_common_call(graph, known)]
+    pair[matched] = np.arange(len(matched))
+    anchor = np.append(pair, NO_ID)[previous_common_call(graph, matched)]
     name = np.where(calls.kind == ApiKind.OTHER, codes[graph.trace.api_calls.name_id[calls.row]], NO_ID)
-    usable = (pair == NO_ID) & ~np.isin(np.arange(len(calls)), graph.work.call)
-    return np.stack([anchor, calls.kind.astype(np.int64), name]), usable
+    unmatched = (pair == NO_ID) & ~np.isin(np.arange(len(calls)), graph.work.call)
+    return np.stack([anchor, calls.kind.astype(np.int64), name]), unmatched
+
+
+def next_common_call(graph: Graph, common: Int64) -> Int64:
+    """The next common call after each call on its thread; `NO_ID` where none follows."""
+    return _nearest(graph.calls.owner[::-1], _marked(len(graph.calls), common)[::-1])[::-1]
+
+
+def previous_common_call(graph: Graph, common: Int64) -> Int64:
+    """The last common call before each call on its thread; `NO_ID` where there is none."""
+    return _nearest(graph.calls.owner, _marked(len(graph.calls), common))
+
+
+def last_common_work(graph: Graph, common: Int64) -> Int64:
+    """Each piece of common work itself, and for other work the last common one before it on its stream."""
+    work = graph.work
+    order = np.lexsort((work.start_ns, work.stream, work.device, work.process))
+    keys = np.stack([work.process, work.device, work.stream])[:, order]
+    owner = np.cumsum(np.append(0, (np.diff(keys, axis=1) != 0).any(axis=0)))[: len(order)]
+    marked = _marked(len(work), common)[order]
+    before = np.empty(len(order), np.int64)
+    before[order] = np.where(marked != NO_ID, marked, _nearest(owner, marked))
+    return before
+
+
+def _marked(count: int, common: Int64) -> Int64:
+    """The index of each common entry, and `NO_ID` at the others."""
+    marked = np.full(count, NO_ID, np.int64)
+    marked[common] = common
+    return marked
+
+
+def _nearest(owner: Int64, marked: Int64) -> Int64:
+    """The mark of the nearest earlier entry of the same owner that has a mark, for each entry."""
+    if not len(marked):
+        return marked
+    place = np.maximum.accumulate(np.where(marked != NO_ID, np.arange(len(marked)), NO_ID))
+    place = np.append(NO_ID, place[:-1])
+    same_owner = (place != NO_ID) & (owner[place] == owner)
+    return np.where(same_owner, marked[place], NO_ID)
+
+
+def reordered(matching: Matching, queue: str) -> Bool:
+    """The work of ``before`` in a queue where work that shares one in both graphs comes in another order after.
+
+    ``queue`` is the column that names it: ``stream`` or ``engine``. The order of a queue is the order of issue.
+    """
+    numbers, numbers_after = queue_numbers(matching.before.work, queue), queue_numbers(matching.after.work, queue)
+    rows, rows_after = matching.work.before, matching.work.after
+    order = np.lexsort((rows, numbers_after[rows_after], numbers[rows]))
+    queues = np.stack([numbers[rows], numbers_after[rows_after]])[:, order]
+    back = (np.diff(queues, axis=1) == 0).all(axis=0) & (np.diff(rows_after[order]) < 0)
+    moved: Bool = (numbers != NO_ID) & np.isin(numbers, queues[0, 1:][back])
+    return moved
+
+
+def queue_numbers(work: Work, queue: str) -> Int64:
+    """The number of the stream or copy engine of each piece of work; `NO_ID` for work on no copy engine."""
+    kind = getattr(work, queue)
+    number = distinct_columns(np.stack([work.process, work.device, kind]))[1]
+    return np.where((queue == "engine") & (kind == 0), NO_ID, number)

@@ -1,4 +1,4 @@
-"""What is to be known before two sides are compared: other work, other GPUs, other profilers."""
+"""The remarks before a comparison: other work, GPUs or profilers, and traces of a side that are no repeats."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from overlapscope.comparison.config import CompareConfig
-from overlapscope.comparison.ranges import RangeChange
-from overlapscope.comparison.side import Run, Side
-from overlapscope.comparison.work import Work
-from overlapscope.formatting import safe, share, size
+from overlapscope.comparison.figures import RangeChange
+from overlapscope.comparison.side import Run, Side, matching_of
+from overlapscope.comparison.work import COMPARABLE_SHARE, SAME_SHARE, Work, common_work
+from overlapscope.formatting import counted, safe, share, size
 from overlapscope.measure.devices import device_keys
 from overlapscope.model.frames import Row
+from overlapscope.model.trace import Trace
 
 _NO_EFFECT = " The change of the time is no effect of a fix."
 _UNKNOWN = "unknown GPU"
@@ -30,43 +30,33 @@ class Remark(Row):
 
 DAMAGED = "damaged"
 """The code of the warning that a trace has lost data."""
-
-OTHER_WORK = "other-work"
-"""The code of the warning that the two sides do different things, so that the change of the time says nothing."""
-
-
 INCOMPLETE = "incomplete"
 """The code of the warning that a trace lacks what every trace of its format has."""
-OTHER_GPU, OTHER_PROFILER = "other-gpu", "other-profiler"
-MIXED_WORK, MIXED_GPUS = "mixed-work", "mixed-gpus"
-_INCOMPARABLE = (OTHER_WORK, INCOMPLETE, OTHER_GPU, OTHER_PROFILER, MIXED_WORK, MIXED_GPUS)
+OTHER_WORK = "other-work"
+"""The code of the warning that the two sides do different things, so that the change of the time says nothing."""
+_OTHER_GPU, _OTHER_PROFILER, _MIXED_WORK, _MIXED_GPUS = "other-gpu", "other-profiler", "mixed-work", "mixed-gpus"
+_INCOMPARABLE = (OTHER_WORK, INCOMPLETE, _OTHER_GPU, _OTHER_PROFILER, _MIXED_WORK, _MIXED_GPUS)
 
 
-def is_comparable(said: Sequence[Remark]) -> bool:
+def is_comparable(remarks: Sequence[Remark]) -> bool:
     """Whether the change of the time can be the effect of a change of the program."""
-    return not any(remark.code in _INCOMPARABLE for remark in said)
+    return not any(remark.code in _INCOMPARABLE for remark in remarks)
 
 
-PARTLY_OTHER_WORK = "partly-other-work"
-"""The code of the warning that some of the work is on one side only."""
-
-
-def remarks(
-    before: Side, after: Side, work: Work, ranges: Sequence[RangeChange], config: CompareConfig
-) -> tuple[Remark, ...]:
-    """All that there are, what makes a comparison worthless first."""
+def remarks(before: Side, after: Side, work: Work, ranges: Sequence[RangeChange]) -> tuple[Remark, ...]:
+    """All remarks about two sides, those that make a comparison worthless first."""
     within = before.typical.window.name
     return (
-        *_work(work, ranges, within, config),
-        *_places(before, after),
+        *_work(work, ranges, within),
+        *_origins(before, after),
         *_amounts(before, after),
         *_lost(before, after),
         *_on_both(before, after),
     )
 
 
-def _work(work: Work, ranges: Sequence[RangeChange], within: str | None, config: CompareConfig) -> Iterator[Remark]:
-    if work.data_share < config.comparable_share:
+def _work(work: Work, ranges: Sequence[RangeChange], within: str | None) -> Iterator[Remark]:
+    if work.data_share < COMPARABLE_SHARE:
         yield Remark(
             OTHER_WORK,
             f"Not the same work: {size(work.before_bytes)} are copied before, {size(work.after_bytes)} after, in "
@@ -82,10 +72,10 @@ def _work(work: Work, ranges: Sequence[RangeChange], within: str | None, config:
         )
         return
     least = min(work.before_share, work.after_share)
-    if least < config.same_share:
-        comparable = least >= config.comparable_share
+    if least < SAME_SHARE:
+        comparable = least >= COMPARABLE_SHARE
         yield Remark(
-            PARTLY_OTHER_WORK if comparable else OTHER_WORK,
+            "partly-other-work" if comparable else OTHER_WORK,
             f"{'Partly other work' if comparable else 'Not the same work'}: {share(work.before_share, 1)} of what the "
             f"GPU computes before, and {share(work.after_share, 1)} of it after, has a counterpart on the other side."
             + ("" if comparable else _NO_EFFECT)
@@ -108,13 +98,13 @@ def _hint(ranges: Sequence[RangeChange], within: str | None) -> str:
     return f" {safe(name)} occurs {counts}: --within {shlex.quote(safe(name))} compares one with one."
 
 
-def _places(before: Side, after: Side) -> Iterator[Remark]:
-    """Other GPUs, profilers or ranks."""
-    gpus = _each(before, gpus_of), _each(after, gpus_of)
+def _origins(before: Side, after: Side) -> Iterator[Remark]:
+    """The remarks on other GPUs, profilers or ranks."""
+    gpus = _each(before, _gpus), _each(after, _gpus)
     if gpus[0] != gpus[1]:
         what = "It is not known whether the GPUs are the same" if _UNKNOWN in "".join(gpus) else "Other GPUs"
         yield Remark(
-            OTHER_GPU,
+            _OTHER_GPU,
             f"{what}: {gpus[0]} before, {gpus[1]} after. Kernel and copy times differ with the GPU, so that the effect "
             "of a change of the program cannot be told from theirs.",
         )
@@ -122,7 +112,7 @@ def _places(before: Side, after: Side) -> Iterator[Remark]:
     if tools[0] != tools[1]:
         wall = "the time is compared without them" if before.unprofiled else "and in the time"
         yield Remark(
-            OTHER_PROFILER,
+            _OTHER_PROFILER,
             f"Other profilers: {tools[0]} before, {tools[1]} after. Their own cost is in the host's times, blocked "
             f"time and idle time; {wall}. The effect of a change of the program cannot be told from theirs.",
         )
@@ -138,7 +128,7 @@ def _places(before: Side, after: Side) -> Iterator[Remark]:
 
 
 def _amounts(before: Side, after: Side) -> Iterator[Remark]:
-    """Other numbers of occurrences."""
+    """The remark on other numbers of occurrences."""
     counts = _each(before, lambda run: str(run.occurrences)), _each(after, lambda run: str(run.occurrences))
     if before.per_occurrence:
         yield Remark(
@@ -150,7 +140,7 @@ def _amounts(before: Side, after: Side) -> Iterator[Remark]:
 
 def _lost(before: Side, after: Side) -> Iterator[Remark]:
     for run in (*before.runs, *after.runs):
-        name = safe(PurePath(run.trace.metadata.path).name)
+        name = _name(run.trace)
         if lacking := run.trace.health.incomplete:
             text = "; ".join(f"{warning.count:,} {warning.message}" for warning in lacking)
             yield Remark(INCOMPLETE, f"{name} cannot be compared: {text}.")
@@ -159,18 +149,18 @@ def _lost(before: Side, after: Side) -> Iterator[Remark]:
 
 
 def _on_both(before: Side, after: Side) -> Iterator[Remark]:
-    """Traces that are compared with themselves."""
+    """The remarks on traces that are compared with themselves."""
     one, two = ({run.trace.metadata.path for run in side.runs} for side in (before, after))
     for path in sorted(one & two):
         yield Remark("same-trace", f"{safe(PurePath(path).name)} is on both sides.")
 
 
-def _each(side: Side, what: Callable[[Run], str]) -> str:
-    """What the traces of a side have, each once."""
-    return ", ".join(sorted({what(run) for run in side.runs}))
+def _each(side: Side, words: Callable[[Run], str]) -> str:
+    """The distinct words for the traces of a side."""
+    return ", ".join(sorted({words(run) for run in side.runs}))
 
 
-def gpus_of(run: Run) -> str:
+def _gpus(run: Run) -> str:
     """The GPUs of a trace, by their names."""
     names = [run.trace.metadata.device_name(key.device) or _UNKNOWN for key in device_keys(run.trace)]
     return " + ".join(f"{names.count(name)} x {safe(name)}" for name in dict.fromkeys(names)) or "none"
@@ -187,3 +177,40 @@ def _rank(run: Run) -> str:
 
 def _calibrated(side: Side) -> bool:
     return all(run.is_unprofiled for run in side.runs)
+
+
+def left_out(*sides: Sequence[Trace]) -> Iterator[Remark]:
+    """The remarks on traces that have lost data and do not count, since their side has others."""
+    for side in sides:
+        lost = [trace for trace in side if trace.health.damaged]
+        for trace in lost if len(lost) < len(side) else ():
+            message = f"{_name(trace)} has lost data and is left out; overlapscope audit says what."
+            yield Remark(DAMAGED, message)
+
+
+def on_repeats(before: Side, after: Side) -> Iterator[Remark]:
+    """The remarks on traces of one side that are no repeats of each other."""
+    for label, side in (("before", before), ("after", after)):
+        others = [run for run in side.runs if run is not side.typical]
+        odd = [run for run in others if not common_work(matching_of(side.typical, run)).comparable]
+        if odd:
+            yield Remark(
+                _MIXED_WORK,
+                f"The traces {label} do not do the same work: {counted(len(odd), 'trace')} of {len(side.runs)}, such "
+                f"as {_name(odd[0].trace)}, have little in common with {_name(side.typical.trace)}. Their median is "
+                "of no program.",
+            )
+        gpus = sorted({_gpus(run) for run in side.runs})
+        if len(gpus) > 1:
+            yield Remark(_MIXED_GPUS, f"The traces {label} are from different GPUs: {', '.join(gpus)}.")
+        ranks = {run.trace.metadata.rank for run in side.runs} - {None}
+        if len(ranks) > 1:
+            yield Remark(
+                "several-ranks",
+                f"The traces {label} are of {len(ranks)} ranks, not repeats of one: their spread is that of the ranks. "
+                "overlapscope fleet is for the ranks of one job.",
+            )
+
+
+def _name(trace: Trace) -> str:
+    return safe(PurePath(trace.metadata.path).name)

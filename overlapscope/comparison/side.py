@@ -1,4 +1,4 @@
-"""One side of a comparison: its traces, each with its audit and its simulation."""
+"""One side of a comparison: its traces, each with its analysis and its audit."""
 
 from __future__ import annotations
 
@@ -7,75 +7,78 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from overlapscope.dependencies.build import build_graph
-from overlapscope.dependencies.graph import Graph, nodes_of
+from overlapscope.analysis.analysis import Analysis
+from overlapscope.comparison.matching import Matching, first, match
 from overlapscope.diagnosis.causes import Cause
-from overlapscope.diagnosis.config import DiagnosisConfig
+from overlapscope.diagnosis.finding import Finding
 from overlapscope.measure.windows import Window
 from overlapscope.model.trace import Trace
-from overlapscope.report.content import AuditConfig, audit
-from overlapscope.report.data import Audit
-from overlapscope.whatif.config import SimulationConfig
-from overlapscope.whatif.what_if import Baseline
+from overlapscope.report.content import audit
+from overlapscope.report.data import Audit, DeviceAudit
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One trace: its audit, and its simulation, None where nothing is to be simulated."""
+    """One trace of a side: its analysis and its audit; ``unprofiled`` says that its times are without the profiler."""
 
-    audit: Audit
-    base: Baseline | None
+    analysis: Analysis
+    unprofiled: bool = False
 
-    @classmethod
-    def of(cls, trace: Trace, within: str | None, config: AuditConfig) -> Run:
-        """Audit a trace; without a plan, whose simulations take most of the time and which few comparisons ask for.
+    @cached_property
+    def audit(self) -> Audit:
+        """Its audit without a plan, whose simulations take most of the time and which few comparisons ask for."""
+        return audit(self.analysis, plan=False)
 
-        Raises:
-            RangeNotFound: the trace has no such range.
-        """
-        found = audit(trace, within, replace(config, diagnosis=replace(config.diagnosis, simulate=False)))
-        return cls(found, _baseline(trace, found.window, config.diagnosis))
+    @property
+    def stated(self) -> Analysis:
+        """The analysis whose times count."""
+        return self.analysis.stated if self.unprofiled else self.analysis
+
+    @property
+    def devices(self) -> tuple[DeviceAudit, ...]:
+        """The figures of its GPUs that count."""
+        return self.audit.stated if self.unprofiled else self.audit.devices
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Its findings with the times that count."""
+        return (self.audit.conclusion if self.unprofiled else self.audit.diagnosis).findings
 
     @property
     def trace(self) -> Trace:
         """The trace."""
-        return self.audit.trace
+        return self.analysis.trace
 
     @property
     def window(self) -> Window:
-        """The analysed part of it."""
-        return self.audit.window
+        """The analysed part of the trace."""
+        return self.analysis.window
 
     @property
     def occurrences(self) -> int:
         """How often the window's range occurs; 1 for a whole trace."""
         return len(self.window.start_ns)
 
-    @cached_property
-    def graph(self) -> Graph:
-        """Calls and work; with what they waited for where it is simulated."""
-        return nodes_of(self.trace) if self.base is None else self.base.graph
-
     def idle_ns(self, cause: Cause) -> int:
-        """How long the GPUs were idle for a cause."""
-        return sum(device.idle.sum_ns(cause) for device in self.audit.devices)
+        """The time for which the GPUs were idle for a cause."""
+        return sum(device.idle.sum_ns(cause) for device in self.devices)
 
     @property
     def is_unprofiled(self) -> bool:
         """Whether its time without the profiler is known; a trace without GPU work has nothing to simulate."""
-        return self.base is not None and self.base.unprofiled_ns is not None and len(self.graph.work) > 0
+        return self.analysis.baseline.unprofiled_ns is not None and len(self.analysis.graph.work) > 0
 
-    def wall_ns(self, *, unprofiled: bool) -> int:
-        """The length of the window, without the profiler where all of its cost is known and asked for."""
-        without = None if self.base is None or not unprofiled else self.base.unprofiled_ns
-        return self.window.wall_ns if without is None else without
+    @property
+    def wall_ns(self) -> int:
+        """The length of the window that counts."""
+        return self.stated.window.wall_ns
 
 
-def _baseline(trace: Trace, window: Window, config: DiagnosisConfig) -> Baseline | None:
-    if not config.simulate:
-        return None
-    dependencies = config.dependencies
-    return Baseline.of(build_graph(trace, dependencies), window, SimulationConfig(dependencies=dependencies))
+def matching_of(before: Run, after: Run) -> Matching:
+    """What two traces have in common in the first occurrences that both have."""
+    count = min(before.occurrences, after.occurrences)
+    windows = first(before.window, count), first(after.window, count)
+    return match(before.analysis.graph, after.analysis.graph, windows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +98,10 @@ class Side:
 
     def wall_ns(self, run: Run) -> float:
         """The time of a run that counts."""
-        return run.wall_ns(unprofiled=self.unprofiled) / self.divisor(run)
+        return run.wall_ns / self.divisor(run)
 
     def divisor(self, run: Run) -> int:
-        """By what the figures of a run are divided."""
+        """The number by which the figures of a run are divided."""
         return max(run.occurrences, 1) if self.per_occurrence else 1
 
 
@@ -107,4 +110,5 @@ def sides_of(before: Sequence[Run], after: Sequence[Run]) -> tuple[Side, Side]:
     runs = (*before, *after)
     unprofiled = all(run.is_unprofiled for run in runs)
     per_occurrence = len({run.occurrences for run in runs}) > 1
-    return Side(tuple(before), unprofiled, per_occurrence), Side(tuple(after), unprofiled, per_occurrence)
+    one, two = (tuple(replace(run, unprofiled=unprofiled) for run in side) for side in (before, after))
+    return Side(one, unprofiled, per_occurrence), Side(two, unprofiled, per_occurrence)

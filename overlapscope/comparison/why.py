@@ -13,13 +13,16 @@ from itertools import combinations, pairwise
 from math import comb
 from typing import Any
 
-from overlapscope.comparison.config import CompareConfig
-from overlapscope.comparison.done import Done
 from overlapscope.comparison.hybrids import Hybrids, Program
 from overlapscope.comparison.matching import Matching
 from overlapscope.comparison.swaps import Part
+from overlapscope.comparison.words import Words
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.model.frames import Row
+
+MOST_SIMULATED = 2_000_000
+"""Simulated nodes up to which every order of the parts is tried; one takes about 5 us. Above it two orders are, one the
+reverse of the other."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,11 @@ class Why:
 
     @property
     def saved_ns(self) -> int:
-        """What is explained and what is not, together."""
+        """The time saved, explained or not."""
         return sum(reason.saved_ns for reason in self.reasons) + self.unexplained_ns
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-ready data: ``why`` of a comparison."""
+        """The reasons as JSON-ready data: ``why`` of a comparison."""
         return {
             "before_ns": self.before_ns,
             "after_ns": self.after_ns,
@@ -66,33 +69,30 @@ class Why:
         }
 
 
-def why(
-    before: Program, after: Program, matching: Matching, config: CompareConfig, *, recorded: bool, each: int = 1
-) -> Why:
+def why(before: Program, after: Program, matching: Matching, *, recorded: bool, each: int = 1) -> Why:
     """Attribute the difference of two programs to their parts.
 
     Args:
         before: the one side.
         after: the other side.
         matching: what both have in common.
-        config: thresholds, with their reasons.
         recorded: whether times are with the profiler; its own cost is a part then.
         each: by what all times are divided.
     """
-    hybrids = Hybrids.of(before, after, matching)
+    hybrids = Hybrids(before, after, matching)
     nodes = max(len(before.graph.time_ns), len(after.graph.time_ns))
-    every = nodes * 2 ** len(hybrids.parts) <= config.most_simulated
+    every = nodes * 2 ** len(hybrids.parts) <= MOST_SIMULATED
     saved = (shapley if every else two_orders)(hybrids.parts, hybrids.length_ns)
-    times = [hybrids.length_ns(some) for some in (frozenset(), frozenset(hybrids.parts))]
+    times = [hybrids.length_ns(parts) for parts in (frozenset(), frozenset(hybrids.parts))]
     if recorded:
         costs = before.profiler_ns, after.profiler_ns
         saved[Part.PROFILER] = costs[0] - costs[1]
         times = [time + cost for time, cost in zip(times, costs, strict=True)]
     saved, times = {part: time / each for part, time in saved.items()}, [round(time / each) for time in times]
     idle_saved = {cause: before.idle_ns[cause] - after.idle_ns[cause] for cause in Cause}
-    done = Done(before.graph, after.graph, matching, (before.window, after.window), idle_saved)
-    words = done.words(saved)
-    reasons = [Reason(part, said[0], round(saved[part]), said[1]) for part, said in words.items() if said is not None]
+    words = Words(matching.between(before.graph, after.graph), idle_saved)
+    said = {part: words.of(part, saved_ns) for part, saved_ns in saved.items()}
+    reasons = [Reason(part, said_of[0], round(saved[part]), said_of[1]) for part, said_of in said.items() if said_of]
     explained = sum(reason.saved_ns for reason in reasons)
     return Why(
         before_ns=times[0],
@@ -107,19 +107,19 @@ Length = Callable[[frozenset[Part]], int]
 
 
 def shapley(parts: Sequence[Part], length_ns: Length) -> dict[Part, float]:
-    """What each part saves, on average over all orders."""
+    """The time that each part saves, on average over all orders."""
     saved = dict.fromkeys(parts, 0.0)
     for part in parts:
         others = [other for other in parts if other is not part]
         for count in range(len(parts)):
             weight = 1 / (len(parts) * comb(len(others), count))
-            for some in combinations(others, count):
-                saved[part] += weight * (length_ns(frozenset(some)) - length_ns(frozenset((*some, part))))
+            for earlier in combinations(others, count):
+                saved[part] += weight * (length_ns(frozenset(earlier)) - length_ns(frozenset((*earlier, part))))
     return saved
 
 
 def two_orders(parts: Sequence[Part], length_ns: Length) -> dict[Part, float]:
-    """What each part saves, on average over one order and its reverse."""
+    """The time that each part saves, on average over one order and its reverse."""
     saved = dict.fromkeys(parts, 0.0)
     for order in (tuple(parts), tuple(reversed(parts))):
         begun = [frozenset(order[:count]) for count in range(len(order) + 1)]

@@ -1,1 +1,1 @@
-"""What waited for what: one graph of dependencies under diagnosis and prediction."""
+"""One graph of dependencies, of calls and device work, under diagnosis and prediction."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.dependencies.config import DEFAULT, DependencyConfig
 from overlapscope.dependencies.device import device_dependencies
 from overlapscope.dependencies.graph import Graph, nodes_of
 from overlapscope.dependencies.host import host_dependencies
@@ -21,21 +20,18 @@ _CERTAIN = (
 )
 
 
-def build_graph(trace: Trace, config: DependencyConfig = DEFAULT) -> Graph:
-    """What every call and every piece of device work of a trace waited for.
+def build_graph(trace: Trace) -> Graph:
+    """The graph of a trace: what every call and every piece of device work waited for.
 
     Args:
         trace: an opened trace.
-        config: thresholds, with their reasons.
 
     Returns:
         A graph without cycles. With nothing changed, its simulation gives the times of the trace.
     """
     graph = nodes_of(trace)
     execution = graph.dependencies.take(graph.dependencies.of_kind(DependencyKind.EXECUTION))
-    return without_cycles(
-        graph.with_dependencies(execution, host_dependencies(graph, config), device_dependencies(graph, config))
-    )
+    return without_cycles(graph.with_dependencies(execution, host_dependencies(graph), device_dependencies(graph)))
 
 
 def without_cycles(graph: Graph) -> Graph:

@@ -1,6 +1,6 @@
-"""What device work waits for: its launch, its stream, events, its copy engine, the legacy default stream, other work.
+"""The dependencies of device work: launch, stream, events, copy engine, legacy default stream, other work.
 
-Sources: `FACTS` in `kinds`.
+Sources: `DependencyKind`.
 """
 
 from __future__ import annotations
@@ -10,43 +10,56 @@ from itertools import permutations, product
 
 import numpy as np
 
-from overlapscope.dependencies.config import DependencyConfig
-from overlapscope.dependencies.graph import Dependencies, Graph, Work, bound
+from overlapscope.dependencies.graph import FOLLOW_NS, Dependencies, Graph, Work, bound
 from overlapscope.dependencies.kinds import DependencyKind
-from overlapscope.measure.distinct import distinct_columns
-from overlapscope.measure.launches import launch_latency_ns
-from overlapscope.model.columns import NO_ID, Bool, Int64
+from overlapscope.formatting import counted
+from overlapscope.measure.grouping import (
+    any_between,
+    at,
+    distinct_columns,
+    each_value,
+    first_from,
+    last_before,
+    neighbours,
+)
+from overlapscope.measure.launches import launch_slack_ns
+from overlapscope.measure.waits import open_waits
+from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int64
 from overlapscope.model.enums import ApiKind, StreamKind
 from overlapscope.model.tables import EventWaits
+from overlapscope.model.trace import Trace
 
-_LEGACY_DEFAULT = (0, 7)
+LEGACY_DEFAULT = (0, 7)
 """Ids that CUPTI and ROCm give to the legacy default stream, for traces that do not list the kinds of streams."""
+_ENOUGH_GAPS = 20
+"""Kernels that waited only for the one before them, from which the time between two is learnt."""
+_NEAR_NS = 20_000
+"""Work that ended this shortly before other work started may have held it back, in ns.
+
+No launch on an idle GPU takes longer.
+"""
 _MAY_OVERLAP = (DependencyKind.STREAM_ORDER, DependencyKind.COPY_ENGINE)
 
 
-def device_dependencies(graph: Graph, config: DependencyConfig) -> Dependencies:
+def device_dependencies(graph: Graph) -> Dependencies:
     """Dependencies into the starts of all device work.
 
     What came last bound the start, and has the weight that was seen. Where that is more than is usual and other work
     of the device ended just before, that is what bound it.
     """
-    work = graph.work
+    work, latency = graph.work, launch_slack_ns(graph.trace)
     index = np.arange(len(work))
-    engine = np.flatnonzero(work.engine > 0)
-    starts = graph.work_start(index)
-    latency = round(config.launch.tolerance * launch_latency_ns(graph.trace, config.launch))
     issued, previous = _issued(graph), before(work, work.stream, index)
-    follow = _follow_ns(graph, previous, issued, latency, config)
-    copied_before = graph.work_end(before(work, work.engine, engine))
-    known = Dependencies.together(
-        Dependencies.of(issued, starts, latency, DependencyKind.LAUNCH),
-        Dependencies.of(graph.work_end(previous), starts, follow, DependencyKind.STREAM_ORDER),
-        Dependencies.of(copied_before, starts, config.follow_ns, DependencyKind.COPY_ENGINE),
-        event_dependencies(graph, graph.trace.event_waits, config),
-        _legacy(graph, config),
+    follow = _follow_ns(graph, previous, issued, latency)
+    known = Dependencies.concat(
+        Dependencies.of(issued, graph.work_start(index), latency, DependencyKind.LAUNCH),
+        graph.after_work(previous, index, DependencyKind.STREAM_ORDER, follow),
+        graph.after_work(before(work, work.engine, np.flatnonzero(work.engine)), index, DependencyKind.COPY_ENGINE),
+        event_dependencies(graph, graph.trace.event_waits),
+        _legacy(graph),
     )
     edges = _from_start_where_they_overlap(graph, known)
-    return bound(graph.time_ns, Dependencies.together(edges, _unexplained(graph, edges, previous, config)))
+    return bound(graph.time_ns, Dependencies.concat(edges, _unexplained(graph, edges, previous)))
 
 
 def _issued(graph: Graph) -> Int64:
@@ -55,22 +68,22 @@ def _issued(graph: Graph) -> Int64:
     A blocked launch (a lock, a full queue) has issued nothing until it returns.
     """
     work = graph.work
-    returned = work.start_ns >= np.append(graph.calls.end_ns, 0)[work.call]
+    returned = work.start_ns >= at(graph.calls.end_ns, work.call, 0)
     return np.where(returned, graph.call_end(work.call), graph.call_start(work.call))
 
 
-def _follow_ns(graph: Graph, previous: Int64, issued: Int64, latency_ns: int, config: DependencyConfig) -> Int64:
-    """What passes between the work before each op on its stream and the op itself, when nothing else holds it back.
+def _follow_ns(graph: Graph, previous: Int64, issued: Int64, latency_ns: int) -> Int64:
+    """The time between each op and the work before it on its stream when nothing else holds it back, in ns.
 
     Between two kernels: the median where the second one had been launched long enough before the first ended.
     """
     work = graph.work
-    kernels = (work.table == 0) & (np.append(work.table, NO_ID)[previous] == 0) & (issued != NO_ID)
-    ended = np.append(work.end_ns, 0)[previous]
-    queued = kernels & (np.append(graph.time_ns, 0)[issued] + latency_ns <= ended)
+    kernels = (work.table == 0) & (at(work.table, previous) == 0) & (issued != NO_ID)
+    ended = at(work.end_ns, previous, 0)
+    queued = kernels & (at(graph.time_ns, issued, 0) + latency_ns <= ended)
     seen = work.start_ns[queued] - ended[queued]
-    usual = int(np.median(seen)) if len(seen) >= config.enough_gaps else config.follow_ns
-    return np.where(kernels, min(max(usual, 0), config.follow_ns), config.follow_ns)
+    between_ns = int(np.median(seen)) if len(seen) >= _ENOUGH_GAPS else FOLLOW_NS
+    return np.where(kernels, min(max(between_ns, 0), FOLLOW_NS), FOLLOW_NS)
 
 
 def _from_start_where_they_overlap(graph: Graph, edges: Dependencies) -> Dependencies:
@@ -82,19 +95,18 @@ def _from_start_where_they_overlap(graph: Graph, edges: Dependencies) -> Depende
     return edges.take(graph.time_ns[edges.source] <= graph.time_ns[edges.target])
 
 
-def before(work: Work, key: Int64, some: Int64) -> Int64:
-    """For each op the one before it among ``some`` with the same key on its device; `NO_ID` where there is none."""
-    order = some[np.lexsort((some, key[some], work.device[some], work.process[some]))]
-    same = np.ones(max(len(order) - 1, 0), np.bool_)
-    for values in (key, work.device, work.process):
-        same &= values[order[1:]] == values[order[:-1]]
+def before(work: Work, key: Int64, rows: Int64, place: Int64 | None = None) -> Int64:
+    """For each op the one before it, by place or row, among rows with the same key on its device; `NO_ID` for none."""
+    places = rows if place is None else place[rows]
+    order = rows[np.lexsort((places, key[rows], work.device[rows], work.process[rows]))]
+    one, other = neighbours(order, key, work.device, work.process)
     result = np.full(len(work), NO_ID, np.int64)
-    result[order[1:][same]] = order[:-1][same]
+    result[other] = one
     return result
 
 
-def event_dependencies(graph: Graph, waits: EventWaits, config: DependencyConfig) -> Dependencies:
-    """From the last op before a recorded event to the first op after the wait for it.
+def event_dependencies(graph: Graph, waits: EventWaits) -> Dependencies:
+    """The dependencies by events: of the first op after a wait on the last op before the recorded event.
 
     Of kernels and of copies in each direction, since one may be moved to another stream where the others stay.
     """
@@ -104,24 +116,23 @@ def event_dependencies(graph: Graph, waits: EventWaits, config: DependencyConfig
     issued, engines = work.issued_ns(graph.calls), np.unique(work.engine)
     source, target = np.full((2, len(engines), len(waits)), NO_ID, np.int64)
     for process, device, stream in graph.streams:
-        mine = waits.process == process
-        out = mine & (waits.source_stream == stream) & np.isin(waits.source_device, (device, NO_ID))
-        into = mine & (waits.stream == stream) & np.isin(waits.device, (device, NO_ID))
+        here = waits.process == process
+        out = here & (waits.source_stream == stream) & np.isin(waits.source_device, (device, NO_ID))
+        into = here & (waits.stream == stream) & np.isin(waits.device, (device, NO_ID))
         every = by_issue(work, issued, process, device, stream)
         for number, engine in enumerate(engines):
             rows = every[work.engine[every] == engine]
-            source[number, out] = np.append(NO_ID, rows)[np.searchsorted(issued[rows], waits.recorded_ns[out])]
-            target[number, into] = np.append(rows, NO_ID)[np.searchsorted(issued[rows], waits.time_ns[into])]
+            source[number, out] = last_before(rows, issued[rows], waits.recorded_ns[out])
+            target[number, into] = first_from(rows, issued[rows], waits.time_ns[into])
     parts = [Dependencies.none()]
     for one, other in product(source, target):
-        apart = (np.append(work.device, NO_ID)[one] != np.append(work.device, NO_ID)[other]) & (one != NO_ID)
-        for kind, some in ((DependencyKind.EVENT, ~apart), (DependencyKind.OTHER_DEVICE, apart)):
-            ends, starts = graph.work_end(one[some]), graph.work_start(other[some])
-            parts.append(Dependencies.of(ends, starts, config.follow_ns, kind, inferred=waits.inferred[some]))
-    return Dependencies.together(*parts)
+        elsewhere = (at(work.device, one) != at(work.device, other)) & (one != NO_ID)
+        for kind, rows in ((DependencyKind.EVENT, ~elsewhere), (DependencyKind.OTHER_DEVICE, elsewhere)):
+            parts.append(graph.after_work(one[rows], other[rows], kind, inferred=waits.inferred[rows]))
+    return Dependencies.concat(*parts)
 
 
-def _legacy(graph: Graph, config: DependencyConfig) -> Dependencies:
+def _legacy(graph: Graph) -> Dependencies:
     """Between the legacy default stream and blocking ones: each waits for what was issued to the other before.
 
     Only where the trace lists the kinds of its streams; elsewhere it shows as work that ended just before.
@@ -131,10 +142,9 @@ def _legacy(graph: Graph, config: DependencyConfig) -> Dependencies:
     parts = [Dependencies.none()]
     for one, other in permutations(rows, 2):
         if one[:2] == other[:2] and {kind_of[one], kind_of[other]} == {StreamKind.LEGACY_DEFAULT, StreamKind.BLOCKING}:
-            last = np.append(NO_ID, rows[one])[np.searchsorted(issued[rows[one]], issued[rows[other]])]
-            ends, starts = graph.work_end(last), graph.work_start(rows[other])
-            parts.append(Dependencies.of(ends, starts, config.follow_ns, DependencyKind.LEGACY_DEFAULT_STREAM))
-    return Dependencies.together(*parts)
+            last = last_before(rows[one], issued[rows[one]], issued[rows[other]])
+            parts.append(graph.after_work(last, rows[other], DependencyKind.LEGACY_DEFAULT_STREAM))
+    return Dependencies.concat(*parts)
 
 
 def _stream_kinds(graph: Graph) -> dict[tuple[int, int, int], int]:
@@ -145,33 +155,28 @@ def _stream_kinds(graph: Graph) -> dict[tuple[int, int, int], int]:
 
 def by_issue(work: Work, issued: Int64, process: int, device: int, stream: int) -> Int64:
     """A stream's work in the order in which it was issued; work without a known call is left out."""
-    rows = np.flatnonzero((work.process == process) & (work.device == device) & (work.stream == stream))
-    rows = rows[work.call[rows] != NO_ID]
-    ordered: Int64 = rows[np.argsort(issued[rows], kind="stable")]
-    return ordered
+    here = (work.process == process) & (work.device == device) & (work.stream == stream)
+    rows = np.flatnonzero(here & (work.call != NO_ID))
+    return np.take(rows, np.argsort(issued[rows], kind="stable"))
 
 
-def _unexplained(graph: Graph, edges: Dependencies, previous: Int64, config: DependencyConfig) -> Dependencies:
+def _unexplained(graph: Graph, edges: Dependencies, previous: Int64) -> Dependencies:
     """For starts that nothing known explains, the work of the device that ended just before."""
-    work, starts = graph.work, graph.work_start(np.arange(len(graph.work)))
-    ready = np.full(len(graph.time_ns), np.iinfo(np.int64).min)
-    usual = np.minimum(edges.weight_ns, graph.time_ns[edges.target] - graph.time_ns[edges.source])
-    np.maximum.at(ready, edges.target, graph.time_ns[edges.source] + usual)
+    work, time_ns = graph.work, graph.time_ns
+    ready = np.full(len(time_ns), NO_TIME)
+    np.maximum.at(ready, edges.target, np.minimum(time_ns[edges.source] + edges.weight_ns, time_ns[edges.target]))
+    ready = ready[graph.work_start(np.arange(len(work)))]
     source = np.full(len(work), NO_ID, np.int64)
-    for process, device in distinct_columns(np.stack([work.process, work.device]))[0].T.tolist():
-        mine = np.flatnonzero((work.process == process) & (work.device == device))
-        by_end = mine[np.argsort(work.end_ns[mine], kind="stable")]
-        position = np.searchsorted(work.end_ns[by_end], work.start_ns[mine], "right") - 1
-        last = by_end[np.maximum(position, 0)]
+    for _, member in each_value(distinct_columns(np.stack([work.process, work.device]))[1]):
+        by_end = member[np.argsort(work.end_ns[member], kind="stable")]
+        last = last_before(by_end, work.end_ns[by_end], work.start_ns[member], "right")
         end = work.end_ns[last]
-        near = (position >= 0) & (work.start_ns[mine] - end <= config.near_ns) & (end > ready[starts[mine]])
-        near &= (last != mine) & (work.start_ns[last] < work.start_ns[mine])
-        source[mine[near]] = last[near]
-    found = np.flatnonzero(source != NO_ID)
-    inferred = Dependencies.of(
-        graph.work_end(source[found]), starts[found], config.near_ns, DependencyKind.NOT_RECORDED, inferred=True
-    )
-    return replace(inferred, likely=_likely_kind(graph, source[found], found, previous[found]).astype(np.int8))
+        near = (last != NO_ID) & (work.start_ns[member] - end <= _NEAR_NS) & (end > ready[member])
+        near &= (last != member) & (work.start_ns[last] < work.start_ns[member])
+        source[member[near]] = last[near]
+    held = np.flatnonzero(source != NO_ID)
+    inferred = graph.after_work(source[held], held, DependencyKind.NOT_RECORDED, _NEAR_NS, inferred=True)
+    return replace(inferred, likely=_likely_kind(graph, source[held], held, previous[held]).astype(np.int8))
 
 
 def _likely_kind(graph: Graph, one: Int64, other: Int64, previous: Int64) -> Int64:
@@ -183,10 +188,11 @@ def _likely_kind(graph: Graph, one: Int64, other: Int64, previous: Int64) -> Int
     trace, work = graph.trace, graph.work
     issued = work.issued_ns(graph.calls)
     call = work.call[other]
-    from_graph = np.append(graph.calls.kind, ApiKind.OTHER)[call] == ApiKind.GRAPH_LAUNCH
-    since, until = np.append(issued, 0)[previous], issued[other]
-    waits = _between(trace.event_waits.time_ns, since, until, work.stream[other], trace.event_waits.stream)
-    made_to_wait = _between(graph.calls.start_ns[graph.calls.kind == ApiKind.WAIT_EVENT], since, until)
+    from_graph = at(graph.calls.kind, call, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH
+    since, until, stream = at(issued, previous, 0), issued[other], work.stream[other]
+    waits = any_between(trace.event_waits.time_ns, trace.event_waits.stream, stream, since, until)
+    kinds = np.full(len(other), ApiKind.WAIT_EVENT)
+    made_to_wait = any_between(graph.calls.start_ns, graph.calls.kind, kinds, since, until)
     unclear = from_graph & made_to_wait | trace.health.has("syncs-not-recorded") | (not len(trace.syncs))
     return np.select(
         [from_graph & (work.call[one] == call), waits, ~unclear & _may_synchronise(graph, one, other)],
@@ -195,38 +201,44 @@ def _likely_kind(graph: Graph, one: Int64, other: Int64, previous: Int64) -> Int
     )
 
 
-def _between(times: Int64, since: Int64, until: Int64, wanted: Int64 | None = None, key: Int64 | None = None) -> Bool:
-    """Whether one of some times, of the wanted key where one is given, lies from a time on and before another."""
-    if wanted is None or key is None:
-        times = np.sort(times)
-        found: Bool = np.searchsorted(times, until) > np.searchsorted(times, since)
-        return found
-    result = np.zeros(len(since), np.bool_)
-    for value in np.unique(wanted).tolist():
-        mine = wanted == value
-        result[mine] = _between(times[key == value], since[mine], until[mine])
-    return result
-
-
 def _may_synchronise(graph: Graph, one: Int64, other: Int64) -> Bool:
     """Whether the streams of two ops may be the legacy default stream and a blocking one."""
-    work, kind_of = graph.work, _stream_kinds(graph)
-    columns = (work.process, work.device, work.stream)
-    first, second = (
-        np.array(
-            [
-                kind_of.get(place, StreamKind.UNKNOWN)
-                for place in zip(*(column[some].tolist() for column in columns), strict=True)
-            ],
-            np.int64,
-        )
-        for some in (one, other)
-    )
-    streams = work.stream[one], work.stream[other]
-    listed = (first != StreamKind.UNKNOWN) & (second != StreamKind.UNKNOWN)
-    default = np.isin(streams[0], _LEGACY_DEFAULT) | np.isin(streams[1], _LEGACY_DEFAULT)
-    free = (first == StreamKind.NON_BLOCKING) | (second == StreamKind.NON_BLOCKING)
-    alike = (first == second) & (first != StreamKind.UNKNOWN)
-    result: Bool = ~free & ~alike & (listed | default) & (streams[0] != streams[1])
-    result &= (streams[0] != NO_ID) & (streams[1] != NO_ID)
+    work, kinds = graph.work, np.full(len(graph.work), StreamKind.UNKNOWN)
+    for (process, device, stream), kind in _stream_kinds(graph).items():
+        kinds[(work.process == process) & (work.device == device) & (work.stream == stream)] = kind
+    (first, then), (left, right) = (kinds[one], kinds[other]), (work.stream[one], work.stream[other])
+    listed = (first != StreamKind.UNKNOWN) & (then != StreamKind.UNKNOWN)
+    default = np.isin(left, LEGACY_DEFAULT) | np.isin(right, LEGACY_DEFAULT)
+    free = (first == StreamKind.NON_BLOCKING) | (then == StreamKind.NON_BLOCKING)
+    alike = (first == then) & (first != StreamKind.UNKNOWN)
+    known = (left != NO_ID) & (right != NO_ID) & (left != right)
+    result: Bool = ~free & ~alike & (listed | default) & known
     return result
+
+
+def open_waits_note(trace: Trace) -> tuple[str, ...]:
+    """The assumption of a prediction on waits without a recorded event, as a phrase; empty without such waits."""
+    count = int(open_waits(trace).sum())
+    if not count:
+        return ()
+    have, them = ("has", "it") if count == 1 else ("have", "them")
+    waits = f"{counted(count, 'stream wait')} {have} no recorded event"
+    return (f"{waits}: the upper bound lets {them} wait for every other stream",)
+
+
+def possible_waits(graph: Graph) -> Dependencies:
+    """Dependencies that may be there, all inferred, with no more weight than the trace leaves room for."""
+    unknown = graph.trace.event_waits.take(open_waits(graph.trace))
+    parts = [Dependencies.none()]
+    for process, device, stream in graph.streams:
+        waits = unknown.take((unknown.process == process) & (unknown.stream != stream))
+        of_stream = replace(
+            waits,
+            source_stream=np.full(len(waits), stream, np.int64),
+            source_device=np.full(len(waits), device, np.int32),
+            inferred=np.ones(len(waits), np.bool_),
+        )
+        parts.append(event_dependencies(graph, of_stream))
+    edges = Dependencies.concat(*parts)
+    seen = graph.time_ns[edges.target] - graph.time_ns[edges.source]
+    return replace(edges, weight_ns=np.minimum(edges.weight_ns, seen)).take(seen >= 0)

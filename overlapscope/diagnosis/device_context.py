@@ -2,26 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from overlapscope.dependencies.graph import Graph
-from overlapscope.diagnosis.causes import HOST_CAUSES, Cause, IdleTime
-from overlapscope.diagnosis.config import DiagnosisConfig
-from overlapscope.diagnosis.lateness import lateness
+from overlapscope.diagnosis.causes import HOST_CAUSES, Cause, IdleTime, lateness
+from overlapscope.diagnosis.finding import NOISE_SHARE, Number
+from overlapscope.fitness.unknown import of_amd
+from overlapscope.formatting import counted, size, time
+from overlapscope.hardware import PinnedBandwidth, pinned_bandwidth
+from overlapscope.measure.ceiling import Ceiling, ceiling
 from overlapscope.measure.copies import CopyFacts
-from overlapscope.measure.devices import Activity
-from overlapscope.measure.host import blocked_from_ns
-from overlapscope.measure.issue import first_copy_of, of_unknown_copy, synchronised_copy
-from overlapscope.measure.pytorch import uses_pytorch
-from overlapscope.measure.spans import covered, intersect, union
+from overlapscope.measure.devices import Activity, DeviceKey
+from overlapscope.measure.host import MOST_ENQUEUE_NS, blocked_from_ns
+from overlapscope.measure.places import uses_pytorch
+from overlapscope.measure.spans import Spans, covered, intersect, union
+from overlapscope.measure.waits import first_copy_of, of_unknown_copy, synchronised_copy
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int8, Int32, Int64
 from overlapscope.model.enums import LINK, SYNC_CALLS, ApiKind, Direction, MemoryKind
+from overlapscope.model.tables import DeviceWork
 from overlapscope.model.trace import Trace
 from overlapscope.ordering.order import Order
+from overlapscope.whatif.calls import scalar_reads
+from overlapscope.whatif.read_loops import ReadLoops
+
+if TYPE_CHECKING:
+    from overlapscope.analysis.config import Config
+
+_STARTUP_NS = 500_000
+"""Host time before the first launch of a window that counts as its start-up, in ns.
+
+Python under a profiler that records stacks took up to 0.5 ms to reach its first launch.
+"""
+HIDEABLE_SHARE = 0.1
+"""Where kernels could overlap less than this share of the exposed copies, there is nothing to hide them behind.
+
+The gain is then below a tenth of the idle time.
+"""
+_READ_TRANSFER_SHARE = 0.5
+"""A D2H copy whose transfer takes less than this share of the time it blocked the host waited for queued work.
+
+A faster transfer cannot gain most of that.
+"""
+_READ_MAX_BYTES = 2**20
+"""Larger D2H copies are results, whose transfer counts, and not scalars that decide something."""
+_BURST_MIN_COPIES = 16
+"""Fewest copies of a burst.
+
+Below it, batching saves little more than 100 us: issuing a copy takes 5 to 10 us.
+"""
+_BURST_COPY_SHARE = 0.5
+"""The copies of a burst are small when their device time is less than this share of its time."""
+SLOW_MIN_BYTES = 2**20
+"""Smaller copies do not reach the bandwidth of their link; pinned copies of 1 MiB reach 48 of 55 GB/s on an H200."""
+HOST_ACTIVE_NS = 200_000
+"""Host time without a call, after an asynchronous D2H copy, from which on the host did some work, in ns.
+
+Python between two calls takes 10 to 60 us under a profiler.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +79,8 @@ class DeviceContext:
     activity: Activity
     idle: IdleTime
     facts: CopyFacts
-    config: DiagnosisConfig
+    config: Config
+    read_loops: ReadLoops
 
     @property
     def trace(self) -> Trace:
@@ -50,27 +94,31 @@ class DeviceContext:
 
     @cached_property
     def order(self) -> Order:
-        """What is complete before what."""
+        """The order of work and calls: what is complete before what."""
         return Order(self.graph)
 
+    @cached_property
+    def amd(self) -> bool:
+        """Whether ROCm ran the program: no profiler of it records memory kinds, stream kinds or what a wait is for."""
+        return of_amd(self.trace)
+
+    def confirmed_by(self, recording: str, program: str) -> str:
+        """What confirms what another recording would tell: the program where ROCm records no such thing."""
+        return program if self.amd else recording
+
     @property
-    def span_ns(self) -> int:
-        """Length of the analysed time: the range, or from the device's first work to its last."""
-        return self.activity.span_ns
+    def key(self) -> DeviceKey:
+        """The device."""
+        return self.activity.key
 
     @cached_property
     def none(self) -> Bool:
         """A mask that selects no idle interval."""
         return np.zeros(len(self.idle), np.bool_)
 
-    @cached_property
-    def cause(self) -> Int8:
-        """`Cause` of each idle interval."""
-        return self.idle.cause
-
     def has_cause(self, *causes: Cause) -> Bool:
-        """Which idle intervals have one of these causes."""
-        return np.isin(self.cause, causes)
+        """Mask of idle intervals that have one of these causes."""
+        return np.isin(self.idle.cause, causes)
 
     @cached_property
     def blocking_kind(self) -> Int8:
@@ -78,15 +126,19 @@ class DeviceContext:
         return np.append(self.trace.api_calls.kind, ApiKind.OTHER)[self.idle.blocking_call]
 
     def allocating(self, *kinds: ApiKind) -> Bool:
-        """Which idle intervals lie in, or are attributed to, calls of these kinds that allocate or free memory."""
-        kind = np.append(self.trace.api_calls.kind, ApiKind.OTHER)
-        return self.has_cause(Cause.ALLOCATION) & np.isin(kind[self.idle.call], kinds) | np.isin(
-            self.blocking_kind, kinds
-        )
+        """Mask of idle intervals in, or attributed to, calls of these kinds that allocate or free memory."""
+        inside = np.isin(np.append(self.trace.api_calls.kind, ApiKind.OTHER)[self.idle.call], kinds)
+        return self.has_cause(Cause.ALLOCATION) & inside | np.isin(self.blocking_kind, kinds)
+
+    def allocations(self, rows: Int64, kinds: Sequence[ApiKind]) -> tuple[Int64, str]:
+        """The calls of these kinds that some idle intervals are attributed to, and their names as text."""
+        calls, table = self.blocking_calls_of(rows), self.trace.api_calls
+        calls = calls[np.isin(table.kind[calls], kinds)]
+        return calls, ", ".join(sorted(set(self.trace.names.decode(table.name_id[calls]))))
 
     @cached_property
     def from_sync(self) -> Bool:
-        """Which idle intervals are attributed to a synchronisation."""
+        """Mask of idle intervals that are attributed to a synchronisation."""
         return np.isin(self.blocking_kind, SYNC_CALLS)
 
     @cached_property
@@ -107,20 +159,23 @@ class DeviceContext:
 
     @cached_property
     def scalar_read(self) -> Bool:
-        """Which idle intervals are attributed to a small D2H copy whose call mostly waited for queued work."""
+        """Mask of idle intervals attributed to a D2H copy of a single value, or to a small one that mostly waited."""
         call = self.idle.blocking_call
         copies, calls = self.trace.copies, self.trace.api_calls
-        blocked = np.append(calls.end_ns - blocked_from_ns(self.trace, self.config.dependencies.host), 0)[call]
+        blocked = np.append(calls.end_ns - blocked_from_ns(self.trace.api_calls), 0)[call]
         blocked = np.where(self.from_sync, np.append(calls.duration_ns, 0)[call], blocked)
         transfer = np.append(copies.duration_ns, 0)[self.copy]
-        waited: Bool = (transfer < self.config.read_transfer_share * blocked) & (call != NO_ID)
-        waited &= np.append(copies.size_bytes, NO_ID)[self.copy] <= self.config.read_max_bytes
+        waited: Bool = (transfer < _READ_TRANSFER_SHARE * blocked) | np.append(scalar_reads(self.trace), False)[
+            self.copy
+        ]
+        waited &= call != NO_ID
+        waited &= np.append(copies.size_bytes, NO_ID)[self.copy] <= _READ_MAX_BYTES
         waited &= self.direction == Direction.DTOH
         return waited
 
     @cached_property
     def insufficient_data(self) -> Bool:
-        """Which idle intervals depend on a copy that the trace does not describe well enough.
+        """Mask of idle intervals that depend on a copy that the trace does not describe well enough.
 
         Its memory kind is unknown and its call blocked the host; or only one of the copy and its call is in the trace;
         or its direction is unknown.
@@ -130,23 +185,21 @@ class DeviceContext:
         missing_copy = np.append(of_unknown_copy(self.trace), False)[self.idle.blocking_call]
         copies = self.trace.copies
         described = np.isin(copies.direction, (*LINK, Direction.DTOD)) & (copies.call != NO_ID)
-        others = self.activity.key.rows(copies) & ~described
-        spans = union(copies.start_ns[others], copies.end_ns[others])
-        mostly = 2 * covered(self.idle.start_ns, self.idle.end_ns, spans) > self.idle.duration_ns
+        others = self.key.rows(copies) & ~described
+        mostly = self.mostly_in(union(copies.start_ns[others], copies.end_ns[others]))
         result: Bool = unknown_memory | missing_copy | mostly
         return result
 
-    @cached_property
-    def in_burst(self) -> Bool:
-        """Which idle intervals lie within a burst of small copies issued by the thread that launches next."""
-        return self.within(self.bursts, self.bursts.end_ns)
+    def mostly_in(self, spans: Spans) -> Bool:
+        """Mask of idle intervals that lie mostly within some spans."""
+        mostly: Bool = 2 * covered(self.idle.start_ns, self.idle.end_ns, spans) > self.idle.duration_ns
+        return mostly
 
     def within(self, bursts: Bursts, until_ns: Int64) -> Bool:
-        """Which idle intervals lie mostly between the begin of bursts, of the thread that launches next, and a time."""
-        spans = union(bursts.begin_ns, until_ns)
-        inside = covered(self.idle.start_ns, self.idle.end_ns, spans) * 2 > self.idle.duration_ns
+        """Mask of idle intervals mostly between the begin of bursts, of the thread that launches next, and a time."""
         launching = np.append(self.trace.api_calls.thread, NO_ID)[self.idle.launch_call]
-        return inside & np.isin(launching, [*np.unique(bursts.thread).tolist(), NO_ID])
+        of_thread = np.isin(launching, [*np.unique(bursts.thread).tolist(), NO_ID])
+        return self.mostly_in(union(bursts.begin_ns, until_ns)) & of_thread
 
     @cached_property
     def copy_sequences(self) -> Bursts:
@@ -162,14 +215,29 @@ class DeviceContext:
     def link_copy_ns(self) -> Int64:
         """Time within each idle interval in which a copy over a link ran."""
         copies = self.trace.copies
-        link = self.activity.key.rows(copies) & np.isin(copies.direction, LINK)
+        link = self.key.rows(copies) & np.isin(copies.direction, LINK)
         spans = union(copies.start_ns[link], copies.end_ns[link])
         return covered(self.idle.start_ns, self.idle.end_ns, spans)
+
+    @cached_property
+    def opposite_ns(self) -> Int64:
+        """For each copy, the time in which copies of the device in the other direction ran."""
+        copies, result = self.trace.copies, np.zeros(len(self.trace.copies), np.int64)
+        for direction, opposite in ((Direction.HTOD, Direction.DTOH), (Direction.DTOH, Direction.HTOD)):
+            rows, others = copies.direction == direction, self.key.rows(copies) & (copies.direction == opposite)
+            spans = union(copies.start_ns[others], copies.end_ns[others])
+            result[rows] = covered(copies.start_ns[rows], copies.end_ns[rows], spans)
+        return result
 
     @cached_property
     def kernel_only_ns(self) -> int:
         """Kernel time with no concurrent copy: the time that copies could still overlap."""
         return self.activity.kernels.total_ns - self.activity.overlap.total_ns
+
+    @cached_property
+    def ceiling(self) -> Ceiling:
+        """What perfect overlap would give within the window."""
+        return ceiling(self.trace, self.activity)
 
     @cached_property
     def lateness(self) -> Int8:
@@ -183,12 +251,27 @@ class DeviceContext:
         early = self.has_cause(*HOST_CAUSES, Cause.LAUNCH_LATENCY) & (self.idle.blocking_call == NO_ID)
         early &= self.idle.end_ns <= (kernels.start_ns[0] if len(kernels) else 0)
         spent = np.cumsum(np.where(early, self.idle.duration_ns, 0))
-        usual: Bool = early & (spent <= self.config.startup_ns)
-        return usual
+        startup: Bool = early & (spent <= _STARTUP_NS)
+        return startup
+
+    def rows_in_window(self, table: DeviceWork, mask: Bool | Literal[True] = True) -> Int64:
+        """The rows of a table, of those that the mask selects, on this device and with a part in the window."""
+        within = self.window.touches(table.process, table.start_ns, table.end_ns)
+        return np.flatnonzero(self.key.rows(table) & within & mask)
 
     def idle_ns(self, rows: Int64) -> int:
         """Total length of some idle intervals."""
         return int(self.idle.duration_ns[rows].sum())
+
+    def without_kernel(self, rows: Int64, *, capital: bool = False) -> str:
+        """For how long the GPU ran no kernel in some idle intervals, in words; idle is a GPU that does not copy either.
+
+        ``capital`` is for the begin of a sentence.
+        """
+        lost_ns = self.idle_ns(rows)
+        copying = self.link_copy_ns[rows].sum() > NOISE_SHARE * lost_ns
+        text = f"{'no kernel ran' if copying else 'the GPU was idle'} for {time(lost_ns)}"
+        return text[:1].upper() + text[1:] if capital else text
 
     def copies_of(self, rows: Int64) -> Int64:
         """Copies concerned in some idle intervals, each once."""
@@ -200,14 +283,48 @@ class DeviceContext:
 
     def blocked_ns(self, calls: Int64) -> int:
         """Time within the window in which at least one of some calls blocked its thread."""
-        begin = blocked_from_ns(self.trace, self.config.dependencies.host)[calls]
+        begin = blocked_from_ns(self.trace.api_calls)[calls]
         blocked = union(begin, self.trace.api_calls.end_ns[calls])
-        return intersect(blocked, self.window.of(self.activity.key.process)).total_ns
+        return intersect(blocked, self.window.of(self.key.process)).total_ns
+
+    def copies_ns(self, times_ns: Int64) -> int:
+        """The sum of some time of each copy over the copies of the device."""
+        return int(times_ns[self.key.rows(self.trace.copies)].sum())
 
     def size_bytes(self, copies: Int64) -> int:
         """Total size of some copies, as far as sizes are known."""
-        sizes = self.trace.copies.size_bytes[copies]
-        return int(sizes[sizes != NO_ID].sum())
+        return int(np.maximum(self.trace.copies.size_bytes[copies], 0).sum())
+
+    def copies_in_words(self, copies: Int64, kind: str = "") -> str:
+        """The number and the size of some copies, whose kind is an adjective with a space behind it."""
+        return f"{counted(len(copies), f'{kind}copy', f'{kind}copies')} ({size(self.size_bytes(copies))})"
+
+    def copies_as_evidence(self, copies: Int64) -> dict[str, Number]:
+        """The number and the size of some copies, as evidence of a finding."""
+        return {"copies": len(copies), "size_bytes": self.size_bytes(copies)}
+
+    @cached_property
+    def large_pinned_copies(self) -> Bool:
+        """Copies between the device and pinned memory that are large enough to reach the bandwidth of the link."""
+        copies = self.trace.copies
+        large: Bool = self.key.rows(copies) & (self.facts.host_kind == MemoryKind.PINNED)
+        large &= copies.size_bytes >= SLOW_MIN_BYTES
+        return large
+
+    def calibrated_gb_s(self, direction: Direction | None = None) -> list[float]:
+        """The bandwidth that pinned copies reached before the recording, by the copies that the calibration notes."""
+        return [
+            entry.size_bytes / entry.copy_ns
+            for entry in self.trace.calibration.copies
+            if entry.host_memory == "pinned" and entry.copy_ns
+            if direction is None or entry.direction == direction.label
+        ]
+
+    @property
+    def links(self) -> list[PinnedBandwidth]:
+        """The links of the device, as far as the trace tells them."""
+        devices = (device for device in self.trace.metadata.devices if device.number == self.key.device)
+        return [link for link in map(pinned_bandwidth, devices) if link is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,19 +343,12 @@ class Bursts:
     copies: Int64
     sequence: Int64
 
-    def take(self, some: Bool) -> Bursts:
+    def take(self, mask: Bool) -> Bursts:
         """Some of the sequences, with their copies."""
-        number = np.cumsum(some) - 1
-        inside = some[self.sequence]
-        return Bursts(
-            begin_ns=self.begin_ns[some],
-            issued_ns=self.issued_ns[some],
-            end_ns=self.end_ns[some],
-            thread=self.thread[some],
-            small=self.small[some],
-            copies=self.copies[inside],
-            sequence=number[self.sequence[inside]],
-        )
+        number = np.cumsum(mask) - 1
+        inside = mask[self.sequence]
+        columns = {name: getattr(self, name)[mask] for name in ("begin_ns", "issued_ns", "end_ns", "thread", "small")}
+        return replace(self, **columns, copies=self.copies[inside], sequence=number[self.sequence[inside]])
 
 
 def copy_sequences(context: DeviceContext) -> Bursts:
@@ -247,50 +357,47 @@ def copy_sequences(context: DeviceContext) -> Bursts:
     Their copies are small when their device time is less than a share of the sequence, and not more than the calls
     alone can take.
     """
-    calls, copies, config = context.trace.api_calls, context.trace.copies, context.config
+    calls, copies = context.trace.api_calls, context.trace.copies
     kinds = (ApiKind.COPY, ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)
-    mine = np.isin(calls.kind, kinds) & (calls.parent == NO_ID) & (calls.process == context.activity.key.process)
-    rows = np.flatnonzero(mine)
+    outermost = np.isin(calls.kind, kinds) & (calls.parent == NO_ID) & (calls.process == context.key.process)
+    rows = np.flatnonzero(outermost)
     rows = rows[np.lexsort((calls.start_ns[rows], calls.thread[rows]))]
     copy = first_copy_of(context.trace)[rows]
     counts = (calls.kind[rows] == ApiKind.COPY) & _asynchronous(context, rows, copy)
     first = np.flatnonzero(_starts_sequence(context, rows, counts))
-    if not len(first):
-        nothing = np.empty(0, np.int64)
-        return Bursts(nothing, nothing, nothing, nothing, np.empty(0, np.bool_), nothing, nothing)
     number = np.diff(np.append(first, len(rows)))
     device_ns = np.add.reduceat(np.where(counts, np.append(copies.duration_ns, 0)[copy], 0), first)
     begin, issued = calls.start_ns[rows][first], np.maximum.reduceat(calls.end_ns[rows], first)
     end = np.maximum(np.maximum.reduceat(np.append(copies.end_ns, 0)[copy], first), issued)
-    small = device_ns < config.burst_copy_share * (end - begin)
-    small &= device_ns <= number * config.dependencies.host.most_enqueue_ns
-    enough = counts[first] & (number >= config.burst_min_copies)
+    small = device_ns < _BURST_COPY_SHARE * (end - begin)
+    small &= device_ns <= number * MOST_ENQUEUE_NS
+    enough = counts[first] & (number >= _BURST_MIN_COPIES)
     every = Bursts(begin, issued, end, calls.thread[rows][first], small, copy, np.repeat(np.arange(len(first)), number))
     return every.take(enough)
 
 
 def _asynchronous(context: DeviceContext, rows: Int64, copy: Int64) -> Bool:
-    """Which calls issued a copy of this device that the host did not wait for."""
+    """Mask of calls that issued a copy of this device that the host did not wait for."""
     calls, copies = context.trace.api_calls, context.trace.copies
     down = np.append(copies.direction, Direction.UNKNOWN)[copy] == Direction.DTOH
-    blocked = blocked_from_ns(context.trace, context.config.dependencies.host)[rows] < calls.end_ns[rows]
+    blocked = blocked_from_ns(context.trace.api_calls)[rows] < calls.end_ns[rows]
     synchronised = np.isin(copy, synchronised_copy(context.trace))
-    here = np.append(context.activity.key.rows(copies), False)[copy]
+    here = np.append(context.key.rows(copies), False)[copy]
     result: Bool = (copy != NO_ID) & ~(down & (blocked | synchronised)) & here
     return result
 
 
 def _starts_sequence(context: DeviceContext, rows: Int64, counts: Bool) -> Bool:
-    """Which calls start a new sequence: another thread, another kind of call, or a pause before it."""
+    """Mask of calls that start a new sequence: another thread, another kind of call, or a pause before it."""
     calls = context.trace.api_calls
     result = np.ones(len(rows), np.bool_)
     result[1:] = (counts[1:] != counts[:-1]) | (calls.thread[rows][1:] != calls.thread[rows][:-1])
-    result[1:] |= calls.start_ns[rows][1:] - calls.end_ns[rows][:-1] > context.config.host_active_ns
+    result[1:] |= calls.start_ns[rows][1:] - calls.end_ns[rows][:-1] > HOST_ACTIVE_NS
     return result
 
 
 def unique(rows: Int64 | Int32) -> Int64:
     """Row numbers, each once, without `NO_ID`."""
-    found = np.unique(rows).astype(np.int64)
-    result: Int64 = found[found != NO_ID]
+    distinct = np.unique(rows).astype(np.int64)
+    result: Int64 = distinct[distinct != NO_ID]
     return result

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.formatting import interval, share, time
 from overlapscope.measure.devices import DeviceKey
-from overlapscope.measure.windows import Window
+from overlapscope.measure.windows import Window, inside
 from overlapscope.model.columns import Int8, Int64, known
+from overlapscope.model.enums import ALLOCATIONS
 from overlapscope.model.frames import Row, frame
 from overlapscope.model.trace import Trace
-from overlapscope.whatif.prediction import IN_PART
+from overlapscope.whatif.prediction import Prediction
 
 if TYPE_CHECKING:
     import pandas
+
+
+UNPROFILED = "the idle time is recorded, the saving is without the profiler"
+"""Why a saving is larger than the idle time of its finding, where the two are on different bases."""
+NOISE_SHARE = 0.01
+"""A fix that saves less than this share of the window is not offered: two runs of a program differ by that."""
 
 
 class Severity(StrEnum):
@@ -47,14 +58,14 @@ class Place(Row):
     PyTorch operator, ``api`` the CUDA call.
     """
 
-    range: str | None
-    source: str | None
-    op: str | None
-    api: str | None
-    process: int | None
-    thread: int | None
-    device: int | None
-    stream: int | None
+    range: str | None = None
+    source: str | None = None
+    op: str | None = None
+    api: str | None = None
+    process: int | None = None
+    thread: int | None = None
+    device: int | None = None
+    stream: int | None = None
 
     @property
     def words(self) -> str:
@@ -70,6 +81,10 @@ class Share(Row):
     where: Place
     idle_ns: int
 
+    def to_dict(self) -> dict[str, Any]:
+        """The place and its time without a kernel as JSON-ready data: an entry of ``places``."""
+        return {"where": self.where.to_dict(), "no_kernel_ns": self.idle_ns}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Expected(Row):
@@ -77,13 +92,13 @@ class Expected(Row):
 
     Attributes:
         predicted_ns: simulated time of the window, with profiler overhead.
-        predicted_low_ns: the least of that that is expected.
+        predicted_low_ns: the least simulated time that is expected.
         predicted_high_ns: the most.
         unprofiled_ns: simulated time without profiler overhead, as far as the trace tells that.
         unprofiled_low_ns: the least that is expected without it, known or not.
         unprofiled_high_ns: the most.
         time_ns: of these two the time on the plan's baseline, which texts state.
-        time_low_ns: the least of that that is expected.
+        time_low_ns: the least time on the plan's baseline that is expected.
         time_high_ns: the most.
         narrowed_by: which recording would make the interval narrower; None where neither basis has a wide one.
     """
@@ -99,17 +114,69 @@ class Expected(Row):
     time_high_ns: int
     narrowed_by: str | None
 
+    @classmethod
+    def of(cls, prediction: Prediction, **fields_of_step: Any) -> Self:
+        """The times that a prediction has, on both bases and on the one that is stated; a step has more fields."""
+        bases = {"predicted": prediction, "unprofiled": prediction.unprofiled, "time": prediction.stated}
+        likely = {f"{name}_ns": basis.predicted_ns for name, basis in bases.items()}
+        low = {f"{name}_low_ns": basis.low_ns for name, basis in bases.items()}
+        high = {f"{name}_high_ns": basis.high_ns for name, basis in bases.items()}
+        return cls(**likely, **low, **high, narrowed_by=prediction.narrowed_by, **fields_of_step)
+
     @property
     def interval(self) -> str:
         """The time on the plan's baseline with its interval, as text."""
         return interval(self.time_low_ns, self.time_high_ns, self.time_ns)
 
 
+@dataclass(frozen=True)
+class Bound(Row):
+    """How long a window takes at least if what a finding is about took no time.
+
+    Attributes:
+        change: the change that `overlapscope.what_if` simulates for it: ``no-host-work:kind=gc``.
+        baseline_ns: the time of the window on the plan's baseline; None where nothing was simulated.
+        without_ns: the time with the change on the same baseline; None like it.
+    """
+
+    change: str
+    baseline_ns: int | None = None
+    without_ns: int | None = None
+
+    @property
+    def words(self) -> str:
+        """What any fix saves at most, as a clause; empty where it was not simulated, or gains nothing."""
+        if self.baseline_ns is None or self.without_ns is None or self.without_ns >= self.baseline_ns:
+            return ""
+        saved = share(self.without_ns - self.baseline_ns, self.baseline_ns)
+        return f"at most {saved} without it"
+
+
+@dataclass(frozen=True)
+class Ran(Row):
+    """What a host thread ran in a part of a finding's GPU idle time.
+
+    Attributes:
+        name: the function with its file and line, ``collate (loader.py:41)``, or the operator.
+        source: what recorded it: ``event``, ``sample``, ``frame`` or ``operator``.
+        idle_ns: that part, in ns.
+    """
+
+    name: str
+    source: str
+    idle_ns: int
+
+    @property
+    def words(self) -> str:
+        """The name as a phrase: ``collate at loader.py:41``."""
+        return re.sub(r" \(([^()]+:\d+)\)", r" at \1", self.name)
+
+
 Number = int | float | str | bool | None
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Row):
     """One problem of one device: a rule that matched, with its cost and its evidence.
 
     Attributes:
@@ -139,10 +206,13 @@ class Finding:
         unprofiled_saving_ns: the saving without profiler overhead, as far as the trace tells that; None like
             ``saving_ns``.
         expected: the times with its change alone; None without a saving, and where it is not offered.
-        offered: whether its fix is worth trying: False where the simulation recovers almost nothing.
+        not_offered: why its fix is not worth trying by itself, in words; None where it is.
         waits_instead: what the GPU would wait for after a fix that recovers almost nothing; None where that is unclear.
         saves_more: why the saving is larger than the GPU idle time; None where it is not.
         waited_for: what the GPU waited for, as a noun: ``pageable copies``.
+        ran: what host threads ran meanwhile, the longest first (at most three), where the finding is about that.
+        bound: how long the window takes at least without what it is about; None where no change tells that.
+        recorded_idle_ns: ``idle_ns`` with the profiler in it, where ``idle_ns`` is without; None elsewhere.
     """
 
     code: str
@@ -165,18 +235,26 @@ class Finding:
     copying_ns: int
     blocked_ns: int
     waited_for: str
+    ran: tuple[Ran, ...] = ()
+    bound: Bound | None = None
     saving_ns: int | None = None
     saving_high_ns: int | None = None
     unprofiled_saving_ns: int | None = None
     expected: Expected | None = None
-    offered: bool = True
+    not_offered: str | None = None
     waits_instead: str | None = None
     saves_more: str | None = None
+    recorded_idle_ns: int | None = None
 
     @property
     def title(self) -> str:
-        """Its code and name, and its kind where the rule has several."""
+        """The code and the name of the rule, and the kind where the rule has several."""
         return f"{self.code} {self.name}" + (f": {self.kind}" if self.kind else "")
+
+    @property
+    def offered(self) -> bool:
+        """Whether its fix is worth trying."""
+        return self.not_offered is None
 
     def is_about(self, key: DeviceKey) -> bool:
         """Whether it is a problem of this device."""
@@ -184,37 +262,28 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON-ready data: an entry of ``findings``."""
-        plain = asdict(self) | {"severity": str(self.severity), "confidence": str(self.confidence)}
-        plain |= {"copies": list(self.copies), "calls": list(self.calls), "evidence": dict(self.evidence)}
-        del plain["idle_rows"]
-        return plain | {"places": [entry.to_dict() for entry in self.places]}
+        left_out = ("idle_rows", "recorded_idle_ns")
+        plain = {name: value for name, value in super().to_dict().items() if name not in left_out}
+        idle_ns = self.idle_ns - self.copying_ns if self.idle_rows else 0
+        return plain | {"offered": self.offered, "no_kernel_ns": self.idle_ns, "idle_ns": idle_ns}
 
     def to_pandas(self) -> pandas.DataFrame:
         """The places of the finding, one per row, with the GPU idle time of each."""
-        columns = [*(entry.name for entry in fields(Place)), "idle_ns"]
-        return frame((asdict(entry.where) | {"idle_ns": entry.idle_ns} for entry in self.places), columns)
+        rows = (entry.where.to_dict() | {"no_kernel_ns": entry.idle_ns} for entry in self.places)
+        return frame(rows, [*_PLACE_COLUMNS, "no_kernel_ns"])
 
     def row(self) -> dict[str, Any]:
         """The finding as one flat row: its numbers and texts, and the place with the most GPU idle time."""
-        return {name: getattr(self, name) for name in _ROW} | asdict(self.where) | {"copies": len(self.copies)}
+        every = self.to_dict()
+        return {name: every[name] for name in _ROW} | self.where.to_dict() | {"copies": len(self.copies)}
 
 
+_PLACE_COLUMNS = tuple(entry.name for entry in fields(Place))
 _ROW = (
-    "rank",
-    "code",
-    "name",
-    "kind",
-    "severity",
-    "confidence",
-    "idle_ns",
-    "blocked_ns",
-    "change",
-    "saving_ns",
-    "saving_high_ns",
-    "offered",
-    "message",
+    *("rank", "code", "name", "kind", "severity", "confidence", "no_kernel_ns", "idle_ns", "blocked_ns"),
+    *("change", "saving_ns", "saving_high_ns", "offered", "message"),
 )
-_ROW_COLUMNS = (*_ROW, *(entry.name for entry in fields(Place)), "copies")
+_ROW_COLUMNS = (*_ROW, *_PLACE_COLUMNS, "copies")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,6 +297,7 @@ class Step(Expected):
             first.
         saving_ns: saving against the simulation without changes, with profiler overhead in both.
         assumes: what has to hold for the results to be right, such as what the host must not do early.
+        conditions: when the program allows the changes, where the trace cannot tell: "if shapes are static".
     """
 
     changes: tuple[str, ...]
@@ -235,56 +305,101 @@ class Step(Expected):
     places: tuple[str, ...]
     saving_ns: int
     assumes: tuple[str, ...]
+    conditions: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The changes as ``overlapscope what-if --change`` takes them, which gives the times of this step."""
+        return ",".join(self.changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The step as JSON-ready data: an entry of ``plan``."""
+        return super().to_dict() | {"command": self.command}
 
 
 @dataclass(frozen=True)
-class Plan:
+class Limit(Row):
+    """What limits a program after all steps of its plan, in ns with profiler overhead: its GPU with the most work.
+
+    Attributes:
+        time_ns: the time of the window.
+        kernels_ns: time with a kernel.
+        copies_ns: time with a copy.
+        overlap_ns: what copies beside kernels, or beside copies in the other direction, save then, at most.
+        exposed_ns: time with a copy and no kernel.
+        waits_for: what the idle GPU waits for longest, as a noun.
+        waits_ns: for how long.
+    """
+
+    time_ns: int
+    kernels_ns: int
+    copies_ns: int
+    overlap_ns: int
+    exposed_ns: int
+    waits_for: str
+    waits_ns: int
+
+    @property
+    def limited_by(self) -> str:
+        """What takes most of the time: ``kernels``, ``copies``, or what the GPU waits for."""
+        parts = {"kernels": self.kernels_ns, "copies": self.exposed_ns, self.waits_for: self.waits_ns}
+        return max(parts, key=lambda name: parts[name])
+
+    @property
+    def words(self) -> str:
+        """The limit as a clause."""
+        work = f"{time(self.kernels_ns)} of kernels, {time(self.copies_ns)} of copies"
+        text = f"then limited by {self.limited_by}: {work}, {time(self.waits_ns)} idle for {self.waits_for}"
+        text += f" in {time(self.time_ns)}"
+        return f"{text}; more overlap saves at most {time(self.overlap_ns)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and ``limited_by`` as JSON-ready data."""
+        return super().to_dict() | {"limited_by": self.limited_by}
+
+
+@dataclass(frozen=True)
+class Plan(Row):
     """Changes in the order of their saving, each simulated together with those before it.
 
     Savings count on one baseline: ``unprofiled`` where a calibration tells the profiler overhead, else ``recorded``.
     The time of the window without changes is ``baseline_ns`` on it, ``simulated_ns`` with profiler overhead, and
     ``unprofiled_ns`` without, as far as ``profiler_cost`` is known: ``calibrated``, ``in part`` or ``unknown``.
+    ``step_changes`` are the shares by which all steps together make each step of the window longer, in order; () where
+    it has no two. ``limit`` is what limits the program then; None without steps.
     """
 
-    steps: tuple[Step, ...]
     simulated_ns: int
     unprofiled_ns: int
     baseline: str
     baseline_ns: int
     profiler_cost: str
+    steps: tuple[Step, ...]
+    step_changes: tuple[float, ...] = ()
+    limit: Limit | None = None
 
     @property
-    def estimated(self) -> bool:
-        """Whether only a part of the profiler overhead is known: times without it stand beside the others."""
-        return self.profiler_cost == IN_PART
+    def unsteady(self) -> bool:
+        """Whether some step of the window gains less than half of what the median one does."""
+        return bool(self.step_changes) and 2 * max(self.step_changes) > min(median(self.step_changes), 0)
 
-    def unprofiled_change(self, after_ns: int) -> float | None:
-        """By which share a time without profiler overhead differs from that without changes.
-
-        None where savings count on that anyway, and where nothing is known of the overhead.
-        """
-        if not self.estimated or not self.unprofiled_ns:
-            return None
-        return after_ns / self.unprofiled_ns - 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON-ready data."""
-        return self.simulation() | {"steps": [step.to_dict() for step in self.steps]}
+    @property
+    def spread(self) -> str:
+        """The change by step of the window, from the most to the least gain; empty where it has no two steps."""
+        if not self.step_changes:
+            return ""
+        most, middle, least = (round(100 * of(self.step_changes)) for of in (min, median, max))
+        gain = sum(change <= -NOISE_SHARE for change in self.step_changes)
+        return f"{most} to {least} % a step, {middle} at the median, in {gain} of {len(self.step_changes)} steps"
 
     def to_pandas(self) -> pandas.DataFrame:
         """The steps of the plan, one per row."""
-        columns = [entry.name for entry in fields(Step)]
-        return frame((step.to_dict() for step in self.steps), columns)
+        return frame((step.to_dict() for step in self.steps), [entry.name for entry in fields(Step)])
 
     def simulation(self) -> dict[str, int | str]:
         """The simulation without changes as JSON-ready data: ``simulation`` in an audit."""
-        return {
-            "simulated_ns": self.simulated_ns,
-            "unprofiled_ns": self.unprofiled_ns,
-            "baseline": self.baseline,
-            "baseline_ns": self.baseline_ns,
-            "profiler_cost": self.profiler_cost,
-        }
+        plain = {name: value for name, value in self.to_dict().items() if name != "steps"}
+        return plain | {"spread": self.spread, "unsteady": self.unsteady}
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,7 +423,7 @@ class DeviceDiagnosis:
     def to_dict(self) -> dict[str, Any]:
         """The device and its idle time by rule, in ns, as JSON-ready data."""
         key = {"process": known(self.key.process), "device": known(self.key.device)}
-        return key | {"idle_ns": {code: self.idle_ns(code) for code in self.codes}}
+        return key | {"no_kernel_ns": {code: self.idle_ns(code) for code in self.codes}}
 
     def to_pandas(self) -> pandas.DataFrame:
         """The idle intervals, one per row, each with the code of its rule."""
@@ -322,8 +437,8 @@ class Diagnosis:
     ``findings`` are ranked by their GPU idle time: hazards first, information last. ``plan`` has the changes in the
     order of their saving; it is None where there is nothing to fix, or it was not simulated.
     ``copy_reasons`` has for each row of ``trace.copies`` the code of the rule that explains most of its cost, None
-    where it cost nothing. ``hidden_ns`` of the ``copy_ns`` of all copies are under kernels. Reasons with less GPU idle
-    time than ``report_threshold_ns`` are not reported.
+    where it cost nothing. ``copy_ns`` is the sum of the times of all copies, ``hidden_ns`` that of their parts under
+    kernels. Reasons with less GPU idle time than ``report_threshold_ns`` are not reported.
     """
 
     trace: Trace
@@ -351,6 +466,12 @@ class Diagnosis:
         return sum(int(device.idle.duration_ns.sum()) for device in self.devices)
 
     @property
+    def allocating_ns(self) -> int:
+        """Time in calls that allocate or free memory within the window, which may wait for all work of a GPU."""
+        calls = self.trace.api_calls
+        return int(calls.duration_ns[np.isin(calls.kind, ALLOCATIONS) & inside(calls, self.window)].sum())
+
+    @property
     def summary(self) -> str:
         """The first finding as a sentence, or that there is none."""
         if not self.healthy:
@@ -359,8 +480,12 @@ class Diagnosis:
             why = self.trace.health.no_device_work
             return f"No GPU work, so nothing to diagnose{': ' if why else ''}{why}."
         hidden = f"Copies {share(self.hidden_ns, self.copy_ns)} hidden" if self.copy_ns else "No copies"
+        if self.plan is not None and self.plan.steps:
+            least = time(self.report_threshold_ns)
+            text = f"{hidden}; no cause of idle time above {least}, but the plan saves time while the GPU is busy"
+            return f"{text}; calls that allocate or free, such as cudaFree, took {time(self.allocating_ns)}."
         least = time(self.report_threshold_ns)
-        rest = f"; GPU idle time in total: {time(self.idle_ns)}" if self.idle_ns > self.report_threshold_ns else ""
+        rest = f"; no kernel ran for {time(self.idle_ns)} in total" if self.idle_ns > self.report_threshold_ns else ""
         return f"{hidden}; nothing to gain above {least} for any single reason{rest}."
 
     def __repr__(self) -> str:
@@ -378,7 +503,7 @@ class Diagnosis:
             "healthy": self.healthy,
             "summary": self.summary,
             "report_threshold_ns": self.report_threshold_ns,
-            "idle_ns": self.idle_ns,
+            "no_kernel_ns": self.idle_ns,
             "copy_reasons": list(self.copy_reasons),
             "simulation": None if self.plan is None else self.plan.simulation(),
             "plan": None if self.plan is None and fixable else steps,

@@ -1,4 +1,4 @@
-"""What a GPU's time went to: kernels, exposed collectives and copies, and idle time by rule."""
+"""The time of a GPU in parts: kernels, exposed collectives and copies, and idle time by rule."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overlapscope.diagnosis.catalogue import RULES
+from overlapscope.diagnosis.causes import Lateness
 from overlapscope.diagnosis.finding import DeviceDiagnosis
-from overlapscope.diagnosis.lateness import Lateness
-from overlapscope.diagnosis.rule import Rule
 from overlapscope.measure.devices import Activity, DeviceKey
 from overlapscope.measure.spans import covered, merge, subtract
 from overlapscope.measure.windows import Window
@@ -41,6 +40,11 @@ class TimePart(Row):
     label: str
     time_ns: int
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the GPU did nothing."""
+        return self.key.startswith("idle_")
+
 
 @dataclass(frozen=True)
 class GpuTime:
@@ -56,7 +60,7 @@ class GpuTime:
 
     @property
     def total_ns(self) -> int:
-        """All of it: the window."""
+        """The length of the window: all parts together."""
         return sum(part.time_ns for part in self.parts)
 
     @property
@@ -70,16 +74,21 @@ class GpuTime:
         return self.of(COPIES, *(_key(rule.code) for rule in RULES if rule.about_copies))
 
     def of(self, *keys: str) -> int:
-        """Time of some parts."""
+        """The time of the parts with these keys."""
         return sum(part.time_ns for part in self.parts if part.key in keys)
 
-    def largest(self, least_share: float = SHOWN_SHARE) -> tuple[TimePart, ...]:
-        """Parts above a share of it, and kernels: these first, the others by their length; the rest is one part."""
+    def largest(self, least_share: float = SHOWN_SHARE, most: int | None = None) -> tuple[TimePart, ...]:
+        """Parts above a share of it, and kernels: these first, the others by their length; the rest is one part.
+
+        There are ``most`` parts at most.
+        """
         least_ns = round(least_share * self.total_ns)
         shown = [part for part in self.parts if part.time_ns > (0 if part.key == KERNELS else least_ns)]
         kernels = [part for part in shown if part.key == KERNELS]
         others = sorted((part for part in shown if part.key != KERNELS), key=lambda part: -part.time_ns)
-        rest = self.total_ns - sum(part.time_ns for part in shown)
+        if most is not None and len(kernels) + len(others) >= most:
+            others = others[: most - 1 - len(kernels)]
+        rest = self.total_ns - sum(part.time_ns for part in (*kernels, *others))
         return (*kernels, *others, *([TimePart("other", "other", rest)] if rest else []))
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,23 +105,18 @@ def gpu_time(active: Activity, device: DeviceDiagnosis | None, window: Window) -
     within = window.of(active.key.process)
     memsets = subtract(active.memsets, active.kernels)
     copies = subtract(active.copies, merge(active.kernels, active.memsets))
-    busy = (
+    idle = () if device is None else tuple(_idle(active, device))
+    rest = active.idle.total_ns - sum(part.time_ns for part in idle)
+    parts = (
         TimePart(KERNELS, "kernels", active.compute.total_ns),
         TimePart(COLLECTIVES, "exposed collectives", active.exposed_collectives.total_ns),
         TimePart(MEMSETS, "memsets", memsets.total_ns),
         TimePart(COPIES, "exposed copies", copies.total_ns),
+        *idle,
+        TimePart("idle_other", "idle: between queued work" if device else "idle: hardly used", rest),
+        TimePart(OUTSIDE, "before the first and after the last work", within.total_ns - active.span_ns),
     )
-    idle = () if device is None else tuple(_idle(active, device))
-    rest = active.idle.total_ns - sum(part.time_ns for part in idle)
-    return GpuTime(
-        active.key,
-        (
-            *busy,
-            *idle,
-            TimePart("idle_other", "idle: between queued work" if device else "idle: hardly used", rest),
-            TimePart(OUTSIDE, "before the first and after the last work", within.total_ns - active.span_ns),
-        ),
-    )
+    return GpuTime(active.key, parts)
 
 
 def _idle(active: Activity, device: DeviceDiagnosis) -> Iterator[TimePart]:
@@ -120,20 +124,15 @@ def _idle(active: Activity, device: DeviceDiagnosis) -> Iterator[TimePart]:
     intervals = device.idle
     idle_ns = covered(intervals.start_ns, intervals.end_ns, active.idle)
     yield TimePart("idle_start", "idle: before the first launch", int(idle_ns[device.reason == NO_ID].sum()))
-    for number, entry in enumerate(RULES):
-        mine = device.reason == number
-        if not entry.by_kind:
-            yield TimePart(_key(entry.code), _label(entry, entry.waited_for), int(idle_ns[mine].sum()))
-            continue
-        for number_of_kind in np.unique(device.lateness[mine]).tolist():
-            kind, here = Lateness(number_of_kind), mine & (device.lateness == number_of_kind)
-            yield TimePart(
-                f"{_key(entry.code)}_{kind.name.lower()}", _label(entry, kind.waited_for), int(idle_ns[here].sum())
-            )
-
-
-def _label(entry: Rule, waited_for: str) -> str:
-    return f"idle: {waited_for} ({entry.code})"
+    for number, rule in enumerate(RULES):
+        of_rule = device.reason == number
+        parts = {"": (rule.waited_for, of_rule)}
+        if rule.by_kind:
+            kinds = map(Lateness, np.unique(device.lateness[of_rule]).tolist())
+            parts = {f"_{kind.name.lower()}": (kind.waited_for, of_rule & (device.lateness == kind)) for kind in kinds}
+        for suffix, (waited_for, mask) in parts.items():
+            time_ns = int(idle_ns[mask].sum())
+            yield TimePart(_key(rule.code) + suffix, f"idle: {waited_for} ({rule.code})", time_ns)
 
 
 def _key(code: str) -> str:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from overlapscope.dependencies.config import DependencyConfig
 from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import DependencyKind
-from overlapscope.diagnosis.causes import Cause
-from overlapscope.diagnosis.host_work import HostWorkKinds, spans_of
+from overlapscope.diagnosis.causes import OF_HOST_WORK, Cause
+from overlapscope.measure.first_use import FirstUse
 from overlapscope.measure.host import blocked_from_ns
-from overlapscope.measure.spans import Spans, meeting, merge, subtract, union
-from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
+from overlapscope.measure.host_work import HostWorkTimes, spans_on
+from overlapscope.measure.spans import Spans, meeting, subtract, union
+from overlapscope.model.columns import NO_ID, Bool, Columnar, Int8, Int64
 from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind
 
 
 @dataclass(frozen=True, eq=False)
-class Segments:
+class Segments(Columnar):
     """Stretches of a thread, sorted and disjoint; ``call`` is the row in api_calls that it was in or blocked by."""
 
     start_ns: Int64
@@ -28,65 +28,62 @@ class Segments:
 
     @classmethod
     def of(cls, start_ns: Int64, end_ns: Int64, cause: Int64 | Int8 | int, call: Int64 | int = NO_ID) -> Segments:
-        """Those of some length."""
-        some = end_ns > start_ns
-        columns = (np.broadcast_to(values, len(start_ns))[some] for values in (cause, call))
-        kinds, calls = columns
-        return cls(start_ns[some], end_ns[some], kinds.astype(np.int8), calls.astype(np.int64))
+        """The segments that have a length."""
+        causes, calls = (np.broadcast_to(values, len(start_ns)) for values in (cause, call))
+        return cls(start_ns, end_ns, causes.astype(np.int8), calls.astype(np.int64)).take(end_ns > start_ns)
 
     @property
     def spans(self) -> Spans:
-        """The time that they cover."""
+        """The time that the segments cover."""
         return union(self.start_ns, self.end_ns)
 
     def within(self, begin_ns: Int64, until_ns: Int64) -> tuple[Int64, Segments]:
         """The parts of the segments inside each of some intervals, with the index of that interval."""
-        which, mine = meeting(begin_ns, until_ns, self.start_ns, self.end_ns)
-        start = np.maximum(self.start_ns[mine], begin_ns[which])
-        return which, Segments(start, np.minimum(self.end_ns[mine], until_ns[which]), self.cause[mine], self.call[mine])
+        which, segment = meeting(begin_ns, until_ns, self.start_ns, self.end_ns)
+        part = self.take(segment)
+        start, end = np.maximum(part.start_ns, begin_ns[which]), np.minimum(part.end_ns, until_ns[which])
+        return which, replace(part, start_ns=start, end_ns=end)
 
     def over(self, bottom: Segments) -> Segments:
-        """These segments on others: where both are, these count."""
-        if not len(self.start_ns) or not len(bottom.start_ns):
-            return self if len(self.start_ns) else bottom
+        """The union of these segments and others; where both are, these count."""
+        if not len(self) or not len(bottom):
+            return self if len(self) else bottom
         free = subtract(bottom.spans, self.spans)
         _, rest = bottom.within(free.start_ns, free.end_ns)
-        columns = [
-            np.concatenate([getattr(self, name), getattr(rest, name)])
-            for name in ("start_ns", "end_ns", "cause", "call")
-        ]
-        order = np.argsort(columns[0], kind="stable")
-        return Segments(*(column[order] for column in columns))
+        segments = Segments.concat(self, rest)
+        return segments.take(np.argsort(segments.start_ns, kind="stable"))
 
 
 class HostActivity:
     """The segments of each thread of a graph, worked out when they are first asked for."""
 
-    def __init__(self, graph: Graph, config: DependencyConfig) -> None:
+    def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._blocked_ns = blocked_from_ns(graph.trace, config.host)[graph.calls.row]
-        self._kinds = HostWorkKinds(graph.trace)
+        self._blocked_ns = blocked_from_ns(graph.trace.api_calls)[graph.calls.row]
+        self._first_use = FirstUse(graph.trace)
+        self._host_work = HostWorkTimes(graph.trace)
         self._recorded: dict[int, Segments] = {}
         self._known: dict[int, Segments] = {}
 
     @property
     def first_calls(self) -> Bool:
-        """Which calls of the graph set something up."""
-        return self._kinds.first_calls[self._graph.calls.row]
+        """Mask of calls of the graph that set something up."""
+        return self._first_use.calls[self._graph.calls.row]
 
     def of(self, owner: int) -> Segments:
-        """What the thread of this number was doing, from the begin of the trace to its end.
+        """The segments of the thread of this number, from the begin of the trace to its end.
 
-        While nothing of it is recorded it may wait for another thread: then what counts is what the busiest thread of
-        its process did.
+        A thread of which nothing is recorded may wait for another one: there the segments of the busiest thread of its
+        process count.
         """
         if owner not in self._known:
             trace, calls = self._graph.trace, self._graph.calls
             process = calls.owner[calls.process == calls.process[calls.first[owner]]]
             busiest = int(np.argmax(np.bincount(process)))
             always = Segments.of(np.array([trace.start_ns]), np.array([trace.end_ns]), Cause.HOST_NOT_RECORDED)
-            own = self._recorded_of(owner)
-            self._known[owner] = (own if owner == busiest else own.over(self._recorded_of(busiest))).over(always)
+            recorded = self._recorded_of(owner)
+            recorded = recorded if owner == busiest else recorded.over(self._recorded_of(busiest))
+            self._known[owner] = recorded.over(always)
         return self._known[owner]
 
     def _recorded_of(self, owner: int) -> Segments:
@@ -99,17 +96,15 @@ class HostActivity:
         place, trace = (int(graph.calls.process[first]), int(graph.calls.thread[first])), graph.trace
         rows = np.flatnonzero(graph.calls.owner == owner)
         start, end = one_after_the_other(graph.calls.start_ns[rows], graph.calls.end_ns[rows])
-        working = merge(
-            *(spans_of(table, *place) for table in (trace.cpu_ops, trace.frames, trace.ranges, trace.modules))
-        )
-        once = _flat(self._kinds.first_use(*place), Cause.FIRST_USE)
-        profiler = _flat(subtract(spans_of(trace.overheads, *place), once.spans), Cause.PROFILER)
-        loading = _flat(self._kinds.loading(*place), Cause.DATA_LOADING)
-        calls = self._locked(rows).over(self._calls(rows, start, end))
-        return calls.over(profiler).over(once).over(loading).over(_flat(working, Cause.HOST_WORK))
+        once = _flat(self._first_use.of(*place), Cause.FIRST_USE)
+        profiler = _flat(subtract(spans_on(trace.overheads, *place), once.spans), Cause.PROFILER)
+        segments = self._locked(rows).over(self._calls(rows, start, end)).over(profiler).over(once)
+        for kind, cause in OF_HOST_WORK.items():
+            segments = segments.over(_flat(self._host_work.of(kind, *place), cause))
+        return segments.over(_flat(self._host_work.recorded(*place), Cause.HOST_WORK))
 
     def _calls(self, rows: Int64, start: Int64, end: Int64) -> Segments:
-        """Calls; those that copy in two parts, before and after the moment from which they block."""
+        """The segments of calls; calls that copy have two, before and after the moment from which they block."""
         calls = self._graph.calls
         kind = calls.kind[rows]
         cause = np.select(
@@ -126,14 +121,14 @@ class HostActivity:
         )
 
     def _locked(self, rows: Int64) -> Segments:
-        """Parts of calls in which they waited for another thread's call: its own cause counts."""
+        """The segments in which calls waited for a call of another thread, whose cause they have."""
         graph, calls = self._graph, self._graph.calls
         edges = graph.dependencies.take(graph.dependencies.of_kind(DependencyKind.DRIVER_LOCK))
         here = np.isin(edges.target // 2, rows)
-        other, mine = edges.source[here] // 2, edges.target[here] // 2
+        other, locked = edges.source[here] // 2, edges.target[here] // 2
         order = np.argsort(calls.end_ns[other], kind="stable")
-        other, mine = other[order], mine[order]
-        begin = np.maximum(self._blocked_ns[other], self._blocked_ns[mine])
+        other, locked = other[order], locked[order]
+        begin = np.maximum(self._blocked_ns[other], self._blocked_ns[locked])
         begin, until = one_after_the_other(begin, np.maximum(begin, calls.end_ns[other]))
         cause = np.where(calls.kind[other] == ApiKind.COPY, Cause.COPY_CALL, Cause.ALLOCATION)
         return Segments.of(begin, until, cause, calls.row[other])

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.diagnosis.finding import Diagnosis, Finding
-from overlapscope.diagnosis.rules.ovl016_exposed_collective import RULE as EXPOSED_COLLECTIVE
-from overlapscope.measure.devices import DeviceKey, activity
+from overlapscope.measure.devices import activity
+from overlapscope.measure.spans import EMPTY, Spans
 from overlapscope.model.columns import Int64
 
 
-def finding_intervals(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
+def finding_intervals(diagnosis: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
     """Begin and end of each time interval that a finding is about, in ns.
 
     These are its calls, and its copies from their calls on; else the GPU idle intervals attributed to it; for
     collectives, the time in which they were exposed; and for what concerns a device as a whole, the window.
     """
-    for start, end in (_of_calls(found, finding), _idle(found, finding), _collectives(found, finding)):
-        if len(start):
-            return start, end
-    return np.array([found.window.first_ns]), np.array([found.window.last_ns])
+    if finding.calls or finding.copies:
+        return _of_calls(diagnosis, finding)
+    spans = _of_device(diagnosis, finding)
+    if len(spans):
+        return spans.start_ns, spans.end_ns
+    return np.array([diagnosis.window.first_ns]), np.array([diagnosis.window.last_ns])
 
 
 def longest(start: Int64, end: Int64, most: int = 1) -> list[tuple[int, int]]:
@@ -28,8 +31,8 @@ def longest(start: Int64, end: Int64, most: int = 1) -> list[tuple[int, int]]:
     return list(zip(start[order].tolist(), end[order].tolist(), strict=True))
 
 
-def _of_calls(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
-    trace = found.trace
+def _of_calls(diagnosis: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
+    trace = diagnosis.trace
     copies, calls = np.array(finding.copies, np.int64), np.array(finding.calls, np.int64)
     issued = trace.copies.call[copies]
     calls = np.setdiff1d(calls, issued)
@@ -39,16 +42,11 @@ def _of_calls(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
     return start, np.concatenate([trace.copies.end_ns[copies], trace.api_calls.end_ns[calls]])
 
 
-def _idle(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
-    device, rows = found.device_of(finding), np.array(finding.idle_rows, np.int64)
+def _of_device(diagnosis: Diagnosis, finding: Finding) -> Spans | IdleTime:
+    """The idle intervals of a finding; for collectives, the time in which they were exposed."""
+    device, rows = diagnosis.device_of(finding), np.array(finding.idle_rows, np.int64)
     if device is None:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    return device.idle.start_ns[rows], device.idle.end_ns[rows]
-
-
-def _collectives(found: Diagnosis, finding: Finding) -> tuple[Int64, Int64]:
-    process, device = finding.where.process, finding.where.device
-    if finding.code != EXPOSED_COLLECTIVE.code or process is None or device is None:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    spans = activity(found.trace, DeviceKey(process, device), found.window).exposed_collectives
-    return spans.start_ns, spans.end_ns
+        return EMPTY
+    if finding.code == "OVL016":
+        return activity(diagnosis.trace, device.key, diagnosis.window).exposed_collectives
+    return device.idle.take(rows)

@@ -1,4 +1,4 @@
-"""What to change about the DataLoaders that a recording notes, by their place in the program."""
+"""Fixes for the DataLoaders that a recording notes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from overlapscope.calibration.schema import Loader
 from overlapscope.diagnosis.places import Moments
-from overlapscope.formatting import safe
+from overlapscope.formatting import safe, time
 from overlapscope.measure.places import innermost
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.trace import Trace
@@ -16,9 +16,8 @@ _COPY = "batch = batch.to(device, non_blocking=True)  # to check: batch.is_pinne
 
 def noted_loaders(trace: Trace) -> tuple[Loader, ...]:
     """The DataLoaders that a recording notes, those with the most batches first; each of their texts in one line."""
-    recording = trace.metadata.recording
-    found = () if recording is None else recording.loaders
-    return tuple(replace(each, place=safe(each.place), unpinnable=safe(each.unpinnable)) for each in found)
+    loaders = trace.calibration.loaders
+    return tuple(replace(each, place=safe(each.place), unpinnable=safe(each.unpinnable)) for each in loaders)
 
 
 def mostly_in_modules(trace: Trace, copies: Int64) -> bool:
@@ -54,4 +53,13 @@ def workers_fix(trace: Trace) -> str | None:
     else:
         ahead = 2 * (loader.prefetch_factor or 2)
         better = f"num_workers={2 * loader.workers}, prefetch_factor={ahead})  # or less work for each sample"
-    return f"# {loader.settings}\nloader = DataLoader(dataset, {better}"
+    return f"# {loader.settings}{_spent(loader)}\nloader = DataLoader(dataset, {better}"
+
+
+def _spent(loader: Loader) -> str:
+    """What a batch takes in the dataset and in ``collate_fn``, and how often one was ready, as far as that is noted."""
+    times = {"the dataset": loader.item_ns, "collate_fn": loader.collate_ns}
+    said = [f"{time(spent)} in {what}" for what, spent in times.items() if spent]
+    a_batch = [f"a batch takes {' and '.join(said)}"] if said else []
+    empty = [f"none ready at {loader.ready.count(0)} of {len(loader.ready)}"] if loader.ready else []
+    return "".join(f"; {text}" for text in (*a_batch, *empty))

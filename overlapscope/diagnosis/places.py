@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from overlapscope.diagnosis.causes import IdleTime
 from overlapscope.diagnosis.finding import Place, Share
-from overlapscope.measure.distinct import distinct_columns
-from overlapscope.measure.host import sums_by
-from overlapscope.measure.places import enclosing, innermost, is_step, named_work
-from overlapscope.model.columns import NO_ID, Bool, Int32, Int64, known
+from overlapscope.measure.grouping import distinct_columns, sums_by
+from overlapscope.measure.places import enclosing, innermost, named_work
+from overlapscope.model.columns import NO_ID, Bool, Columnar, Int32, Int64, known
 from overlapscope.model.tables import HostWork
 from overlapscope.model.trace import Trace
 
 _MOST = 10
-_LINE = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$")
+LINE = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$")
 _NUMBERED = re.compile(r", (op_id|seq|op_ids) = [\d\[\], ()]+")
-"""What ``emit_nvtx`` adds to the name of each operator."""
+"""The text that ``emit_nvtx`` adds to the name of each operator."""
 _LIBRARY_CODE = re.compile(
     r"(^|/)(site-packages|dist-packages|lib(64)?/python[\d.]+)/|^(torch|overlapscope/capture)/|(^|/)(contextlib|threading)\.py$|^<"
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class Moments(Columnar):
     """Moments on host threads: for each its thread, the call that it is in or concerns, and the stream concerned.
 
-    One that is the middle of an interval has its length, else 0: only what covers at least half of that is around it.
+    A moment in the middle of an interval has the length of that, else 0: only what covers half of it is around it.
     """
 
     process: Int64
@@ -48,7 +47,7 @@ class Moments:
 
     @classmethod
     def of_idle(cls, trace: Trace, idle: IdleTime, copy: Int64 | Int32) -> Moments:
-        """What to look at in idle intervals, with the copy concerned in each.
+        """The moments that stand for idle intervals, with the copy concerned in each.
 
         The call that blocked the launching thread; else the one that issued the copy; else what the thread did for most
         of the interval.
@@ -61,19 +60,17 @@ class Moments:
         middle = (idle.start_ns + idle.end_ns) // 2
         length = np.where(idle.call == NO_ID, idle.end_ns - idle.start_ns, 0)
         late = replace(late, process=process, thread=thread, time_ns=middle, length_ns=length)
-        columns = (
-            np.where(call != NO_ID, getattr(called, name.name), getattr(late, name.name)) for name in fields(cls)
-        )
-        return cls(*columns)
+        pairs = zip(called.arrays().values(), late.arrays().values(), strict=True)
+        return cls(*(np.where(call != NO_ID, *pair) for pair in pairs))
 
     def in_process(self, process: int) -> Moments:
-        """The same, in this process where theirs is not known."""
+        """The moments, in this process where the process is not known."""
         return replace(self, process=np.where(self.process == NO_ID, process, self.process))
 
     def distinct(self) -> tuple[Moments, Int64]:
-        """The different ones among them, and which of these each is."""
-        found, member = distinct_columns(np.stack([getattr(self, entry.name) for entry in fields(self)]))
-        return Moments(*found), member
+        """The distinct moments, and for each moment the index of its distinct one."""
+        columns, member = distinct_columns(np.stack(list(self.arrays().values())))
+        return Moments(*columns), member
 
 
 def _threads(trace: Trace, calls: Int64 | Int32) -> tuple[Int64, Int64]:
@@ -94,12 +91,11 @@ def shares(trace: Trace, at: Moments, idle_ns: Int64, device: int) -> tuple[Shar
     distinct, member = at.distinct()
     totals = np.bincount(member, idle_ns, len(distinct.call)).astype(np.int64)
     different, which = _different_places(trace, distinct, device)
-    sums, first = sums_by(which, totals, len(different)), np.full(len(different), len(which))
-    np.minimum.at(first, which, np.arange(len(which)))
-    found: dict[Place, int] = {}
+    sums, (_, first) = sums_by(which, totals, len(different)), np.unique(which, return_index=True)
+    idle_of_place: dict[Place, int] = {}
     for number in np.argsort(first).tolist():
-        found[different[number]] = found.get(different[number], 0) + int(sums[number])
-    ranked = sorted(found.items(), key=lambda entry: -entry[1])
+        idle_of_place[different[number]] = idle_of_place.get(different[number], 0) + int(sums[number])
+    ranked = sorted(idle_of_place.items(), key=lambda entry: -entry[1])
     return tuple(Share(place, total) for place, total in ranked[:_MOST])
 
 
@@ -107,22 +103,6 @@ def places(trace: Trace, at: Moments, device: int) -> list[Place]:
     """The place of each moment on a device; of `NO_ID` nothing is known."""
     different, which = _different_places(trace, at, device)
     return [different[number] for number in which.tolist()]
-
-
-def same_places(trace: Trace, calls: Int64) -> Int64:
-    """All calls at the places of some calls: of the same function, operator, source line and innermost range.
-
-    Numbered steps of the profiler are no ranges here.
-    """
-    table = trace.api_calls
-    every = np.flatnonzero(np.isin(table.name_id, table.name_id[calls]))
-    moment = table.process[every], table.thread[every], table.start_ns[every]
-    named = trace.ranges.take(~is_step(trace))
-    around = [np.append(each.name_id, NO_ID)[innermost(each, *moment)] for each in (named, trace.cpu_ops)]
-    sources = _sources(trace, Moments.of_calls(trace, every))
-    keys = np.stack([table.name_id[every], table.process[every], sources, *around])
-    place = distinct_columns(keys)[1]
-    return every[np.isin(place, place[np.isin(every, calls)])]
 
 
 def _different_places(trace: Trace, at: Moments, device: int) -> tuple[list[Place], Int64]:
@@ -159,7 +139,7 @@ def source_line(source: str) -> tuple[str, int] | None:
     >>> source_line("train.py(12): load")
     ('train.py', 12)
     """
-    match = _LINE.match(source)
+    match = LINE.match(source)
     return None if match is None else (match["file"], int(match["line"]))
 
 
@@ -185,31 +165,32 @@ def _paths(trace: Trace, annotated: HostWork, is_module: Bool, rows: Int64) -> l
 
 def _around(table: HostWork, at: Moments) -> Int64:
     """The innermost row of a table around each moment, that covers at least half of its interval; else `NO_ID`."""
-    found = innermost(table, at.process, at.thread, at.time_ns).astype(np.int64)
+    innermost_row = innermost(table, at.process, at.thread, at.time_ns).astype(np.int64)
     if not at.length_ns.any():
-        return found
+        return innermost_row
     outer = enclosing(table)
     begin, end = (np.append(times, 0) for times in (table.start_ns, table.end_ns))
     since = at.time_ns - at.length_ns // 2
-    some = np.flatnonzero(found != NO_ID)
-    while len(some):
-        row, until = found[some], since[some] + at.length_ns[some]
-        inside = np.minimum(end[row], until) - np.maximum(begin[row], since[some])
-        some = some[2 * inside < at.length_ns[some]]
-        found[some] = outer[found[some]]
-        some = some[found[some] != NO_ID]
-    return found
+    open_rows = np.flatnonzero(innermost_row != NO_ID)
+    while len(open_rows):
+        row, until = innermost_row[open_rows], since[open_rows] + at.length_ns[open_rows]
+        inside = np.minimum(end[row], until) - np.maximum(begin[row], since[open_rows])
+        open_rows = open_rows[2 * inside < at.length_ns[open_rows]]
+        innermost_row[open_rows] = outer[innermost_row[open_rows]]
+        open_rows = open_rows[innermost_row[open_rows] != NO_ID]
+    return innermost_row
 
 
 def _sources(trace: Trace, at: Moments) -> Int64:
     """The name of the innermost line of user code at each moment; `NO_ID` where there is none."""
     frames = trace.frames
     numbers = np.unique(frames.name_id)
-    own = [number for number in numbers.tolist() if _is_user_code(trace.names[number])]
-    rows = np.flatnonzero(np.isin(frames.name_id, own))
+    user_code = [number for number in numbers.tolist() if is_user_code(trace.names[number])]
+    rows = np.flatnonzero(np.isin(frames.name_id, user_code))
     return np.append(frames.name_id[rows], NO_ID)[_around(frames.take(rows), at)].astype(np.int64)
 
 
-def _is_user_code(name: str) -> bool:
-    match = _LINE.match(name)
+def is_user_code(name: str) -> bool:
+    """Whether a Python frame is of the program, and not of Python or a package."""
+    match = LINE.match(name)
     return match is not None and not _LIBRARY_CODE.search(match["file"].replace("\\", "/"))

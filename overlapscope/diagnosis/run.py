@@ -1,88 +1,145 @@
-"""`diagnose`: attribute GPU idle time to rules, and turn rules with enough of it into findings."""
+"""One rule for every idle interval and every copy of a window, and findings of the rules with enough idle time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overlapscope.dependencies.build import build_graph
 from overlapscope.diagnosis.attribution import Attribution
-from overlapscope.diagnosis.catalogue import RULES
-from overlapscope.diagnosis.config import DEFAULT, DiagnosisConfig
-from overlapscope.diagnosis.device_context import DeviceContext, unique
+from overlapscope.diagnosis.catalogue import CLAIMING, CODES, RULES
+from overlapscope.diagnosis.device_context import HIDEABLE_SHARE, DeviceContext, unique
 from overlapscope.diagnosis.finding import Confidence, DeviceDiagnosis, Diagnosis, Finding, Place, Severity, Share
-from overlapscope.diagnosis.idle_by_rule import attributed
 from overlapscope.diagnosis.places import Moments, shares
-from overlapscope.diagnosis.plan import simulate_fixes
-from overlapscope.diagnosis.reasons import CODES, reason_of_copies
 from overlapscope.diagnosis.rule import Report, Rule
-from overlapscope.measure.windows import Window, window_of
+from overlapscope.measure.copies import CopyFacts
+from overlapscope.measure.devices import Activity
+from overlapscope.measure.grouping import distinct_columns
+from overlapscope.measure.spans import meeting
+from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.enums import LINK
 from overlapscope.model.trace import Trace
 
+if TYPE_CHECKING:
+    from overlapscope.analysis.config import Config
+
+_FIXED_BY_OVERLAP = ("OVL002", "OVL004", "OVL006")
+"""Rules whose fix lets copies overlap kernels."""
+DiagnosedDevice = tuple[DeviceContext, DeviceDiagnosis]
+"""A GPU with the facts that rules ask for, and with its idle intervals by rule."""
+_USED_SHARE = 0.01
+"""A GPU that is busy for less than this share of the busiest GPU's time in its process is not used.
+
+Libraries initialise every GPU that they see.
+"""
 _INFERRED = "what the launching thread, or the work after the copy, waited for: it is inferred from times"
 
 
-def silent(_phase: str) -> None:
-    """Nobody is told which part of the work begins."""
+def attributed(
+    attribution: Attribution, window: Window, activities: Iterable[Activity], facts: CopyFacts, config: Config
+) -> list[DiagnosedDevice]:
+    """The used GPUs of a window, each with the rules of its idle intervals."""
+    used = _used([active for active in activities if len(active.busy)])
+    graph, loops = attribution.graph, attribution.read_loops
+    contexts = [
+        DeviceContext(graph, window, active, attribution.findings(active, window), facts, config, loops)
+        for active in used
+    ]
+    return [(context, _diagnosed(context)) for context in contexts]
 
 
-def diagnose(
-    trace: Trace,
-    within: str | Window | None = None,
-    config: DiagnosisConfig = DEFAULT,
-    on_phase: Callable[[str], None] | None = None,
-) -> Diagnosis:
-    """Find out why the copies of ``trace`` were not hidden, and what else its GPUs waited for.
+def _diagnosed(context: DeviceContext) -> DeviceDiagnosis:
+    span_ns = context.window.of(context.key.process).total_ns
+    return DeviceDiagnosis(context.key, span_ns, context.idle, reason_of(context), context.lateness, CODES)
+
+
+def _used(activities: list[Activity]) -> list[Activity]:
+    """The activities without GPUs that are almost never busy compared with others of their process."""
+    most: dict[int, int] = {}
+    for active in activities:
+        most[active.key.process] = max(most.get(active.key.process, 0), active.busy.total_ns)
+    return [active for active in activities if active.busy.total_ns >= _USED_SHARE * most[active.key.process]]
+
+
+def reason_of(context: DeviceContext) -> Int64:
+    """For each idle interval the index of its rule in the catalogue; `NO_ID` for the start-up of the window."""
+    reason = np.full(len(context.idle), NO_ID, np.int64)
+    for rule in CLAIMING:
+        reason[(reason == NO_ID) & rule.claims(context)] = CODES.index(rule.code)
+    reason[(reason == NO_ID) & ~context.startup] = CODES.index("OVL000")
+    return _with_nothing_to_hide_behind(context, reason)
+
+
+def _with_nothing_to_hide_behind(context: DeviceContext, reason: Int64) -> Int64:
+    """Attribute exposed copies to OVL011 where there is not enough kernel time that they could overlap.
+
+    The same holds for an upload that ends before the first kernel and takes longer than all kernels together.
+    """
+    fixable = np.isin(reason, [CODES.index(code) for code in _FIXED_BY_OVERLAP])
+    exposed = fixable & (2 * context.link_copy_ns > context.idle.duration_ns)
+    kernels = context.activity.kernels
+    upload = exposed & (context.idle.end_ns <= (kernels.start_ns[0] if len(kernels) else 0))
+    total, before = (int(context.idle.duration_ns[rows].sum()) for rows in (exposed, upload))
+    nothing = context.kernel_only_ns < HIDEABLE_SHARE * total
+    first = before > (1 - HIDEABLE_SHARE) * total and before > context.kernel_only_ns
+    return np.where(exposed & (nothing or first), CODES.index("OVL011"), reason)
+
+
+def reason_of_copies(context: DeviceContext, reason: Int64) -> Int64:
+    """For each copy the rule with most of its cost; `NO_ID` for copies that cost nothing.
+
+    The cost of a copy is the idle intervals that are attributed to it. Where there are none, it is those in which it
+    ran: the reason for which the device was idle then also exposed the copy.
+    """
+    copies, idle = context.trace.copies, context.idle
+    known = reason != NO_ID
+    of_copy = known & (context.copy != NO_ID) & np.isin(context.direction, LINK)
+    result = _costliest(len(copies), context.copy[of_copy], reason[of_copy], idle.duration_ns[of_copy])
+    rows = np.flatnonzero(context.key.rows(copies) & np.isin(copies.direction, LINK) & (result == NO_ID))
+    which, interval = meeting(copies.start_ns[rows], copies.end_ns[rows], idle.start_ns, idle.end_ns)
+    which, interval = which[known[interval]], interval[known[interval]]
+    shared = np.minimum(copies.end_ns[rows[which]], idle.end_ns[interval])
+    shared -= np.maximum(copies.start_ns[rows[which]], idle.start_ns[interval])
+    exposed = _costliest(len(copies), rows[which], reason[interval], shared)
+    return np.where(result == NO_ID, exposed, result)
+
+
+def _costliest(count: int, copy: Int64, reason: Int64, idle_ns: Int64) -> Int64:
+    """For each copy the reason with the largest sum."""
+    result = np.full(count, NO_ID, np.int64)
+    pairs, member = distinct_columns(np.stack([copy, reason]))
+    totals = np.zeros(pairs.shape[1], np.int64)
+    np.add.at(totals, member, idle_ns)
+    order = np.argsort(totals, kind="stable")  # the largest is written last
+    result[pairs[0][order]] = pairs[1][order]
+    return result
+
+
+def diagnosed(window: Window, pairs: Sequence[DiagnosedDevice], trace: Trace, report_share: float) -> Diagnosis:
+    """The findings of a window, ranked by the GPU idle time that they explain; nothing is simulated.
 
     Every nanosecond in which a GPU ran no kernel, memset or copy within the device has one reason. Reasons with enough
-    idle time become findings, each with its evidence, a fix, and the simulated saving of that fix.
-
-    Args:
-        trace: an opened trace.
-        within: analyse only the host ranges of this name (``*`` and ``?`` match), or a `Window`; None for all.
-        config: thresholds, with their reasons.
-        on_phase: called with the name of each part of the work when it begins.
-
-    Raises:
-        RangeNotFound: the trace has no such range.
+    idle time become findings, each with its evidence and a fix.
     """
-    window, on_phase = window_of(trace, within), on_phase or silent
-    on_phase("dependencies")
-    attribution = Attribution(build_graph(trace, config.dependencies), config.dependencies)
-    return diagnose_window(attribution, window, config, on_phase)
-
-
-def diagnose_window(
-    attribution: Attribution,
-    window: Window,
-    config: DiagnosisConfig = DEFAULT,
-    on_phase: Callable[[str], None] | None = None,
-) -> Diagnosis:
-    """Do the same for a window of a trace whose dependencies are known."""
-    trace, on_phase = attribution.graph.trace, on_phase or silent
-    on_phase("findings")
-    pairs = attributed(attribution, window, config)
     contexts = [context for context, _ in pairs]
-    found = [finding for context, device in pairs for finding in _findings(context, device.reason)]
-    on_phase("simulating fixes")
-    findings, plan = simulate_fixes(attribution, window, _ranked(found), config)
+    findings = (finding for context, device in pairs for finding in _findings(context, device.reason))
     return Diagnosis(
         trace=trace,
         window=window,
         devices=tuple(device for _, device in pairs),
-        findings=findings,
-        plan=plan,
+        findings=_ranked(findings),
+        plan=None,
         copy_reasons=_by_copy(trace, pairs),
-        hidden_ns=sum(context.activity.overlap.total_ns for context in contexts),
-        copy_ns=sum(context.activity.copies.total_ns for context in contexts),
-        report_threshold_ns=max((round(config.report_share * context.span_ns) for context in contexts), default=0),
+        hidden_ns=sum(context.copies_ns(context.facts.hidden_ns) for context in contexts),
+        copy_ns=sum(context.copies_ns(context.facts.total_ns) for context in contexts),
+        report_threshold_ns=max((round(report_share * context.activity.span_ns) for context in contexts), default=0),
     )
 
 
-def _by_copy(trace: Trace, pairs: Iterable[tuple[DeviceContext, DeviceDiagnosis]]) -> tuple[str | None, ...]:
+def _by_copy(trace: Trace, pairs: Iterable[DiagnosedDevice]) -> tuple[str | None, ...]:
     result = np.full(len(trace.copies), NO_ID, np.int64)
     for context, device in pairs:
         result = np.maximum(result, reason_of_copies(context, device.reason))
@@ -92,9 +149,10 @@ def _by_copy(trace: Trace, pairs: Iterable[tuple[DeviceContext, DeviceDiagnosis]
 def _findings(context: DeviceContext, reason: Int64) -> Iterator[Finding]:
     for number, rule in enumerate(RULES):
         rows = np.flatnonzero(reason == number)
-        least = 0 if rule.always(context) else context.config.report_share * context.span_ns
+        least = 0 if rule.always(context) else context.config.report_share * context.activity.span_ns
         if rule.describe is not None and len(rows) and context.idle_ns(rows) >= least:
-            for part in _parts(context, rule.parts(context, rows), least):
+            parts = (rows,) if rule.parts is None else rule.parts(context, rows)
+            for part in _parts(context, parts, least):
                 yield _finding(context, rule, rule.describe(context, part), part)
         report = rule.view(context)
         if report is not None and (report.hazard or report.informational or (report.idle_ns or 0) >= least):
@@ -113,7 +171,7 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
     calls = unique(np.concatenate([context.blocking_calls_of(rows), issued])) if report.calls is None else report.calls
     idle_ns = context.idle_ns(rows) if report.idle_ns is None else report.idle_ns
     places = _places(context, rows, copies, calls)
-    where = places[0].where if places else _device_only(context)
+    where = places[0].where if places else Place(process=context.key.process, device=context.key.device)
     guessed_ns = context.idle_ns(rows[context.idle.inferred[rows]])
     inferred = report.confidence is Confidence.HIGH and 2 * guessed_ns > idle_ns > 0
     return Finding(
@@ -137,39 +195,39 @@ def _finding(context: DeviceContext, rule: Rule, report: Report, rows: Int64) ->
         copying_ns=int(context.link_copy_ns[rows].sum()),
         blocked_ns=_blocked_ns(context, report, calls),
         waited_for=report.waited_for or rule.waited_for,
+        ran=report.ran,
+        bound=report.bound,
     )
 
 
 def _blocked_ns(context: DeviceContext, report: Report, calls: Int64) -> int:
-    """As its evidence has it, which may be about some of the calls only."""
-    said = report.evidence.get("blocked_ns")
-    return said if isinstance(said, int) else context.blocked_ns(calls)
+    """The host time for which the calls blocked, as the evidence has it, which may be about a part of the calls."""
+    blocked = report.evidence.get("blocked_ns")
+    return blocked if isinstance(blocked, int) else context.blocked_ns(calls)
 
 
 def _severity(context: DeviceContext, report: Report, idle_ns: int) -> Severity:
     if report.hazard or report.informational:
         return Severity.HAZARD if report.hazard else Severity.INFO
-    if idle_ns >= context.config.high_share * context.span_ns:
+    config, span_ns = context.config, context.activity.span_ns
+    if idle_ns >= config.high_share * span_ns:
         return Severity.HIGH
-    return Severity.MEDIUM if idle_ns >= context.config.medium_share * context.span_ns else Severity.LOW
+    return Severity.MEDIUM if idle_ns >= config.medium_share * span_ns else Severity.LOW
 
 
 def _places(context: DeviceContext, rows: Int64, copies: Int64, calls: Int64) -> tuple[Share, ...]:
     """The places of idle intervals; where there are none, of the copies, else of the kernels that calls launched."""
-    trace, table, key = context.trace, context.trace.copies, context.activity.key
-    if not len(rows) and not len(copies):
-        launched = np.flatnonzero(key.rows(trace.kernels) & np.isin(trace.kernels.call, calls))
-        at = Moments.of_calls(trace, trace.kernels.call[launched], trace.kernels.stream[launched])
-        return shares(trace, at.in_process(key.process), trace.kernels.duration_ns[launched], key.device)
-    if not len(rows):
-        at = Moments.of_calls(trace, table.call[copies], table.stream[copies])
-        return shares(trace, at.in_process(key.process), context.facts.exposed_ns[copies], key.device)
-    at = Moments.of_idle(trace, context.idle.take(rows), context.copy[rows])
-    return shares(trace, at.in_process(key.process), context.idle.duration_ns[rows], key.device)
-
-
-def _device_only(context: DeviceContext) -> Place:
-    return Place(None, None, None, None, context.activity.key.process, None, context.activity.key.device, None)
+    trace, key = context.trace, context.key
+    if len(rows):
+        at = Moments.of_idle(trace, context.idle.take(rows), context.copy[rows])
+        cost_ns = context.idle.duration_ns[rows]
+    elif len(copies):
+        at = Moments.of_calls(trace, trace.copies.call[copies], trace.copies.stream[copies])
+        cost_ns = context.facts.exposed_ns[copies]
+    else:
+        kernels = trace.kernels.take(key.rows(trace.kernels) & np.isin(trace.kernels.call, calls))
+        at, cost_ns = Moments.of_calls(trace, kernels.call, kernels.stream), kernels.duration_ns
+    return shares(trace, at.in_process(key.process), cost_ns, key.device)
 
 
 def _ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -1,1 +1,1 @@
-"""What a trace can answer: one file per check, each about one question, with the setting that would help."""
+"""What a trace can answer: checks, each of one question, with the setting of the profiler that would help."""

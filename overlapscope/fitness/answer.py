@@ -8,7 +8,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from overlapscope.fitness.config import FitnessConfig
 from overlapscope.fitness.settings import Setting
 from overlapscope.model.frames import frame
 from overlapscope.model.trace import Trace
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
     import pandas
 
 Number = int | float | None
-
-
-def _no_counts() -> Mapping[str, Number]:
-    return MappingProxyType({})
 
 
 class Verdict(StrEnum):
@@ -43,12 +38,12 @@ class Answer:
         setting: the setting of the profiler that would help most; None where none does, or none is needed.
         brief: the numbers in a few words, for the statement.
         remark: what the reader of an audit must know, as a sentence, where the question alone does not say it.
-        health: codes of the health warnings that this answer is about.
+        health: codes of the health warnings that the answer tells already.
     """
 
     verdict: Verdict
     evidence: str
-    counts: Mapping[str, Number] = field(default_factory=_no_counts)
+    counts: Mapping[str, Number] = field(default_factory=lambda: MappingProxyType({}))
     setting: Setting | None = None
     brief: str = ""
     remark: str = ""
@@ -67,7 +62,7 @@ class Check:
     Attributes:
         key: its name in JSON.
         question: the question.
-        about: what it asks for, in a few words: ``what streams waited for``.
+        topic: what it asks for, in a few words: ``what streams waited for``.
         examine: how a trace is asked.
         core: whether figures and findings of an audit rest on it; else it only says where in the program they are.
         basis: whether every figure rests on it, so that nothing helps more than what makes it whole.
@@ -75,8 +70,8 @@ class Check:
 
     key: str
     question: str
-    about: str
-    examine: Callable[[Trace, FitnessConfig], Answer]
+    topic: str
+    examine: Callable[[Trace], Answer]
     core: bool = True
     basis: bool = False
 
@@ -109,10 +104,10 @@ class Answered:
         }
 
     def row(self) -> dict[str, Any]:
-        """The same in one row of a table: without its counts, the setting as what to write."""
+        """The question and its answer as a row of a table: without its counts, the setting as what to write."""
         flat = {key: value for key, value in self.to_dict().items() if key != "counts"}
         return flat | {"setting": None if flat["setting"] is None else flat["setting"]["use"]}
 
     def to_pandas(self) -> pandas.DataFrame:
-        """This row."""
+        """The question and its answer as a table of one row."""
         return frame([self.row()])

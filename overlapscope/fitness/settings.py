@@ -9,14 +9,13 @@ from overlapscope.model.trace import Trace
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting, in a few words and exactly, and what a trace has with it.
+    """A setting, in its exact form for each profiler, and what a trace has with it.
 
     ``torch`` is what to give to ``torch.profiler.profile``, ``nsys`` to ``nsys profile`` and ``record`` to
     ``overlapscope record``; empty where there is no such option, or the profiler does so anyway.
     """
 
     key: str
-    short: str
     gives: str
     torch: str = ""
     nsys: str = ""
@@ -27,13 +26,13 @@ class Setting:
         return {"key": self.key, "gives": self.gives, "profiler": profiler, "use": self.use(profiler)}
 
     def use(self, profiler: str) -> str:
-        """What to write, for a profiler; what another one has where it has no such setting."""
-        own = {"overlapscope record": self.record, "nsys": self.nsys, "torch.profiler": self.torch}
-        return own[profiler] or self.record or self.torch or self.nsys
+        """The exact form for a profiler; the form of another one where it has no such setting."""
+        forms = {"overlapscope record": self.record, "nsys": self.nsys, "torch.profiler": self.torch}
+        return forms[profiler] or self.record or self.torch or self.nsys
 
 
 def profiler_of(trace: Trace) -> str:
-    """What made a trace: ``overlapscope record``, ``nsys`` or ``torch.profiler``."""
+    """The profiler that made a trace: ``overlapscope record``, ``nsys`` or ``torch.profiler``."""
     if trace.metadata.format == "nsys":
         return "nsys"
     return "torch.profiler" if trace.metadata.recording is None else "overlapscope record"
@@ -49,7 +48,6 @@ _SCHEDULE = _PROFILE.format("schedule=torch.profiler.schedule(wait={}, warmup={}
 
 GPU_ACTIVITY = Setting(
     "gpu-activity",
-    "recording the GPU",
     "kernels and copies of the GPU",
     torch=_BOTH_ACTIVITIES,
     nsys=_NSYS,
@@ -57,7 +55,6 @@ GPU_ACTIVITY = Setting(
 )
 GPU_RECORDS = Setting(
     "gpu-records",
-    "one profiler on the GPU",
     "the GPU's records, which the profiler did not get",
     torch="torch.cuda.synchronize() before the profiler stops, and no other profiler (nsys, ncu, DCGM) on the GPU",
     nsys=f"{_NSYS}, with no other profiler (ncu, DCGM) on the GPU",
@@ -65,7 +62,6 @@ GPU_RECORDS = Setting(
 )
 CALLS = Setting(
     "calls",
-    "recording the calls",
     "the calls that launch, copy and synchronise",
     torch=_BOTH_ACTIVITIES,
     nsys=_NSYS,
@@ -73,14 +69,12 @@ CALLS = Setting(
 )
 GRAPH_NODES = Setting(
     "graph-nodes",
-    "--cuda-graph-trace=node",
     "the kernels and copies inside CUDA graphs",
     nsys="nsys profile -t cuda,nvtx --cuda-graph-trace=node",
     record="overlapscope record SCRIPT",
 )
 SYNC_EVENTS = Setting(
     "sync-events",
-    "enable_cuda_sync_events=True",
     "what streams and the host waited for",
     torch=_CONFIG.format("enable_cuda_sync_events=True"),
     nsys=_NSYS,
@@ -88,7 +82,6 @@ SYNC_EVENTS = Setting(
 )
 RECORDED_WAITS = Setting(
     "recorded-waits",
-    "a trace of nsys",
     "the event that each wait is for, which Kineto leaves out since CUDA 12.9",
     torch="nsys profile -t cuda,nvtx -c cudaProfilerApi",
     nsys=_NSYS,
@@ -96,7 +89,6 @@ RECORDED_WAITS = Setting(
 )
 WARM_UP = Setting(
     "warm-up",
-    "more warm-up steps",
     "steps without what only the first ones cost",
     torch=_SCHEDULE.format(5, 5, 5),
     nsys="nsys profile -t cuda,nvtx -c cudaProfilerApi, with torch.cuda.profiler.start() after the first steps",
@@ -104,14 +96,12 @@ WARM_UP = Setting(
 )
 UNPROFILED = Setting(
     "unprofiled",
-    "overlapscope record --unprofiled 10",
     "the time of steps without the profiler",
     nsys="nsys profile -t cuda,nvtx -c cudaProfilerApi overlapscope record --steps auto --unprofiled 10 SCRIPT",
     record="overlapscope record --steps auto --unprofiled 10 SCRIPT",
 )
 ONE_CYCLE = Setting(
     "one-cycle",
-    "one profiling cycle",
     "one stretch without gaps",
     torch=_SCHEDULE.format(1, 1, 3),
     nsys="nsys profile -c cudaProfilerApi --capture-range-end=stop",
@@ -119,7 +109,6 @@ ONE_CYCLE = Setting(
 )
 SHORTER = Setting(
     "shorter",
-    "fewer steps",
     "all records, because buffers do not run full",
     torch=_SCHEDULE.format(1, 1, 2),
     nsys="nsys profile --cuda-flush-interval=1000",
@@ -127,7 +116,6 @@ SHORTER = Setting(
 )
 WHOLE_FILE = Setting(
     "whole-file",
-    "the whole file",
     "the whole file, because the program is not killed while it is written",
     torch="prof.stop() and prof.export_chrome_trace() before the program ends",
     nsys=_EXPORT,
@@ -135,13 +123,11 @@ WHOLE_FILE = Setting(
 )
 EXPORT_AGAIN = Setting(
     "export-again",
-    "another export",
     "the tables and columns that every version of nsys writes",
     nsys=_EXPORT,
 )
 ONE_CLOCK = Setting(
     "one-clock",
-    "a newer profiler",
     "times of host and GPU on one clock",
     torch="a newer release of torch, whose profiler takes the times of the GPU on the host's clock",
     nsys="a newer release of nsys",
@@ -149,7 +135,6 @@ ONE_CLOCK = Setting(
 )
 ALL_THREADS = Setting(
     "all-threads",
-    "profile_all_threads=True",
     "operators and ranges of all threads",
     torch=_CONFIG.format("profile_all_threads=True"),
     nsys=_NSYS_OPERATORS,
@@ -157,7 +142,6 @@ ALL_THREADS = Setting(
 )
 OPERATORS = Setting(
     "operators",
-    "recording the CPU",
     "operators of PyTorch",
     torch=_BOTH_ACTIVITIES,
     nsys=_NSYS_OPERATORS,
@@ -165,7 +149,6 @@ OPERATORS = Setting(
 )
 RANGES = Setting(
     "ranges",
-    "named ranges",
     "named parts of the program",
     torch='with torch.profiler.record_function("NAME"): around each part',
     nsys="nsys profile -t cuda,nvtx, with an NVTX range around each part",
@@ -173,7 +156,6 @@ RANGES = Setting(
 )
 STEPS = Setting(
     "steps",
-    "marked steps",
     "steps that can be compared",
     torch="prof.step() at the end of each step",
     nsys="nsys profile -t cuda,nvtx, with an NVTX range around each step",
@@ -181,7 +163,6 @@ STEPS = Setting(
 )
 MORE_STEPS = Setting(
     "more-steps",
-    "more steps",
     "steps that can be compared",
     torch=_SCHEDULE.format(1, 1, 5),
     nsys=f"{_NSYS}, with an NVTX range around each step",
@@ -189,7 +170,6 @@ MORE_STEPS = Setting(
 )
 ONE_PROCESS = Setting(
     "one-process",
-    "one trace per process",
     "correlation ids that only one process uses",
     torch="prof.export_chrome_trace() into a file of its own for each process; overlapscope fleet reads them together",
     nsys="nsys profile -o trace.rank%q{RANK}",
@@ -197,19 +177,13 @@ ONE_PROCESS = Setting(
 )
 STACKS = Setting(
     "stacks",
-    "call stacks",
     "source lines",
     torch=_PROFILE.format("with_stack=True"),
     record="overlapscope record --stacks SCRIPT",
 )
-MODULES = Setting(
-    "modules", "overlapscope record", "names of the model's modules", record="overlapscope record --modules SCRIPT"
-)
-LOADERS = Setting(
-    "loaders", "overlapscope record", "settings of the program's DataLoaders", record="overlapscope record SCRIPT"
-)
+MODULES = Setting("modules", "names of the model's modules", record="overlapscope record --modules SCRIPT")
+LOADERS = Setting("loaders", "settings of the program's DataLoaders", record="overlapscope record SCRIPT")
 RANKS = Setting(
-    "ranks",
     "ranks",
     "the rank of each trace",
     torch="torch.distributed.init_process_group() before the profiler starts",
@@ -218,7 +192,6 @@ RANKS = Setting(
 )
 SYNCHRONISED = Setting(
     "synchronised",
-    "a synchronisation at its end",
     "the work that the last calls launch",
     torch="torch.cuda.synchronize() before the last prof.step(), or before the profiler stops",
     nsys="torch.cuda.synchronize() before the profiler stops",
@@ -226,7 +199,6 @@ SYNCHRONISED = Setting(
 )
 EVENT_RECORDS = Setting(
     "event-records",
-    "--cuda-event-trace=true",
     "the streams on which events were recorded",
     nsys="nsys profile -t cuda,nvtx --cuda-event-trace=true",
 )

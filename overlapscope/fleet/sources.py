@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from glob import has_magic
@@ -30,15 +31,7 @@ class Source:
     modified_ns: int
 
 
-@dataclass(frozen=True)
-class LocalFile:
-    """The content of a source as a local file, and its hash."""
-
-    path: Path
-    content: str
-
-
-def find_sources(names: Iterable[str]) -> list[Source]:
+def find_sources(names: Sequence[str]) -> list[Source]:
     """All files that folders, patterns, paths and URLs name, each once, sorted by name.
 
     A name that stands for no file is a source, too, which cannot be read: it does not keep the others from it.
@@ -46,53 +39,42 @@ def find_sources(names: Iterable[str]) -> list[Source]:
     Raises:
         TraceNotFound: no name stands for a file.
     """
-    found: dict[str, Source] = {}
-    missing: list[str] = []
+    sources, missing = dict[str, Source](), list[str]()
     for name in names:
-        here = list(_remote(name) if "://" in name.removeprefix(_FILE) else _local(_path(name)))
-        found |= {source.name: source for source in here}
-        missing += [] if here else [name]
-    if not found:
-        raise TraceNotFound(f"{', '.join(missing)}: no such file, and no trace in it")
-    for name in missing:
-        path = name if "://" in name.removeprefix(_FILE) else str(_path(name).absolute())
-        found[path] = Source(path, 0, 0)
-    return [found[name] for name in sorted(found)]
+        remote = "://" in name.removeprefix(_FILE)
+        files = {source.name: source for source in (_remote(name) if remote else _local(_path(name)))}
+        sources |= files
+        missing += [] if files else [name if remote else str(_path(name).absolute())]
+    if not sources:
+        raise TraceNotFound(f"{', '.join(names)}: no such file, and no trace in it")
+    sources |= {name: Source(name, 0, 0) for name in missing}
+    return [sources[name] for name in sorted(sources)]
 
 
 @contextmanager
-def local_file(name: str) -> Iterator[LocalFile]:
-    """The file at ``name``, hashed; what lies elsewhere is streamed to a temporary file first.
+def local_file(name: str) -> Iterator[tuple[Path, str]]:
+    """The file at ``name``, and the hash of its content; what lies elsewhere is streamed to a temporary file first.
 
     Raises:
         TraceNotFound: it cannot be read.
     """
     try:
-        if "://" in name:
-            with tempfile.TemporaryDirectory(prefix="overlapscope-") as folder:
-                copy = Path(folder) / PurePosixPath(name).name
-                with _filesystem(name).open(name, "rb") as stream, copy.open("wb") as target:
-                    content = _hash(stream, target)
-                yield LocalFile(copy, content)
-        else:
-            with Path(name).open("rb", buffering=0) as stream:
-                content = _hash(stream)
-            yield LocalFile(Path(name), content)
+        with ExitStack() as stack:
+            path = Path(name)
+            if "://" in name:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="overlapscope-"))
+                path = Path(folder) / PurePosixPath(name).name
+                with _filesystem(name).open(name, "rb") as stream, path.open("wb") as copy:
+                    shutil.copyfileobj(stream, copy, _BLOCK_BYTES)
+            with path.open("rb", buffering=0) as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            yield path, content
     except OverlapscopeError:
         raise
     except IsADirectoryError as error:
         raise TraceNotFound(f"{name}: no trace in this folder") from error
     except OSError as error:
         raise TraceNotFound(f"{name}: cannot be read ({error.strerror or error})") from error
-
-
-def _hash(stream: Any, target: Any = None) -> str:
-    digest = hashlib.sha256()
-    while block := stream.read(_BLOCK_BYTES):
-        digest.update(block)
-        if target is not None:
-            target.write(block)
-    return digest.hexdigest()
 
 
 def _path(name: str) -> Path:
@@ -110,8 +92,8 @@ def _local(path: Path) -> Iterator[Source]:
         files = [path]
     for file in files:
         if file.is_file():
-            about = file.stat()
-            yield Source(str(file.absolute()), about.st_size, about.st_mtime_ns)
+            state = file.stat()
+            yield Source(str(file.absolute()), state.st_size, state.st_mtime_ns)
         elif file.is_symlink() and not file.exists():
             yield Source(str(file.absolute()), 0, 0)
 
@@ -125,15 +107,15 @@ def _remote(url: str) -> Iterator[Source]:
     else:
         paths = [url] if system.exists(url) else []
     for path in paths:
-        about = system.info(path)
-        if about.get("type") != "directory":
-            yield Source(system.unstrip_protocol(path), int(about.get("size") or 0), _modified_ns(about))
+        info = system.info(path)
+        if info.get("type") != "directory":
+            yield Source(system.unstrip_protocol(path), int(info.get("size") or 0), _modified_ns(info))
 
 
-def _modified_ns(about: dict[str, Any]) -> int:
-    """When the object was written; 0 where its store does not say."""
+def _modified_ns(info: dict[str, Any]) -> int:
+    """The time at which an object was written; 0 where its store does not say."""
     for key in ("LastModified", "last_modified", "updated", "mtime", "created"):
-        value = about.get(key)
+        value = info.get(key)
         if isinstance(value, datetime):
             return int(value.timestamp() * 1e9)
         if isinstance(value, int | float):
@@ -145,7 +127,7 @@ def _filesystem(url: str) -> Any:
     try:
         import fsspec
     except ImportError as error:
-        raise TraceNotFound(f"{url}: URLs need `pip install overlapscope[fleet]`") from error
+        raise TraceNotFound(f"{url}: URLs need `pip install fsspec s3fs gcsfs`") from error
     try:
         return fsspec.url_to_fs(url)[0]
     except (ImportError, ValueError) as error:

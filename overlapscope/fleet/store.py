@@ -2,7 +2,7 @@
 
     parts/KEY.parquet        the rows of one trace: a single row, with a list for each table
     runs/1-of-1.jsonl        the outcome of each trace of a run, or of one of its shards
-    *.parquet, summary.json  what the reduce makes of them
+    *.parquet, summary.txt   what the reduce makes of them
 
 A part is written once and whole, under a key made of the trace's content and of the code that made it.
 """
@@ -11,81 +11,60 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from overlapscope.atomic_files import writing
-from overlapscope.cache.keys import code_version
-from overlapscope.errors import OutputError, OverlapscopeError
-from overlapscope.fleet.map import Part
-from overlapscope.fleet.schema import COLUMNS, schema
-from overlapscope.fleet.sources import Source
-from overlapscope.fleet.task import Outcome
+from overlapscope.atomic_files import output_errors, writing
+from overlapscope.cache.store import code_version
+from overlapscope.errors import OutputError
+from overlapscope.fleet.rows import Part
+from overlapscope.fleet.schema import MAPPED, schema
 from overlapscope.formatting import encodable
 
 _KEY_DIGITS = 40
 _SMALL = {"use_dictionary": False, "write_statistics": False, "store_schema": False}
 """For a hundred columns with a few values each: half of the bytes, and read in half of the time."""
-_MAPPERS = (
-    *("calibration", "dependencies", "diagnosis", "fitness", "fleet", "formatting", "hardware", "measure", "model"),
-    *("ordering", "read", "report", "whatif"),
+MAPPERS = (
+    *("analysis", "calibration", "dependencies", "diagnosis", "fitness", "fleet", "formatting", "hardware", "measure"),
+    *("model", "ordering", "read", "report", "whatif"),
 )
 """What makes results: their figures, and the sentences of findings in them."""
 _KEY = re.compile(rf"^[0-9a-f]{{{_KEY_DIGITS}}}-[\w-]+$")
-_SHARD = re.compile(r"^(\d+)-of-(\d+)\.jsonl$")
+_RECORD = re.compile(r"^(\d+)-of-(\d+)\.jsonl$")
+
+
+Shard = tuple[int, int]
+"""Which part of how many, counted from 1: every so many-th trace of a sorted list."""
 
 
 @dataclass(frozen=True)
-class Shard:
-    """Part ``number`` of ``of``, counted from 1: every so many-th trace of a sorted list."""
+class Outcome:
+    """What became of a trace: the key of its result, or why there is none.
 
-    number: int = 1
-    of: int = 1
+    ``kept`` says that the result was there already. ``code`` and ``error`` are empty where all went well; a trace that
+    cannot be used has a result all the same, which says so.
+    """
 
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """Read ``3/8``.
-
-        Raises:
-            ValueError: it is no such pair.
-        """
-        found = re.fullmatch(r"(\d+)/(\d+)", text)
-        if not found or not 1 <= int(found[1]) <= int(found[2]):
-            raise ValueError(f"{text!r} is no shard: give its number and how many there are, such as 1/8 for the first")
-        return cls(int(found[1]), int(found[2]))
-
-    def share(self, sources: Sequence[Source]) -> Sequence[Source]:
-        """The traces that belong to it."""
-        return sources[self.number - 1 :: self.of]
+    source: str
+    key: str = ""
+    size_bytes: int = 0
+    modified_ns: int = 0
+    kept: bool = False
+    code: str = ""
+    error: str = ""
 
 
 def key_of(content: str) -> str:
     """The key of a trace's result: its content, and the version of the code that made it."""
-    return f"{content[:_KEY_DIGITS]}-{code_version(*_MAPPERS)}"
+    return f"{content[:_KEY_DIGITS]}-{code_version(*MAPPERS)}"
 
 
 def is_current(key: str) -> bool:
     """Whether this version made the result under this key."""
-    return key.endswith(f"-{code_version(*_MAPPERS)}")
-
-
-def remove_outdated(folder: Path) -> None:
-    """Remove results that no run refers to and that another version made, so that none can use them.
-
-    Raises:
-        OutputError: one cannot be removed.
-    """
-    found = [path for path in (folder / "parts").glob("*.parquet") if _KEY.match(path.stem)]
-    if not (old := [path for path in found if not is_current(path.stem)]):
-        return
-    wanted = {outcome.key for path, _ in _runs(folder) for outcome in _lines(path)}
-    for path in old:
-        if path.stem not in wanted:  # the record of another shard may still have it
-            with _output(path):
-                path.unlink(missing_ok=True)
+    return key.endswith(f"-{code_version(*MAPPERS)}")
 
 
 def part_path(folder: Path, key: str) -> Path:
@@ -114,12 +93,11 @@ def write_part(folder: Path, key: str, part: Part) -> None:
     import pyarrow.parquet as pq
 
     columns = {name: _one_list(table) for name, table in part.items()}
-    path = part_path(folder, key)
-    with _output(path), writing(path) as file:
+    with writing(part_path(folder, key)) as file:
         pq.write_table(pa.table(columns), file, compression="zstd", **_SMALL)
 
 
-def read_part(folder: Path, key: str, tables: Iterable[str] = tuple(COLUMNS)) -> Part:
+def read_part(folder: Path, key: str, tables: Iterable[str] = tuple(MAPPED)) -> Part:
     """The tables of one result.
 
     Raises:
@@ -128,12 +106,11 @@ def read_part(folder: Path, key: str, tables: Iterable[str] = tuple(COLUMNS)) ->
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    names = list(tables)
     try:
-        row = pq.ParquetFile(part_path(folder, key)).read(columns=names, use_threads=False)
+        row = pq.ParquetFile(part_path(folder, key)).read(columns=list(tables), use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise OutputError(f"{part_path(folder, key)}: is not a whole result; run the fleet again") from error
-    flat = {name: row.column(name).combine_chunks().flatten() for name in names}
+    flat = {name: row.column(name).combine_chunks().flatten() for name in tables}
     return {name: pa.Table.from_struct_array(values).cast(schema(name)) for name, values in flat.items()}
 
 
@@ -144,64 +121,45 @@ def _one_list(table: Any) -> Any:
     return pa.ListArray.from_arrays(pa.array([0, len(table)], pa.int32()), values)
 
 
-class Run:
-    """The record of one run, or of one of its shards: each outcome is a line, written when it is known."""
+def prepare(folder: Path, shard: Shard) -> dict[str, Outcome]:
+    """Make a folder ready for the run of a shard: the outcomes of earlier runs, by source.
 
-    def __init__(self, folder: Path, shard: Shard) -> None:
-        self._path = folder / "runs" / f"{shard.number}-of-{shard.of}.jsonl"
-        absolute = str(folder.absolute())
-        if encodable(absolute) != absolute:
-            raise OutputError(f"{folder}: cannot have the tables of a fleet: its name is no UTF-8")
-        with _output(self._path):
-            for name in ("runs", "parts"):
-                (folder / name).mkdir(parents=True, exist_ok=True)
-            self._known = {outcome.source: outcome for path, _ in _runs(folder) for outcome in _lines(path)}
-            for path, of in _runs(folder):
-                if of.of != shard.of:
-                    path.unlink(missing_ok=True)  # its traces belong to other shards now
-
-    def known(self, source: str) -> Outcome | None:
-        """What an earlier run found out about a trace, where it has a result."""
-        outcome = self._known.get(source)
-        return replace(outcome, kept=True) if outcome is not None and outcome.key else None
-
-    @contextmanager
-    def recording(self, planned: int) -> Iterator[Recorder]:
-        """Record the outcomes of so many traces in place of the earlier ones; they are sorted when it ends."""
-        recorder = Recorder(self._path, planned)
-        try:
-            yield recorder
-        finally:
-            recorder.close()
+    Raises:
+        OutputError: the folder cannot be written, or cannot have the tables.
+    """
+    absolute = str(folder.absolute())
+    if encodable(absolute) != absolute:
+        raise OutputError(f"{folder}: cannot have the tables of a fleet: its name is no UTF-8")
+    with output_errors(folder / "runs"):
+        for name in ("runs", "parts"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        known = dict[str, Outcome]()
+        for path, recorded in _records(folder):
+            known |= _read(path)[1]
+            if recorded[1] != shard[1]:
+                path.unlink(missing_ok=True)  # its traces belong to other shards now
+    return known
 
 
-class Recorder:
-    """Writes outcomes as they come."""
+@contextmanager
+def recording(folder: Path, shard: Shard, planned: int) -> Iterator[Callable[[Outcome], None]]:
+    """A function that records each outcome of a shard's run at once; ``planned`` traces are expected.
 
-    def __init__(self, path: Path, planned: int) -> None:
-        self._path, self._head, self._outcomes = path, json.dumps({"planned": planned}) + "\n", list[Outcome]()
-        with _output(path):
-            self._file = path.open("w")
-            self._file.write(self._head)
+    Raises:
+        OutputError: one cannot be written.
+    """
+    path = folder / "runs" / f"{shard[0]}-of-{shard[1]}.jsonl"
+    with output_errors(path):
+        file = path.open("w")
 
-    def add(self, outcome: Outcome) -> None:
-        """Record one outcome.
+    def add(entry: dict[str, Any]) -> None:
+        with output_errors(path):
+            file.write(json.dumps(entry) + "\n")
+            file.flush()
 
-        Raises:
-            OutputError: it cannot be written.
-        """
-        self._outcomes.append(outcome)
-        with _output(self._path):
-            self._file.write(_line(outcome))
-            self._file.flush()
-
-    def close(self) -> None:
-        """Sort what was recorded."""
-        with suppress(OSError):
-            self._file.close()
-        with writing(self._path) as file:
-            lines = map(_line, sorted(self._outcomes, key=lambda outcome: outcome.source))
-            file.write((self._head + "".join(lines)).encode())
+    with file:
+        add({"planned": planned})
+        yield lambda outcome: add(asdict(outcome))
 
 
 def outcomes(folder: Path) -> list[Outcome]:
@@ -210,67 +168,61 @@ def outcomes(folder: Path) -> list[Outcome]:
     Raises:
         OutputError: there is no run, or it or one of its shards has not ended.
     """
-    runs = _runs(folder)
-    if not runs:
+    records = _records(folder)
+    if not records:
         raise OutputError(f"{folder}: has no results; run `overlapscope fleet TRACES -o {folder}` first")
-    of = max(shard.of for _, shard in runs)
-    missing = sorted(set(range(1, of + 1)) - {shard.number for _, shard in runs if shard.of == of})
+    of = max(total for _, (_, total) in records)
+    paths = {number: path for path, (number, total) in records if total == of}
+    missing = [str(number) for number in range(1, of + 1) if number not in paths]
     if missing:
-        raise OutputError(f"{folder}: shard {', '.join(map(str, missing))} of {of} has not run yet")
-    found: dict[str, Outcome] = {}
-    for path, shard in runs:
-        if shard.of == of:
-            found |= _whole(path)
-    return [found[source] for source in sorted(found)]
+        raise OutputError(f"{folder}: shard {', '.join(missing)} of {of} has not run yet")
+    results = dict[str, Outcome]()
+    for path in paths.values():
+        planned, recorded = _read(path)
+        if len(recorded) != planned:
+            ended = "is damaged" if planned is None else f"the run ended after {len(recorded)} of {planned} traces"
+            raise OutputError(f"{path}: {ended}; run it again: it goes on where it stopped")
+        results |= recorded
+    return [results[source] for source in sorted(results)]
 
 
-def _whole(path: Path) -> dict[str, Outcome]:
-    """The outcomes of one record by source, where it has all of them."""
-    found, planned = {outcome.source: outcome for outcome in _lines(path)}, _planned(path)
-    if len(found) != planned:
-        ended = "is damaged" if planned is None else f"the run ended after {len(found)} of {planned} traces"
-        raise OutputError(f"{path}: {ended}; run it again: it goes on where it stopped")
-    return found
+def remove_outdated(folder: Path) -> None:
+    """Remove results that no run refers to and that another version made, so that none can use them.
+
+    Raises:
+        OutputError: one cannot be removed.
+    """
+    parts = (folder / "parts").glob("*.parquet")
+    outdated = [path for path in parts if _KEY.match(path.stem) and not is_current(path.stem)]
+    records = _records(folder) if outdated else []
+    wanted = {outcome.key for path, _ in records for outcome in _read(path)[1].values()}
+    for path in outdated:
+        if path.stem not in wanted:  # the record of another shard may still have it
+            with output_errors(path):
+                path.unlink(missing_ok=True)
 
 
-def _planned(path: Path) -> int | None:
-    """Of how many traces a record is; None where it does not say."""
-    with suppress(ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
-        return int(json.loads(_text(path).splitlines()[0])["planned"])
-    return None
+def _records(folder: Path) -> list[tuple[Path, Shard]]:
+    matches = [(path, _RECORD.match(path.name)) for path in sorted((folder / "runs").glob("*.jsonl"))]
+    return [(path, (int(match[1]), int(match[2]))) for path, match in matches if match]
 
 
-def _runs(folder: Path) -> list[tuple[Path, Shard]]:
-    found = [(path, _SHARD.match(path.name)) for path in sorted((folder / "runs").glob("*.jsonl"))]
-    return [(path, Shard(int(match[1]), int(match[2]))) for path, match in found if match]
+def _read(path: Path) -> tuple[int | None, dict[str, Outcome]]:
+    """The number of traces that a record expects, None where it does not say, and its outcomes by source.
 
-
-def _lines(path: Path) -> Iterator[Outcome]:
-    """The outcomes of a record; a line that a killed run left half written, or that is damaged, is none."""
-    kinds = {entry.name: type(entry.default) for entry in fields(Outcome)} | {"source": str}
-    for line in _text(path).splitlines():
-        with suppress(ValueError, TypeError, RecursionError):
-            outcome = Outcome(**json.loads(line))
-            if all(type(getattr(outcome, name)) is kind for name, kind in kinds.items()):
-                yield outcome
-
-
-def _text(path: Path) -> str:
+    A line that a killed run left half written, or that is damaged, is none.
+    """
     try:
-        return path.read_text("utf-8", "replace")
+        lines = path.read_text("utf-8", "replace").splitlines()
     except OSError as error:
         raise OutputError(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def _line(outcome: Outcome) -> str:
-    return json.dumps(asdict(outcome)) + "\n"
-
-
-@contextmanager
-def _output(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OverlapscopeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+    planned, recorded = None, dict[str, Outcome]()
+    types = {entry.name: type(entry.default) for entry in fields(Outcome)} | {"source": str}
+    for line in lines:
+        with suppress(ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            entry = json.loads(line)
+            if "planned" in entry:
+                planned = int(entry["planned"])
+            elif {name: type(value) for name, value in entry.items()} == types:
+                recorded[entry["source"]] = Outcome(**entry)
+    return planned, recorded

@@ -1,4 +1,4 @@
-"""What was open on a host thread when it made a call: named ranges, modules, operators and Python functions."""
+"""The stack of a call: the ranges, modules, operators and Python functions that were open on its thread."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.measure.distinct import distinct_columns
-from overlapscope.measure.places import enclosing, innermost, is_step
+from overlapscope.measure.grouping import distinct_columns
+from overlapscope.measure.places import enclosing, in_one_table, innermost, is_step
 from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.tables import CpuOps
 from overlapscope.model.trace import Trace
 
 KINDS = ("range", "module", "operator", "Python")
-"""What an entry of a stack can be."""
+"""The kinds of entries of a stack."""
 _MOST_ENTRIES = 100_000  # of all stacks together, so that a page stays small; deeper ones are cut
 
 
@@ -34,37 +33,26 @@ class Stacks:
 
 def stacks(trace: Trace, calls: Int64, most: int = _MOST_ENTRIES) -> Stacks:
     """The stacks of some calls, by their rows. Profiler steps are left out: they would make each stack another one."""
-    table, kind = _entries(trace)
+    table, kind = in_one_table(trace.ranges.take(~is_step(trace)), trace.modules, trace.cpu_ops, trace.frames)
     where = trace.api_calls.take(calls)
     at = innermost(table, where.process, where.thread, where.start_ns).astype(np.int64)
     outer = np.append(enclosing(table), NO_ID).astype(np.int64)
     rows, depth = _with_those_around(at, outer)
     node = np.full(len(table) + 1, NO_ID, np.int64)
-    found, count = [np.empty((3, 0), np.int64)], 0
+    levels, count = [np.empty((3, 0), np.int64)], 0
     for level in np.split(rows, np.flatnonzero(np.diff(depth)) + 1):
         entries = np.stack([node[outer[level]], kind[level], table.name_id[level].astype(np.int64)])
         distinct, which = distinct_columns(entries)
         if count + distinct.shape[1] > most:
             break
         node[level] = which + count
-        found.append(distinct)
+        levels.append(distinct)
         count += distinct.shape[1]
     complete = bool((node[rows] != NO_ID).all())
     of_call = np.full(len(trace.api_calls) + 1, NO_ID, np.int64)
     of_call[calls] = _kept(node, outer, at)
-    around, kinds, names = np.concatenate(found, axis=1)
-    return Stacks(names, kinds, around, of_call[:-1], complete)
-
-
-def _entries(trace: Trace) -> tuple[CpuOps, Int64]:
-    """Ranges, modules, operators and Python functions in one table by begin, and the kind of each."""
-    parts = (trace.ranges.take(~is_step(trace)), trace.modules, trace.cpu_ops, trace.frames)
-    kind = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    names = ("start_ns", "end_ns", "process", "thread", "name_id")
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    order = np.lexsort((kind, -columns["end_ns"], columns["start_ns"]))
-    ordered = {name: values[order] for name, values in columns.items()}
-    return CpuOps.build(trace.names, len(kind), ordered), kind[order]
+    outer_entry, kinds, names = np.concatenate(levels, axis=1)
+    return Stacks(names, kinds, outer_entry, of_call[:-1], complete)
 
 
 def _with_those_around(at: Int64, outer: Int64) -> tuple[Int64, Int64]:

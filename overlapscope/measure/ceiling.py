@@ -9,6 +9,7 @@ overlap.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,21 +17,22 @@ import numpy as np
 
 from overlapscope.formatting import time
 from overlapscope.measure.devices import Activity
-from overlapscope.measure.host import DEFAULT, HostConfig, blocked_from_ns
-from overlapscope.measure.spans import Spans, intersect, merge, subtract, union
-from overlapscope.model.columns import NO_ID, Bool
+from overlapscope.measure.grouping import rows_by_thread
+from overlapscope.measure.host import blocked_from_ns
+from overlapscope.measure.spans import Spans, intersect, merge, spans_of, subtract, union
+from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import Direction
 from overlapscope.model.frames import Row
-from overlapscope.model.tables import HostWork, Timed
 from overlapscope.model.trace import Trace
 
 KERNELS, HTOD, DTOH, PTOP, HOST = "kernels", "HtoD copies", "DtoH copies", "PtoP copies", "host"
+_DIRECTION = {HTOD: Direction.HTOD, DTOH: Direction.DTOH, PTOP: Direction.PTOP}
 _WITHIN = (Direction.DTOD, Direction.UVM_DTOD)
 
 
 @dataclass(frozen=True)
 class Ceiling(Row):
-    """What perfect overlap would give on one device, in ns.
+    """The times that bound one device under perfect overlap, in ns.
 
     ``now_ns`` is the analysed time. ``kernels_ns`` is the time with a kernel, a memset or a copy within the device,
     ``htod_ns``, ``dtoh_ns`` and ``ptop_ns`` that with a copy of this direction, and ``host_ns`` the time that the
@@ -48,7 +50,7 @@ class Ceiling(Row):
 
     @property
     def parts(self) -> dict[str, int]:
-        """What cannot get shorter by overlap, by name."""
+        """The times that overlap cannot shorten, by name, in ns."""
         times = self.kernels_ns, self.htod_ns, self.dtoh_ns, self.ptop_ns, self.host_ns
         return dict(zip((KERNELS, HTOD, DTOH, PTOP, HOST), times, strict=True))
 
@@ -64,13 +66,22 @@ class Ceiling(Row):
 
     @property
     def saving_ns(self) -> int:
-        """What perfect overlap of copies saves, at most."""
+        """The most that perfect overlap of copies saves, in ns."""
         return min(self.above_ns, self.copies_ns)
 
     @property
     def above_ns(self) -> int:
         """The time above the longest part, in which something waits for something else."""
         return self.now_ns - self.bound_ns
+
+    @property
+    def bound_direction(self) -> Direction | None:
+        """The direction of the copies that are the longest part; None where kernels or the host are."""
+        return _DIRECTION.get(self.bound_by)
+
+    def at_limit(self, least: float) -> bool:
+        """Whether the longest part leaves less than this share of the time to any overlap."""
+        return self.above_ns < least * self.now_ns
 
     @property
     def limit(self) -> str:
@@ -80,66 +91,38 @@ class Ceiling(Row):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, ``bound_ns``, ``bound_by`` and ``saving_ns`` as JSON-ready data."""
-        return super().to_dict() | {
-            "bound_ns": self.bound_ns,
-            "bound_by": self.bound_by,
-            "saving_ns": self.saving_ns,
-        }
+        return super().to_dict() | {name: getattr(self, name) for name in ("bound_ns", "bound_by", "saving_ns")}
 
 
-def ceiling(trace: Trace, active: Activity, config: HostConfig = DEFAULT) -> Ceiling:
+def ceiling(trace: Trace, active: Activity) -> Ceiling:
     """The ceiling of one device within the time that its activity is about."""
-    copies = trace.copies
-    here = active.key.rows(copies)
+    copies = trace.copies.take(active.key.rows(trace.copies))
+
+    def within_ns(*parts: Spans) -> int:
+        return intersect(merge(*parts), active.extent).total_ns
 
     def of(*directions: Direction) -> Spans:
-        return _spans(copies, here & np.isin(copies.direction, directions))
+        return spans_of(copies, np.isin(copies.direction, directions))
 
-    own = merge(active.kernels, active.memsets, of(*_WITHIN))
+    calls = np.unique(copies.call[copies.call != NO_ID])
+    blocked = union(blocked_from_ns(trace.api_calls)[calls], trace.api_calls.end_ns[calls])
     return Ceiling(
         now_ns=active.span_ns,
-        kernels_ns=intersect(own, active.extent).total_ns,
-        htod_ns=intersect(of(Direction.HTOD), active.extent).total_ns,
-        dtoh_ns=intersect(of(Direction.DTOH), active.extent).total_ns,
-        ptop_ns=intersect(of(Direction.PTOP), active.extent).total_ns,
-        host_ns=_host_ns(trace, active, config),
-        copies_ns=_copies_ns(trace, active, here, config),
+        kernels_ns=within_ns(active.kernels, active.memsets, of(*_WITHIN)),
+        htod_ns=within_ns(of(Direction.HTOD)),
+        dtoh_ns=within_ns(of(Direction.DTOH)),
+        ptop_ns=within_ns(of(Direction.PTOP)),
+        host_ns=max((within_ns(spans) for spans in _host_work(trace, active.key.process)), default=0),
+        copies_ns=within_ns(subtract(active.copies, active.kernels), blocked),
     )
 
 
-def _copies_ns(trace: Trace, active: Activity, here: Bool, config: HostConfig) -> int:
-    """The time in which a copy of the device was exposed or its call blocked a thread."""
-    calls = trace.copies.call[here]
-    calls = np.unique(calls[calls != NO_ID])
-    blocked = union(blocked_from_ns(trace, config)[calls], trace.api_calls.end_ns[calls])
-    exposed = subtract(active.copies, active.kernels)
-    return intersect(merge(exposed, blocked), active.extent).total_ns
-
-
-def _host_ns(trace: Trace, active: Activity, config: HostConfig) -> int:
-    """The longest time that one thread of the device's process worked, and did not wait."""
-    process, calls = active.key.process, trace.api_calls
-    blocked_from = blocked_from_ns(trace, config)
-    profiler = union(trace.overheads.start_ns, trace.overheads.end_ns)  # of which thread is not always recorded
-    result = 0
-    for number in sorted({thread for owner, thread in calls.threads if owner == process}):
-        mine = _of(calls, process, number)
-        blocked = union(blocked_from[mine], calls.end_ns[mine])
-        parts = [
-            (table.start_ns[rows], table.end_ns[rows])
-            for table in (calls, trace.cpu_ops)
-            for rows in [_of(table, process, number)]
-        ]
-        work = union(*(np.concatenate(times) for times in zip(*parts, strict=True)))
-        free = subtract(subtract(work, blocked), profiler)
-        result = max(result, intersect(free, active.extent).total_ns)
-    return result
-
-
-def _of(table: HostWork, process: int, thread: int) -> Bool:
-    mine: Bool = (table.process == process) & (table.thread == thread)
-    return mine
-
-
-def _spans(table: Timed, rows: Bool) -> Spans:
-    return union(table.start_ns[rows], table.end_ns[rows])
+def _host_work(trace: Trace, process: int) -> Iterator[Spans]:
+    """When each thread of a process that makes calls worked, and did not wait."""
+    calls, ops = trace.api_calls, trace.cpu_ops
+    blocked_from, ops_of = blocked_from_ns(calls), rows_by_thread(ops.process, ops.thread)
+    profiler = spans_of(trace.overheads)  # of which thread is not always recorded
+    for thread, rows in rows_by_thread(calls.process, calls.thread).items():
+        if thread[0] == process:
+            work = merge(spans_of(calls, rows), spans_of(ops, ops_of.get(thread, rows[:0])))
+            yield subtract(subtract(work, union(blocked_from[rows], calls.end_ns[rows])), profiler)

@@ -7,13 +7,13 @@ cudaProfilerStop and cudaProfilerStart. A pause of the program alone is none of 
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 import numpy as np
 
-from overlapscope.measure.places import steps
-from overlapscope.measure.spans import EMPTY, Spans, intersect, merge, subtract, union
-from overlapscope.model.columns import Int64
+from overlapscope.measure.grouping import neighbours
+from overlapscope.measure.places import named, steps
+from overlapscope.measure.spans import EMPTY, Spans, intersect, merge, spans_of, subtract, union
+from overlapscope.model.columns import NO_TIME
 from overlapscope.model.trace import Trace
 
 _NUMBER = re.compile(r"\d{1,18}$")  # as many digits as fit a number of 64 bits
@@ -26,11 +26,11 @@ def unrecorded(trace: Trace) -> Spans:
     if not len(off.start_ns):
         return EMPTY
     tables = (*trace.device_work, trace.api_calls, trace.cpu_ops)
-    return _longest_of_each(off, subtract(off, merge(*(union(table.start_ns, table.end_ns) for table in tables))))
+    return _longest_of_each(off, subtract(off, merge(*(spans_of(table) for table in tables))))
 
 
 def _longest_of_each(off: Spans, empty: Spans) -> Spans:
-    """Of the times without an event in each stretch the longest: the others are pauses at the edges of a cycle."""
+    """The longest time without an event in each stretch: the others are pauses at the edges of a cycle."""
     kept = []
     for begin, end in zip(off.start_ns.tolist(), off.end_ns.tolist(), strict=True):
         inside = intersect(empty, union(np.array([begin]), np.array([end])))
@@ -41,38 +41,26 @@ def _longest_of_each(off: Spans, empty: Spans) -> Spans:
 
 
 def _between_spans(trace: Trace) -> Spans:
-    """Between the spans for which the profiler says that it recorded."""
+    """The times between the spans for which the profiler says that it recorded."""
     recorded = _spans(trace.metadata.recorded_ns)
-    return _spans(list(zip(recorded.end_ns[:-1].tolist(), recorded.start_ns[1:].tolist(), strict=True)))
+    return union(recorded.end_ns[:-1], recorded.start_ns[1:])
 
 
 def _between_steps(trace: Trace) -> Spans:
-    """Between steps of a thread of which the numbers do not follow each other."""
-    table, found = steps(trace), []
-    places = set(zip(table.process.tolist(), table.thread.tolist(), strict=True))
-    for process, thread in sorted(places):
-        mine = np.flatnonzero((table.process == process) & (table.thread == thread))
-        numbers = [int(_NUMBER.findall(trace.names[name])[0]) for name in table.name_id[mine].tolist()]
-        for (one, other), (number, following) in zip(pairwise(mine.tolist()), pairwise(numbers), strict=True):
-            if following != number + 1 and table.start_ns[other] > table.end_ns[one]:
-                found.append((int(table.end_ns[one]), int(table.start_ns[other])))
-    return _spans(found)
+    """The times between steps of a thread whose numbers do not follow each other."""
+    table = steps(trace)
+    number = np.array([int(_NUMBER.findall(name)[0]) for name in trace.names.decode(table.name_id)], np.int64)
+    one, other = neighbours(np.lexsort((table.thread, table.process)), table.process, table.thread)
+    jumps = number[other] != number[one] + 1
+    return union(table.end_ns[one[jumps]], table.start_ns[other[jumps]])
 
 
 def _between_calls(trace: Trace) -> Spans:
-    """From each call that stops the profiler to the next one that starts it."""
-    stopped, started = _called(trace, _STOP), _called(trace, _START)
-    following = np.searchsorted(started, stopped)
-    pairs = [
-        (int(at), int(started[place])) for at, place in zip(stopped, following, strict=True) if place < len(started)
-    ]
-    return _spans(pairs)
-
-
-def _called(trace: Trace, pattern: re.Pattern[str]) -> Int64:
+    """The times from each call that stops the profiler to the next one that starts it."""
     calls = trace.api_calls
-    wanted = [number for number in np.unique(calls.name_id).tolist() if pattern.search(trace.names[number])]
-    return calls.start_ns[np.isin(calls.name_id, wanted)]
+    stopped, started = (calls.start_ns[named(calls, pattern)] for pattern in (_STOP, _START))
+    stopped = stopped[stopped <= started.max(initial=NO_TIME)]
+    return union(stopped, started[np.searchsorted(started, stopped)])
 
 
 def _spans(pairs: list[tuple[int, int]] | tuple[tuple[int, int], ...]) -> Spans:

@@ -15,14 +15,15 @@ Both merge all devices of a process into one timeline.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from overlapscope.measure.places import steps
-from overlapscope.measure.spans import Spans, intersect, merge, subtract, union
+from overlapscope.measure.grouping import at
+from overlapscope.measure.places import named, steps
+from overlapscope.measure.spans import Spans, intersect, merge, spans_of, subtract, union
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.frames import Row
 from overlapscope.model.tables import DeviceWork
@@ -66,65 +67,48 @@ def their_overlap(trace: Trace, definition: Definition, *, last_step: bool = Fal
     """
     if definition not in ("hta", "tracelens"):
         raise ValueError(f"unknown definition {definition!r}: 'hta' or 'tracelens'")
-    processes = np.unique(np.concatenate([table.process for table in trace.device_work]))
-    figures = _hta if definition == "hta" else _tracelens
-    return tuple(figures(trace, int(process), last_step) for process in processes)
+    processes = np.unique(np.concatenate([table.process for table in trace.device_work])).tolist()
+    parts = _hta if definition == "hta" else _tracelens
+    return tuple(_figures(definition, process, *parts(trace, process, last_step)) for process in processes)
 
 
-def _hta(trace: Trace, process: int, last_step: bool) -> TheirFigures:
+def _hta(trace: Trace, process: int, last_step: bool) -> tuple[Spans, Spans, Spans]:
+    """Computation, communication and memory as HTA counts them."""
     until = _steps_end(trace, process, last_step)
 
-    def spans(table: DeviceWork, rows: Bool) -> Spans:
+    def spans(table: DeviceWork, rows: Bool | bool = True) -> Spans:
         rows = rows & (table.process == process)
-        if until is not None:
-            issued_ns = np.append(trace.api_calls.start_ns, until)[table.call]  # without a call, not within the steps
-            rows = rows & (table.call != NO_ID) & (issued_ns < until)
+        if until is not None:  # work without a call is not within the steps
+            rows = rows & (at(trace.api_calls.start_ns, table.call, until) < until)
         return union(*_whole_microseconds(table.start_ns[rows], table.end_ns[rows]))
 
-    collective = _named(trace, lambda name: name.startswith("nccl"))
-    computation = spans(trace.kernels, ~collective)
-    communication = spans(trace.kernels, collective)
-    memory = merge(spans(trace.copies, _all(trace.copies)), spans(trace.memsets, _all(trace.memsets)))
-    under = intersect(computation, communication).total_ns
-    return _figures(
-        "hta",
-        process,
-        (computation, communication, memory),
-        exposed_memory=subtract(memory, merge(computation, communication)),
-        fraction=under / communication.total_ns if communication.total_ns else None,
-    )
+    collective = named(trace.kernels, re.compile("^nccl"))
+    memory = merge(spans(trace.copies), spans(trace.memsets))
+    return spans(trace.kernels, ~collective), spans(trace.kernels, collective), memory
 
 
-def _tracelens(trace: Trace, process: int, _last_step: bool) -> TheirFigures:
-    def spans(table: DeviceWork, rows: Bool) -> Spans:
-        rows = rows & (table.process == process) & (table.call != NO_ID)
-        return union(table.start_ns[rows], table.end_ns[rows])
+def _tracelens(trace: Trace, process: int, _last_step: bool) -> tuple[Spans, Spans, Spans]:
+    """Computation, communication and memory as TraceLens counts them."""
 
-    collective = _named(trace, lambda name: "nccl" in name)
-    computation = merge(spans(trace.kernels, ~collective), spans(trace.memsets, _all(trace.memsets)))
-    communication = spans(trace.kernels, collective)
-    memory = spans(trace.copies, _all(trace.copies))
-    exposed = subtract(memory, merge(computation, communication))
-    return _figures(
-        "tracelens",
-        process,
-        (computation, communication, memory),
-        exposed_memory=exposed,
-        fraction=1 - exposed.total_ns / memory.total_ns if memory.total_ns else None,
-    )
+    def spans(table: DeviceWork, rows: Bool | bool = True) -> Spans:
+        return spans_of(table, rows & (table.process == process) & (table.call != NO_ID))
+
+    collective = named(trace.kernels, re.compile("nccl"))
+    computation = merge(spans(trace.kernels, ~collective), spans(trace.memsets))
+    return computation, spans(trace.kernels, collective), spans(trace.copies)
 
 
 def _figures(
-    definition: Definition,
-    process: int,
-    parts: tuple[Spans, Spans, Spans],
-    *,
-    exposed_memory: Spans,
-    fraction: float | None,
+    definition: Definition, process: int, computation: Spans, communication: Spans, memory: Spans
 ) -> TheirFigures:
-    computation, communication, memory = parts
-    busy = merge(*parts)
+    busy = merge(computation, communication, memory)
     total = int(busy.end_ns[-1] - busy.start_ns[0]) if len(busy) else 0
+    exposed_memory = subtract(memory, merge(computation, communication))
+    if definition == "hta":
+        under = intersect(computation, communication).total_ns
+        fraction = under / communication.total_ns if communication.total_ns else None
+    else:
+        fraction = 1 - exposed_memory.total_ns / memory.total_ns if memory.total_ns else None
     return TheirFigures(
         definition=definition,
         process=process,
@@ -140,22 +124,13 @@ def _figures(
     )
 
 
-def _named(trace: Trace, test: Callable[[str], bool]) -> Bool:
-    used = np.unique(trace.kernels.name_id).tolist()
-    return np.isin(trace.kernels.name_id, [number for number in used if test(trace.names[number])])
-
-
-def _all(table: DeviceWork) -> Bool:
-    return np.ones(len(table), np.bool_)
-
-
 def _steps_end(trace: Trace, process: int, last_step: bool) -> int | None:
     """The time up to which HTA counts calls with their device work; None where it counts all."""
-    mine = steps(trace)
-    mine = mine.take(mine.process == process)
-    if len(mine) < 2:  # noqa: PLR2004 - a single step is not cut
+    table = steps(trace)
+    table = table.take(table.process == process)
+    if len(table) < 2:  # noqa: PLR2004 - a single step is not cut
         return None
-    return int(mine.end_ns.max() if last_step else mine.start_ns.max())
+    return int(table.end_ns.max() if last_step else table.start_ns.max())
 
 
 def _whole_microseconds(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:

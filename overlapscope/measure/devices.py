@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.measure.spans import EMPTY, Spans, at_depth, intersect, merge, subtract, union
+from overlapscope.measure.grouping import each_value
+from overlapscope.measure.spans import EMPTY, Spans, at_depth, intersect, merge, spans_of, subtract
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import NO_ID, Bool, Int32
 from overlapscope.model.tables import DeviceWork
@@ -30,8 +31,8 @@ class DeviceKey:
 
     def rows(self, table: DeviceWork) -> Bool:
         """Which rows of a table belong to this device."""
-        mine: Bool = (table.process == self.process) & (table.device == self.device)
-        return mine
+        rows: Bool = (table.process == self.process) & (table.device == self.device)
+        return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +88,12 @@ class Activity:
 
 def device_keys(trace: Trace, window: Window | None = None) -> list[DeviceKey]:
     """Every device with work in the trace, sorted; with a window, those that it is about."""
-    pairs: set[tuple[int, int]] = set()
-    for table in trace.device_work:
-        for process in np.unique(table.process).tolist():
-            devices = np.unique(table.device[table.process == process])
-            pairs.update((process, device) for device in devices.tolist())
+    pairs = {
+        (process, device)
+        for table in trace.device_work
+        for process, rows in each_value(table.process)
+        for device in np.unique(table.device[rows]).tolist()
+    }
     only = None if window is None else window.device
     return [DeviceKey(*pair) for pair in sorted(pairs) if only is None or pair[1] == only]
 
@@ -99,22 +101,23 @@ def device_keys(trace: Trace, window: Window | None = None) -> list[DeviceKey]:
 def activity(trace: Trace, key: DeviceKey, window: Window) -> Activity:
     """The activity of the device ``key`` within ``window``."""
     within = window.of(key.process)
-    kernels = trace.kernels.take(key.rows(trace.kernels))
-    copies = trace.copies.take(key.rows(trace.copies))
-    memsets = trace.memsets.take(key.rows(trace.memsets))
+    kernels, copies, memsets = (table.take(key.rows(table)) for table in trace.device_work)
     collective = is_collective(trace, kernels.name_id)
-    work = (kernels, copies, memsets)
-    busy = merge(*(union(table.start_ns, table.end_ns) for table in work))
+    busy = merge(*(spans_of(table) for table in (kernels, copies, memsets)))
+
+    def clipped(spans: Spans) -> Spans:
+        return intersect(spans, within)
+
     return Activity(
         key=key,
-        extent=within if window.name is not None else intersect(_hull(busy), within),
-        kernels=intersect(union(kernels.start_ns, kernels.end_ns), within),
-        compute=intersect(union(kernels.start_ns[~collective], kernels.end_ns[~collective]), within),
-        collectives=intersect(union(kernels.start_ns[collective], kernels.end_ns[collective]), within),
-        copies=intersect(union(copies.start_ns, copies.end_ns), within),
-        memsets=intersect(union(memsets.start_ns, memsets.end_ns), within),
-        kernel_concurrency=intersect(at_depth(kernels.start_ns, kernels.end_ns, 2), within),
-        copy_concurrency=intersect(at_depth(copies.start_ns, copies.end_ns, 2), within),
+        extent=within if window.name is not None else clipped(Spans(busy.start_ns[:1], busy.end_ns[-1:])),
+        kernels=clipped(spans_of(kernels)),
+        compute=clipped(spans_of(kernels, ~collective)),
+        collectives=clipped(spans_of(kernels, collective)),
+        copies=clipped(spans_of(copies)),
+        memsets=clipped(spans_of(memsets)),
+        kernel_concurrency=clipped(at_depth(kernels.start_ns, kernels.end_ns, 2)),
+        copy_concurrency=clipped(at_depth(copies.start_ns, copies.end_ns, 2)),
     )
 
 
@@ -123,13 +126,8 @@ def without_kernels(active: Activity) -> Spans:
     return subtract(active.extent, active.kernels) if len(active.kernels) else EMPTY
 
 
-def _hull(spans: Spans) -> Spans:
-    """One span from the first begin to the last end."""
-    return Spans(spans.start_ns[:1], spans.end_ns[-1:])
-
-
 def is_collective(trace: Trace, name_id: Int32) -> Bool:
     """Which kernels are collectives (NCCL, RCCL, MSCCL), by their names."""
-    used, codes = np.unique(name_id, return_inverse=True)
-    matches = np.array([bool(_COLLECTIVE.search(trace.names[number])) for number in used.tolist()], np.bool_)
-    return matches[codes] if len(used) else np.zeros(0, np.bool_)
+    return np.isin(
+        name_id, [number for number in np.unique(name_id).tolist() if _COLLECTIVE.search(trace.names[number])]
+    )

@@ -1,4 +1,4 @@
-"""How many bytes PyTorch's elementwise kernels move at least, by their names and grids.
+"""The least bytes that PyTorch's elementwise kernels move, by their names and grids.
 
 A trace does not record what a kernel reads. Elementwise kernels are an exception: each thread handles a fixed number of
 elements, so that the grid tells how many there are, and the name tells their type. Only kernels that do almost no
@@ -52,18 +52,18 @@ def bytes_of_operand(trace: Trace) -> Int64:
     kernels, runtime = trace.kernels, trace.metadata.versions.get("cuda_runtime_version", "")
     vectorized = _WIDE if runtime.isdecimal() and int(runtime) >= _WIDE_SINCE else _USUAL
     used, member = np.unique(kernels.name_id, return_inverse=True)
-    each = np.array([_bytes_of_thread(kernels.names[name], vectorized) for name in used.tolist()], np.int64)
+    each = np.array([bytes_of_thread(kernels.names[name], vectorized) for name in used.tolist()], np.int64)
     per_thread = each[member] if len(used) else np.empty(0, np.int64)
     known = (per_thread != NO_ID) & (kernels.blocks > 0) & (kernels.threads_per_block > 0)
     return np.where(known, per_thread * kernels.blocks * kernels.threads_per_block, NO_ID)
 
 
-def _bytes_of_thread(name: str, vectorized: int = _USUAL) -> int:
+def bytes_of_thread(name: str, vectorized: int = _USUAL) -> int:
     """Bytes of one operand that a thread handles, of a vectorized kernel so many elements; `NO_ID` if not known.
 
-    >>> _bytes_of_thread("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>")
+    >>> bytes_of_thread("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>")
     16
-    >>> _bytes_of_thread("void gemm<128, 4>")
+    >>> bytes_of_thread("void gemm<128, 4>")
     -1
     """
     element = _ELEMENT.search(name)

@@ -6,43 +6,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.formatting import changed
 from overlapscope.measure.devices import DeviceKey
 from overlapscope.measure.spans import Spans, contains, covered, profile
 from overlapscope.measure.windows import Window
-from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.columns import NO_ID, Int64, stacked
 from overlapscope.model.frames import Row
 from overlapscope.model.trace import Trace
 
-
-@dataclass(frozen=True)
-class LaunchConfig:
-    """What counts as the launch itself.
-
-    ``latency_quantile``: which of a trace's delays between call and start are mere latency; work that waits in a queue
-    is the slow part. ``most_latency_ns``: no launch on an idle GPU takes longer than that by itself; 4 to 10 us were
-    measured on an H200 under the profiler. ``tolerance``: a start within this many latencies after what it waited for
-    is taken to be caused by it.
-    """
-
-    latency_quantile: float = 0.1
-    most_latency_ns: int = 20_000
-    tolerance: float = 3.0
-
-    __repr__ = changed
+LATENCY_QUANTILE = 0.1
+"""Which of a trace's delays between call and start are mere latency; work that waits in a queue is the slow part."""
+MOST_LATENCY_NS = 20_000
+"""No launch on an idle GPU takes longer than that by itself, in ns; 4 to 10 us were measured on an H200."""
+_CAUSED_WITHIN = 3.0
+"""A start within this many latencies after the end of other work is taken to be caused by it."""
 
 
-DEFAULT = LaunchConfig()
+def launch_slack_ns(trace: Trace) -> int:
+    """The longest time between a start and what caused it, in ns: three launch latencies of the trace."""
+    return round(_CAUSED_WITHIN * launch_latency_ns(trace))
 
 
-def launch_latency_ns(trace: Trace, config: LaunchConfig = DEFAULT) -> int:
-    """What passes between a launch and the start of its kernel in this trace when nothing is in the way, in ns."""
+def launch_latency_ns(trace: Trace) -> int:
+    """The time between a launch and the start of its kernel in this trace when nothing is in the way, in ns."""
     joined = trace.kernels.call != NO_ID
     delays = trace.kernels.start_ns[joined] - trace.api_calls.end_ns[trace.kernels.call[joined]]
     delays = delays[delays > 0]
     if not len(delays):
-        return config.most_latency_ns
-    return min(int(np.quantile(delays, config.latency_quantile)), config.most_latency_ns)
+        return MOST_LATENCY_NS
+    return min(int(np.quantile(delays, LATENCY_QUANTILE)), MOST_LATENCY_NS)
 
 
 @dataclass(frozen=True)
@@ -64,13 +55,10 @@ def issued_and_started(trace: Trace, key: DeviceKey) -> tuple[Int64, Int64]:
 
     What starts before its call shows that clocks disagree: how long it was queued is not known.
     """
-    issued, started = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for table in trace.device_work:
-        rows = np.flatnonzero(key.rows(table) & (table.call != NO_ID))
-        issued.append(trace.api_calls.start_ns[table.call[rows]])
-        started.append(table.start_ns[rows])
-    issue, start = np.concatenate(issued), np.concatenate(started)
-    return issue[start >= issue], start[start >= issue]
+    tables = (table.take(key.rows(table) & (table.call != NO_ID)) for table in trace.device_work)
+    call, started = stacked(tables, "call", "start_ns")
+    issued = trace.api_calls.start_ns[call]
+    return issued[started >= issued], started[started >= issued]
 
 
 def queue_depth(trace: Trace, key: DeviceKey) -> tuple[Int64, Int64]:

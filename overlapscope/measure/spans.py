@@ -10,26 +10,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.columns import Bool, Columnar, Int64
+from overlapscope.model.tables import Timed
 
 
 @dataclass(frozen=True, eq=False)
-class Spans:
+class Spans(Columnar):
     """Sorted, disjoint, non-empty intervals [start, end), in ns; touching intervals are one."""
 
     start_ns: Int64
     end_ns: Int64
 
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
     @property
     def total_ns(self) -> int:
-        """Their total length."""
+        """The total length of the spans, in ns."""
         return int((self.end_ns - self.start_ns).sum())
 
 
-EMPTY = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
+EMPTY = Spans.none()
+
+
+def spans_of(table: Timed, rows: Int64 | Bool | slice = slice(None)) -> Spans:
+    """The time covered by at least one row of a table, or by at least one of some rows."""
+    return union(table.start_ns[rows], table.end_ns[rows])
 
 
 def union(start_ns: Int64, end_ns: Int64) -> Spans:
@@ -78,10 +81,9 @@ def profile(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
 
 def intersect(one: Spans, other: Spans) -> Spans:
     """The time in both."""
-    mine, theirs = meeting(one.start_ns, one.end_ns, other.start_ns, other.end_ns)
-    return Spans(
-        np.maximum(one.start_ns[mine], other.start_ns[theirs]), np.minimum(one.end_ns[mine], other.end_ns[theirs])
-    )
+    left, right = meeting(one.start_ns, one.end_ns, other.start_ns, other.end_ns)
+    begin = np.maximum(one.start_ns[left], other.start_ns[right])
+    return Spans(begin, np.minimum(one.end_ns[left], other.end_ns[right]))
 
 
 def meeting(begin_ns: Int64, until_ns: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:

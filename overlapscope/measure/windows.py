@@ -9,19 +9,22 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from overlapscope.errors import RangeNotFound
-from overlapscope.measure.spans import EMPTY, Spans, contains, covered, union
-from overlapscope.model.columns import NO_ID, Bool, Int64, Names
+from overlapscope.measure.grouping import distinct_columns, each_value, once_for_each
+from overlapscope.measure.spans import Spans, contains, covered, union
+from overlapscope.model.columns import NO_ID, Bool, Columnar, Int64, stacked
 from overlapscope.model.tables import DeviceWork, Ranges, Timed
 from overlapscope.model.trace import Trace
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
-    """The analysed part of a trace: one interval, or all occurrences of a range, each for its process.
+class Window(Columnar):
+    """The analysed part of a trace: intervals, or occurrences of a range, each for its process.
 
-    ``start_ns``, ``end_ns`` and ``process`` have one entry per occurrence. Occurrences may overlap where the device
-    work of one runs into the next. ``name`` is None for a time interval without a range; it covers every process.
-    ``device`` restricts what is analysed to the GPUs of this number; None for all.
+    ``start_ns``, ``end_ns`` and ``process`` have one entry per occurrence; the process -1 stands for every process.
+    Occurrences may overlap where the device work of one runs into the next. ``name`` is None for a time interval
+    without a range; it covers every process. ``device`` restricts what is analysed to the GPUs of this number; None for
+    all. ``is_whole`` is the window of the whole trace: its time is that of the GPU's work, and every row counts, also
+    what the host did before and after.
     """
 
     name: str | None
@@ -29,6 +32,7 @@ class Window:
     end_ns: Int64
     process: Int64
     device: int | None = None
+    is_whole: bool = False
 
     @classmethod
     def between(cls, start_ns: int, end_ns: int) -> Window:
@@ -43,30 +47,29 @@ class Window:
 
     def of(self, process: int) -> Spans:
         """The time that counts for ``process``; empty where it has no such range."""
-        mine = self.counts_for(process)
-        return union(self.start_ns[mine], self.end_ns[mine]) if mine.any() else EMPTY
+        rows = self.counts_for(process)
+        return union(self.start_ns[rows], self.end_ns[rows])
 
     def counts_for(self, process: int) -> Bool:
-        """Which occurrences count for ``process``: its own, or all where the window or it names no process."""
+        """Which occurrences count for ``process``: those of it and of no process, or all where it is none."""
         if self.name is None or process == NO_ID:
             return np.ones(len(self.process), np.bool_)
-        own: Bool = self.process == process
-        return own
+        return np.isin(self.process, (process, NO_ID))
 
     def touches(self, process: Int64, start_ns: Int64, end_ns: Int64) -> Bool:
         """Which intervals, each of a process, overlap the time that counts for that process."""
-        result = np.zeros(len(process), np.bool_)
-        for owner in np.unique(process).tolist():
-            mine = process == owner
-            result[mine] = contains(self.of(owner), start_ns[mine], end_ns[mine])
+        result = np.full(len(process), self.is_whole)
+        for owner, rows in () if self.is_whole else each_value(process):
+            result[rows] = contains(self.of(owner), start_ns[rows], end_ns[rows])
         return result
 
     def covers(self, process: Int64, start_ns: Int64, end_ns: Int64) -> Int64:
         """For each interval of a process, the ns of it within the time that counts for that process."""
+        if self.is_whole:
+            return end_ns - start_ns
         result = np.zeros(len(process), np.int64)
-        for owner in np.unique(process).tolist():
-            mine = process == owner
-            result[mine] = covered(start_ns[mine], end_ns[mine], self.of(owner))
+        for owner, rows in each_value(process):
+            result[rows] = covered(start_ns[rows], end_ns[rows], self.of(owner))
         return result
 
     @property
@@ -85,40 +88,39 @@ class Window:
         return self.spans.total_ns
 
 
-def window_of(trace: Trace, within: str | Window | None) -> Window:
-    """The window that a public function's ``within`` means: a range by its name, a window, or None for all.
-
-    Raises:
-        TypeError: it is no opened trace.
-        RangeNotFound: the trace has no range of that name.
-    """
-    if not isinstance(trace, Trace):
-        raise TypeError(f"expected an opened trace, as open_trace returns it, not {type(trace).__name__}")
-    if within is None:
-        return whole(trace)
-    return within if isinstance(within, Window) else of_range(trace, within)
-
-
 def whole(trace: Trace) -> Window:
-    """The window of the whole trace: from the first begin to the last end of anything recorded."""
-    return Window.between(trace.start_ns, trace.end_ns)
+    """The window of the whole trace, whose time is its `work_window`."""
+    return replace(Window.between(*work_window(trace)), is_whole=True)
 
 
-def between(start_ns: int, end_ns: int) -> Window:
-    """The window of a time interval; see `Window.between`."""
-    return Window.between(start_ns, end_ns)
+def ranges_within(trace: Trace, window: Window) -> Ranges:
+    """The ranges that lie wholly within a window."""
+    ranges = trace.ranges
+    return ranges.take(window.covers(ranges.process, ranges.start_ns, ranges.end_ns) == ranges.duration_ns)
 
 
-def is_whole(trace: Trace, window: Window) -> bool:
-    """Whether a window is all of the trace, and not a range or a part of it."""
-    return window.name is None and window.first_ns <= trace.start_ns and window.last_ns >= trace.end_ns
+@once_for_each
+def work_window(trace: Trace) -> tuple[int, int]:
+    """From the first to the last device work, in ns; all of a trace without any.
+
+    What a program does before and after, such as imports and its first calls, is no time that a GPU lost.
+    """
+    tables = [table for table in trace.device_work if len(table)]
+    if not tables:
+        return trace.start_ns, trace.end_ns
+    return min(int(table.start_ns.min()) for table in tables), max(int(table.end_ns.max()) for table in tables)
 
 
-def inside(trace: Trace, table: Timed, window: Window) -> Bool:
+def window_title(window: Window) -> str:
+    """The name of a window: the whole trace, a part of it, or the range with how often it occurs."""
+    title = "whole trace" if window.is_whole else "a part of the trace"
+    title = title if window.name is None else f"range {window.name!r}, {len(window.start_ns)} x"
+    return title if window.device is None else f"{title}, device {window.device}"
+
+
+def inside(table: Timed, window: Window) -> Bool:
     """Which rows of a table a window touches, of device work only those of its device."""
-    there = np.ones(len(table), np.bool_)
-    if not is_whole(trace, window):
-        there = window.touches(table.process, table.start_ns, table.end_ns)
+    there = window.touches(table.process, table.start_ns, table.end_ns)
     if isinstance(table, DeviceWork) and window.device is not None:
         there &= table.device == window.device
     return there
@@ -138,39 +140,60 @@ def of_range(trace: Trace, name: str) -> Window:
     return Window(name, ranges.start_ns, ends_with_work(trace, ranges), ranges.process)
 
 
+@once_for_each
+def range_rows(trace: Trace, window: Window) -> Int64 | None:
+    """The range of each occurrence of a window, as a row of the trace's ranges; None where it is not made of ranges."""
+    rows = np.empty(0, np.int64) if window.name is None else rows_called(trace, window.name)
+    if not len(rows):
+        return None
+    ranges = trace.ranges.take(rows)
+    columns = np.stack([ranges.process, ranges.start_ns, ends_with_work(trace, ranges)])
+    given = np.stack([window.process, window.start_ns, window.end_ns])
+    groups, member = distinct_columns(np.concatenate([columns, given], axis=1))
+    row_of = np.full(groups.shape[1], NO_ID, np.int64)
+    row_of[member[: len(rows)]] = rows
+    result: Int64 = row_of[member[len(rows) :]]
+    return None if (result == NO_ID).any() else result
+
+
+def on_host(trace: Trace, window: Window) -> Window:
+    """The occurrences of a range on the host alone, without the work that runs on; other windows as they are."""
+    rows = range_rows(trace, window)
+    if rows is None:
+        return window
+    return replace(window, start_ns=trace.ranges.start_ns[rows], end_ns=trace.ranges.end_ns[rows])
+
+
+def of_occurrence(trace: Trace, name: str, occurrence: int | None = None) -> Window:
+    """A host range with the device work it issued: one occurrence, 1 for the first, or all of them.
+
+    Raises:
+        RangeNotFound: no such range, or not that many.
+    """
+    window = of_range(trace, name)
+    if occurrence is None:
+        return window
+    order = np.argsort(window.start_ns, kind="stable")
+    if not 1 <= occurrence <= len(order):
+        raise RangeNotFound(f"the range {name!r} occurs {len(order)} times: there is no occurrence {occurrence}")
+    row = order[occurrence - 1 : occurrence]
+    return Window(name, window.start_ns[row], window.end_ns[row], window.process[row])
+
+
 def ends_with_work(trace: Trace, ranges: Ranges) -> Int64:
     """The end of each range on the device: its host end, or the end of the last work issued inside it."""
     ends = ranges.end_ns.copy()
     issued, done, process = _issued_work(trace)
-    for owner in np.unique(ranges.process).tolist():
-        mine = process == owner
-        rows = np.flatnonzero(ranges.process == owner)
-        first, last = (np.searchsorted(issued[mine], edge[rows]) for edge in (ranges.start_ns, ranges.end_ns))
-        some = last > first
-        if some.any():
+    for owner, rows in each_value(ranges.process):
+        work = np.flatnonzero(process == owner)
+        first, last = (np.searchsorted(issued[work], edge[rows]) for edge in (ranges.start_ns, ranges.end_ns))
+        issues = last > first
+        if issues.any():
             # reduceat takes the maximum between each index and the next; every second one is a range's.
-            edges = np.stack([first[some], last[some]], axis=1).ravel()
-            latest = np.maximum.reduceat(np.append(done[mine], done[mine][-1]), edges)[::2]
-            ends[rows[some]] = np.maximum(ends[rows[some]], latest)
+            edges = np.stack([first[issues], last[issues]], axis=1).ravel()
+            latest = np.maximum.reduceat(np.append(done[work], done[work][-1]), edges)[::2]
+            ends[rows[issues]] = np.maximum(ends[rows[issues]], latest)
     return ends
-
-
-def with_range(trace: Trace, name: str, start_ns: int, end_ns: int) -> Trace:
-    """The trace with one more range in every process that calls the GPU, for what is measured by range only.
-
-    It lies on a thread of its own, so that it encloses nothing that the others do.
-    """
-    names = Names((*trace.names.values, name))
-    processes = np.unique(trace.api_calls.process)
-    old, columns = trace.ranges, {"start_ns": start_ns, "end_ns": end_ns, "name_id": len(names) - 1, "thread": NO_ID}
-    new = Ranges.build(
-        names,
-        len(processes),
-        {key: np.full(len(processes), value, np.int64) for key, value in columns.items()} | {"process": processes},
-    )
-    both = {spec.name: np.concatenate([getattr(old, spec.name), getattr(new, spec.name)]) for spec in Ranges.columns()}
-    ranges = Ranges(names=names, **both)
-    return replace(trace, names=names, ranges=ranges.take(np.argsort(ranges.start_ns, kind="stable")))
 
 
 def rows_called(trace: Trace, name: str) -> Int64:
@@ -186,21 +209,20 @@ def _existing_rows(trace: Trace, name: str) -> Int64:
     rows = rows_called(trace, name)
     if len(rows):
         return rows
-    known = {trace.names[number] for number in np.unique(trace.ranges.name_id).tolist()}
+    known = sorted({trace.names[number] for number in np.unique(trace.ranges.name_id).tolist()})
     if not known:
         raise RangeNotFound(
             f"no range {name!r}: the trace has no annotations or NVTX ranges; wrap the code in "
             "torch.profiler.record_function or overlapscope.annotate and record again"
         )
-    near = difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.3) or sorted(known)[:5]
+    near = difflib.get_close_matches(name, known, n=5, cutoff=0.3) or known[:5]
     raise RangeNotFound(f"no range {name!r} in the trace; it has, for example: {', '.join(near)}")
 
 
 def _issued_work(trace: Trace) -> tuple[Int64, Int64, Int64]:
     """Issue time, end and process of all device work with a known call, in the order of issue."""
-    joined = [table.take(table.call != NO_ID) for table in trace.device_work]
-    issued = np.concatenate([trace.api_calls.start_ns[table.call] for table in joined])
-    done = np.concatenate([table.end_ns for table in joined])
-    process = np.concatenate([table.process for table in joined])
+    call, done, process = stacked(trace.device_work, "call", "end_ns", "process")
+    rows = np.flatnonzero(call != NO_ID)
+    issued = trace.api_calls.start_ns[call[rows]]
     order = np.argsort(issued, kind="stable")
-    return issued[order], done[order], process[order]
+    return issued[order], done[rows[order]], process[rows[order]]

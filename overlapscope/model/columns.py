@@ -1,4 +1,4 @@
-"""Base class of all tables, with columns that are declared once.
+"""Base classes of everything that has columns: `Columnar` for dataclasses of arrays, `Table` for declared columns.
 
 A table is a frozen dataclass whose array fields are made with `column`. The checks, the Arrow and pandas conversions
 and the column reference of the docs all use that declaration.
@@ -6,8 +6,9 @@ and the column reference of the docs all use that declaration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,44 @@ NO_ID = -1
 def known(value: Any) -> int | None:
     """A number from an id, row or size column, or None where it is not recorded."""
     return None if int(value) == NO_ID else int(value)
+
+
+_DTYPES = {"Int64": np.int64, "Int32": np.int32, "Int8": np.int8, "Bool": np.bool_, "Float64": np.float64}
+"""The dtype of a field by its annotation, for columns without rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columnar:
+    """Base class of frozen dataclasses whose arrays have one length: row i of every array is about the same thing.
+
+    Fields that are no arrays hold for all rows.
+    """
+
+    def __len__(self) -> int:
+        return next((len(values) for values in vars(self).values() if isinstance(values, np.ndarray)), 0)
+
+    def take(self, rows: Int64 | Bool | slice) -> Self:
+        """The given rows. Row numbers in its columns still refer to the rows of whole tables."""
+        return replace(self, **{name: values[rows] for name, values in self.arrays().items()})
+
+    @classmethod
+    def none(cls) -> Self:
+        """No rows, for classes with no fields but arrays."""
+        return cls(*(np.empty(0, _DTYPES[str(entry.type)]) for entry in fields(cls)))
+
+    @classmethod
+    def concat(cls, *parts: Self) -> Self:
+        """The rows of all parts, one part after the other; what is no array is as in the first part."""
+        filled = [part for part in parts if len(part)]
+        if len(filled) == 1:
+            return filled[0]
+        columns = [part.arrays() for part in parts]
+        return replace(parts[0], **{name: np.concatenate([each[name] for each in columns]) for name in columns[0]})
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays by the names of their fields."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +128,16 @@ class Names:
         return [self[index] for index in ids.tolist()]
 
     def find(self, *texts: str) -> list[int]:
-        """Indices of those of ``texts`` that occur."""
+        """The indices of all ``texts`` that occur."""
         wanted = set(texts)
         return [index for index, value in enumerate(self.values) if value in wanted]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Table:
+class Table(Columnar):
     """Base class of all tables: read-only numpy arrays of equal length, one per declared column."""
 
     names: Names
-    row_meaning: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         """Check dtypes and lengths against the declaration and make the arrays read-only."""
@@ -140,15 +178,8 @@ class Table:
         """A table without rows."""
         return cls.build(names, 0, {spec.name: np.empty(0, spec.dtype) for spec in cls.columns()})
 
-    def __len__(self) -> int:
-        return len(getattr(self, self.columns()[0].name))
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {len(self)} rows>"
-
-    def take(self, rows: Int64 | Bool | slice) -> Self:
-        """A table of some of the rows. Row numbers in its columns still refer to the rows of the whole table."""
-        return type(self)(names=self.names, **{spec.name: getattr(self, spec.name)[rows] for spec in self.columns()})
 
     def to_dict(self) -> dict[str, list[Any]]:
         """The table as JSON-ready columns: labels for enums and text, None for values that are not recorded."""
@@ -211,6 +242,12 @@ class Table:
         used, codes = np.unique(values, return_inverse=True)
         labels = [spec.enum(value).label for value in used.tolist()] if spec.enum else self.names.decode(used)
         return codes.astype(np.int32), labels
+
+
+def stacked(tables: Iterable[Table], *names: str) -> list[npt.NDArray[Any]]:
+    """Columns that several tables have: for each name the values of all tables, one table after the other."""
+    tables = list(tables)
+    return [np.concatenate([getattr(table, name) for table in tables]) for name in names]
 
 
 def _narrowed(values: npt.NDArray[Any], spec: Column) -> npt.NDArray[Any]:

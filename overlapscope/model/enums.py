@@ -99,10 +99,27 @@ class SyncKind(Labelled):
 
 
 class RangeKind(Labelled):
-    """Where a named host range comes from."""
+    """The source of a named host range."""
 
     ANNOTATION = 0, "annotation"
     NVTX = 1, "NVTX"
+
+
+class HostEventKind(Labelled):
+    """Kind of a stretch for which something other than CUDA calls kept a host thread."""
+
+    OTHER = 0, "other"
+    GC = 1, "garbage collection"
+    SLEEP = 2, "sleep"
+    FILE = 3, "file"
+    SAVE = 4, "save"
+    LOAD = 5, "load"
+    EMPTY_CACHE = 6, "empty_cache"
+    LOG = 7, "log"
+    ITEM = 8, "item"
+    COLLATE = 9, "collate"
+    TRANSFER = 10, "transfer"
+    PIN = 11, "pin"
 
 
 class StreamKind(Labelled):

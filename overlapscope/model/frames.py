@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,8 +28,8 @@ class Row:
     """
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON-ready data."""
-        return {name: _plain(value) for name, value in asdict(cast("Any", self)).items()}
+        """The fields as JSON-ready data, in their order; those with a ``to_dict`` of their own as that says."""
+        return {entry.name: _plain(getattr(self, entry.name)) for entry in fields(cast("Any", self))}
 
     def to_pandas(self) -> pandas.DataFrame:
         """The fields as one row; concatenate the frames of several results."""
@@ -40,11 +40,13 @@ class Row:
 
 
 def _plain(value: Any) -> Any:
-    """A field's value as JSON has it: enums as their text, tuples as lists."""
-    if isinstance(value, dict):
+    """A field's value as JSON has it: enums as their text, tuples as lists, dataclasses and mappings as objects."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return value.to_dict() if hasattr(value, "to_dict") else _plain(asdict(value))
+    if isinstance(value, Mapping):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, StrEnum):
         return str(value)
     if isinstance(value, IntEnum):
         return value.name.lower()
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(entry) for entry in value] if isinstance(value, tuple | list) else value

@@ -7,12 +7,11 @@ by start. A row number (``call``, ``parent``) is an index into the whole table t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int8, Int32, Int64, Table, column
-from overlapscope.model.enums import ApiKind, Direction, MemoryKind, RangeKind, StreamKind, SyncKind
+from overlapscope.model.enums import ApiKind, Direction, HostEventKind, MemoryKind, RangeKind, StreamKind, SyncKind
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -46,8 +45,6 @@ class DeviceWork(Timed):
 class Kernels(DeviceWork):
     """One execution of a kernel on a device."""
 
-    row_meaning: ClassVar[str] = "One execution of a kernel on a device."
-
     blocks: Int64 = column("i8", "thread blocks in the grid", null=NO_ID)
     threads_per_block: Int32 = column("i4", "threads in a block", null=NO_ID)
     group_id: Int32 = column("i4", "process group of a collective: its name and ranks", text=True, null=NO_ID)
@@ -57,8 +54,6 @@ class Kernels(DeviceWork):
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Copies(DeviceWork):
     """One copy on a device, or one unified-memory page migration."""
-
-    row_meaning: ClassVar[str] = "One copy on a device, or one unified-memory page migration."
 
     size_bytes: Int64 = column("i8", "bytes copied", unit="bytes", null=NO_ID)
     direction: Int8 = column("i1", "direction", enum=Direction)
@@ -71,8 +66,6 @@ class Copies(DeviceWork):
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Memsets(DeviceWork):
     """One memset on a device."""
-
-    row_meaning: ClassVar[str] = "One memset on a device."
 
     size_bytes: Int64 = column("i8", "bytes written", unit="bytes", null=NO_ID)
 
@@ -96,18 +89,28 @@ class HostWork(Timed):
 class ApiCalls(HostWork):
     """One CUDA or HIP runtime or driver call on a host thread."""
 
-    row_meaning: ClassVar[str] = "One CUDA or HIP runtime or driver call on a host thread."
-
     kind: Int8 = column("i1", "kind of call, by its name", enum=ApiKind)
     correlation: Int64 = column("i8", "the profiler's correlation id, shared with device work", null=NO_ID)
     parent: Int32 = column("i4", "row of the call that encloses it on its thread", null=NO_ID)
+
+    @property
+    def captured(self) -> Bool:
+        """Which calls were captured into a CUDA graph: they issue nothing until the graph is launched."""
+        begins, ends = (np.isin(self.name_id, self._named(f"Stream{what}Capture")) for what in ("Begin", "End"))
+        result = np.zeros(len(self), np.bool_)
+        for process, thread in {*zip(self.process[begins].tolist(), self.thread[begins].tolist(), strict=True)}:
+            rows = np.flatnonzero((self.process == process) & (self.thread == thread))
+            depth = np.cumsum(begins[rows].astype(np.int64) - ends[rows])
+            result[rows] = depth > np.minimum(np.minimum.accumulate(depth), 0)
+        return result
+
+    def _named(self, part: str) -> list[int]:
+        return [number for number in np.unique(self.name_id).tolist() if part in self.names[number]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Syncs(Timed):
     """One synchronisation event of the profiler; not device work."""
-
-    row_meaning: ClassVar[str] = "One synchronisation event of the profiler; not device work."
 
     device: Int32 = column("i4", "device concerned", null=NO_ID)
     stream: Int64 = column("i8", "stream waited for, or the stream that waits for an event", null=NO_ID)
@@ -122,9 +125,7 @@ class Syncs(Timed):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class EventRecords(Table):
-    """One CUDA event recorded on a stream."""
-
-    row_meaning: ClassVar[str] = "One CUDA event recorded on a stream, where the profiler notes it."
+    """One CUDA event recorded on a stream, where the profiler notes it."""
 
     time_ns: Int64 = column("i8", "when the device reached it", unit="ns", null=NO_TIME)
     process: Int64 = column("i8", "operating-system process id", null=NO_ID)
@@ -136,11 +137,7 @@ class EventRecords(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class EventWaits(Table):
-    """One stream made to wait for an event, with what the event stands for."""
-
-    row_meaning: ClassVar[str] = (
-        "One stream made to wait for an event, by a synchronisation record or, then inferred, by its calls alone."
-    )
+    """One stream made to wait for an event, by a synchronisation record or, then inferred, by its calls alone."""
 
     time_ns: Int64 = column("i8", "when the wait was issued", unit="ns")
     recorded_ns: Int64 = column("i8", "when the event's record was issued, where known, else as above", unit="ns")
@@ -158,48 +155,55 @@ class EventWaits(Table):
 class Ranges(HostWork):
     """One named host range, from NVTX or from the profiler's annotations."""
 
-    row_meaning: ClassVar[str] = "One named host range, from NVTX or from the profiler's annotations."
-
     kind: Int8 = column("i1", "NVTX range or profiler annotation", enum=RangeKind)
     domain_id: Int32 = column("i4", "NVTX domain", text=True, null=NO_ID)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Modules(HostWork):
-    """One call of a ``torch.nn.Module``, under its name in the model."""
-
-    row_meaning: ClassVar[str] = "One call of a torch module, under its name in the model (in recordings)."
+    """One call of a torch module, under its name in the model (in recordings)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CpuOps(HostWork):
     """One PyTorch operator on the host."""
 
-    row_meaning: ClassVar[str] = "One PyTorch operator on the host."
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Frames(HostWork):
-    """One Python function call."""
-
-    row_meaning: ClassVar[str] = "One Python function call (recorded with stacks)."
+    """One Python function call (recorded with stacks)."""
 
     python_id: Int64 = column("i8", "the profiler's id of the call", null=NO_ID)
     python_parent: Int64 = column("i8", "the profiler's id of the caller", null=NO_ID)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Overheads(HostWork):
-    """One interval of profiler overhead on a host thread."""
+class Samples(HostWork):
+    """Consecutive samples of a thread with one Python stack, named after its innermost function (in recordings)."""
 
-    row_meaning: ClassVar[str] = "One interval of profiler overhead on a host thread; calls near it are longer."
+    stack_id: Int32 = column("i4", "frames from the outermost to the innermost, joined by ;", text=True, null=NO_ID)
+    samples: Int64 = column("i8", "number of samples", null=NO_ID)
+    cpu_ns: Int64 = column("i8", "processor time of the thread meanwhile", unit="ns", null=NO_ID)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class HostEvents(HostWork):
+    """One garbage collection, sleep, file access or the like on a host thread (in recordings and Nsight Systems)."""
+
+    kind: Int8 = column("i1", "what it was", enum=HostEventKind)
+    place_id: Int32 = column("i4", "who called it, as the name of a sample", text=True, null=NO_ID)
+    generation: Int64 = column("i8", "generation of a garbage collection", null=NO_ID)
+    ready: Int64 = column("i8", "batches that were ready when the next one was asked for", null=NO_ID)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Overheads(HostWork):
+    """One interval of profiler overhead on a host thread; calls near it are longer."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Streams(Table):
     """One stream as the profiler lists it, used or not."""
-
-    row_meaning: ClassVar[str] = "One stream as the profiler lists it, used or not."
 
     process: Int64 = column("i8", "operating-system process id", null=NO_ID)
     device: Int32 = column("i4", "device number", null=NO_ID)

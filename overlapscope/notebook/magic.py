@@ -1,4 +1,7 @@
-"""``%%overlap``: record a cell and say why its copies were not hidden."""
+"""What IPython loads: the magic ``%%overlap``, and how it shows traces, audits, diagnoses and predictions.
+
+It is loaded with overlapscope in every notebook, and imports what records and draws when a cell asks for it.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,41 @@ import argparse
 import shlex
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from overlapscope.capture.recorder import record
-from overlapscope.diagnosis.run import diagnose
 from overlapscope.errors import OverlapscopeError
 from overlapscope.formatting import safe
-from overlapscope.notebook.formatters import register
-from overlapscope.read.opening import open_trace
+
+_SHOWN = {
+    "Analysis": ("overlapscope.analysis.analysis", "analysis_html"),
+    "Trace": ("overlapscope.model.trace", "trace_html"),
+    "Audit": ("overlapscope.report.data", "audit_html"),
+    "Diagnosis": ("overlapscope.diagnosis.finding", "diagnosis_html"),
+    "Prediction": ("overlapscope.whatif.prediction", "prediction_html"),
+}
+
+
+def register(shell: Any) -> None:
+    """Let a running IPython show traces, audits, diagnoses and predictions with tables and a timeline."""
+    formatter = shell.display_formatter.formatters["text/html"]
+    for name, (module, function) in _SHOWN.items():
+        formatter.for_type_by_name(module, name, _imported_later(function))
+
+
+def _imported_later(function: str) -> Callable[[Any], str]:
+    def show(result: Any) -> str:
+        html: str = getattr(import_module("overlapscope.notebook.reprs"), function)(result)
+        return html
+
+    return show
 
 
 def load(shell: Any) -> None:
-    """What ``%load_ext overlapscope`` does."""
+    """Add the magic and the formats to a running IPython, for ``%load_ext overlapscope``."""
 
     @wraps(overlap)
     def magic(line: str, cell: str) -> Any:
@@ -38,6 +62,10 @@ def overlap(shell: Any, line: str, cell: str) -> Any:
     tries it without a GPU. The value of the cell is its `Diagnosis`. Where the cell cannot be recorded, it runs all the
     same, and a sentence says why. Cells with ``await`` outside of a function cannot be recorded.
     """
+    from overlapscope.analysis.analysis import diagnose
+    from overlapscope.capture.recorder import record
+    from overlapscope.read.opening import open_trace
+
     options = _parser().parse_args(_words(line))
     code = shell.transform_cell(cell)
     name = shell.compile.cache(code, shell.execution_count, raw_code=cell)  # so that tracebacks show its lines
@@ -53,7 +81,7 @@ def overlap(shell: Any, line: str, cell: str) -> Any:
                 ended = True
             return diagnose(open_trace(path)) if recording.saved else None
         except OverlapscopeError as error:
-            if begun and not ended:  # the cell's own
+            if begun and not ended:  # an error of the cell itself
                 raise
             _say(error)
     if not begun:
@@ -62,7 +90,7 @@ def overlap(shell: Any, line: str, cell: str) -> Any:
 
 
 def _say(error: OverlapscopeError) -> None:
-    print(f"overlapscope: {safe(str(error))}", file=sys.stderr)  # noqa: T201 - there is nobody else to say it
+    print(f"overlapscope: {safe(str(error))}", file=sys.stderr)  # noqa: T201 - the only output of the cell
 
 
 def _words(line: str) -> list[str]:

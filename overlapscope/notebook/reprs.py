@@ -1,92 +1,78 @@
-"""Traces, diagnoses and predictions as notebooks show them: a sentence, a table, a small timeline."""
+"""Traces, diagnoses and predictions as notebooks show them: what a report says, and a small timeline."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from overlapscope.diagnosis.finding import Diagnosis, Finding, Plan
+from overlapscope.analysis.analysis import Analysis, analyse
+from overlapscope.diagnosis.finding import Diagnosis
+from overlapscope.document.html import Surroundings, html_of
+from overlapscope.document.nodes import Bullets, Facts, Figure, Node, Paragraph, Tone, table
 from overlapscope.formatting import time
-from overlapscope.markup import Html, tag, together
+from overlapscope.markup import Html
 from overlapscope.model.trace import Trace
 from overlapscope.report.data import Audit
-from overlapscope.report.findings import plan_title, worth
-from overlapscope.report.tables import plan_rows, time_rows
+from overlapscope.report.document import audit_document, warnings_of
+from overlapscope.report.findings import findings_section, plan_section
+from overlapscope.report.prediction import prediction_parts
 from overlapscope.whatif.prediction import Prediction
 
-_MOST_FINDINGS = 8
+_OF_AUDIT = ("about", "time", "findings", "plan", "when")
 
 
 def trace_html(trace: Trace) -> str:
     """Where it is from, how many rows its tables have, what is to be known of it, and its timeline."""
-    metadata = trace.metadata
-    gpus = ", ".join(sorted({device.name for device in metadata.devices if device.name}))
-    span = time(trace.end_ns - trace.start_ns)
-    rows = [{"table": name, "rows": f"{len(table):,}"} for name, table in trace.tables() if len(table)]
-    warnings = [tag("li", f"{entry.severity}: {entry.message}") for entry in trace.health]
-    about = " · ".join(part for part in (metadata.tool, gpus, span) if part)
-    return together(tag("p", about), _table(rows), tag("ul", *warnings) if warnings else "", _timeline(trace, None))
+    metadata, span = trace.metadata, time(trace.end_ns - trace.start_ns)
+    gpus = sorted({device.name for device in metadata.devices if device.name})
+    counts = {name: f"{len(rows):,}" for name, rows in trace.tables() if len(rows)}
+    about = Facts(tuple(fact for fact in (metadata.tool, ", ".join(gpus), span) if fact), Tone.PLAIN)
+    rows = table("", {"table": list(counts), "rows": list(counts.values())}, {"table"})
+    return _shown([about, rows, Bullets(warnings_of(trace)), Figure("timeline")], _timeline(analyse(trace)))
 
 
-def diagnosis_html(found: Diagnosis) -> str:
-    """The summary, the findings, what fixing them is worth, and the timeline."""
-    findings = [_row(finding, found.plan) for finding in found.findings[:_MOST_FINDINGS]]
-    plan = plan_rows(found.plan) if found.plan is not None and found.plan.steps else []
-    window = (found.window.first_ns, found.window.last_ns) if len(found.window.start_ns) else None
-    title = tag("p", plan_title(found.plan)) if plan and found.plan is not None else ""
-    return together(
-        tag("p", tag("strong", found.summary)), _table(findings), title, _table(plan), _timeline(found.trace, window)
-    )
+def diagnosis_html(diagnosis: Diagnosis) -> str:
+    """The summary, the findings, what fixing them is worth, and the timeline, with times as recorded."""
+    basis = (Paragraph("Times of findings are as recorded.", Tone.ABOUT),) if diagnosis.findings else ()
+    return _diagnosis_html(diagnosis, Analysis.of_diagnosis(diagnosis), basis)
 
 
-def audit_html(found: Audit) -> str:
-    """The headline, the verdict, the time of each GPU, and the diagnosis."""
-    if not found.devices:
-        return tag("p", tag("strong", found.verdict))
-    said = tag("p", tag("strong", found.headline)) if found.headline else ""
-    return together(
-        said, tag("p", found.verdict), _table(time_rows(found.devices)), Html(diagnosis_html(found.diagnosis))
-    )
+def _diagnosis_html(diagnosis: Diagnosis, analysis: Analysis, basis: Sequence[Node] = ()) -> str:
+    sections = [findings_section(diagnosis), plan_section(diagnosis)] if diagnosis.findings else []
+    parts: list[Node] = [Paragraph(diagnosis.summary, Tone.HEADLINE), *basis, *sections, Figure("timeline")]
+    return _shown(parts, _timeline(analysis))
 
 
-def prediction_html(found: Prediction) -> str:
+def analysis_html(analysis: Analysis) -> str:
+    """What the diagnosis of an analysis says, with the times that its audit states."""
+    return _diagnosis_html(analysis.conclusion, analysis)
+
+
+def audit_html(audit: Audit) -> str:
+    """What the report of an audit says, but for its tables, and the timeline."""
+    return _shown(audit_document(audit).having(_OF_AUDIT).parts, _timeline(audit.analysis))
+
+
+def prediction_html(prediction: Prediction) -> str:
     """The sentence, what the predicted time is made of, and the timeline before and after."""
-    from overlapscope import before_after_png
+    from overlapscope.plot.timeline import timelines_png
 
-    rows = [{"on the critical path": name, "time": time(ns)} for name, ns in found.made_of.items()]
-    assumptions = [tag("li", entry) for entry in (*found.assumptions, *found.wide)]
-    picture = _image(before_after_png(found))
-    return together(tag("p", tag("strong", found.sentence)), picture, _table(rows), tag("ul", *assumptions))
+    return _shown(prediction_parts(prediction, {}, None), timelines_png(prediction))
 
 
-def _row(finding: Finding, plan: Plan | None) -> dict[str, object]:
-    fix = tag("pre", finding.fix) if finding.offered else ""
-    lines = [finding.message, finding.where.words, *worth(finding, plan)]
-    return {
-        "finding": finding.title,
-        "GPU idle": time(finding.idle_ns) if finding.idle_ns else "",
-        "severity": str(finding.severity),
-        "confidence": str(finding.confidence),
-        "says": together(*(tag("div", line) for line in lines if line), fix),
-    }
+def _shown(parts: Sequence[Node], picture: bytes | None) -> str:
+    """Parts of a document without the style of a page, with a picture as their timeline."""
+    figures = {} if picture is None else {"timeline": _image(picture)}
+    return html_of(parts, Surroundings(figures, styled=False))
 
 
-def _table(rows: Sequence[Mapping[str, object]]) -> Html:
-    if not rows:
-        return Html("")
-    names = [name for name in rows[0] if any(row[name] for row in rows)]
-    head = tag("tr", *(tag("th", name, style="text-align: left") for name in names))
-    body = [tag("tr", *(tag("td", row[name], style="text-align: left") for name in names)) for row in rows]
-    return tag("table", tag("thead", head), tag("tbody", *body))
+def _timeline(analysis: Analysis) -> bytes | None:
+    """The picture of an analysis; None without GPU work. Only here matplotlib is loaded."""
+    if not any(len(work) for work in analysis.trace.device_work):
+        return None
+    from overlapscope.plot.timeline import timeline_png
 
-
-def _timeline(trace: Trace, window: tuple[int, int] | None) -> Html:
-    """Its picture; matplotlib is loaded when there is one to draw."""
-    if not any(len(table) for table in trace.device_work):
-        return Html("")
-    from overlapscope import timeline_png
-
-    return _image(timeline_png(trace, window))
+    return timeline_png(analysis)
 
 
 def _image(png: bytes) -> Html:

@@ -1,1 +1,1 @@
-"""What is complete before what, whatever the times: by streams, events and synchronisations of the host."""
+"""The order of accesses, whatever their times: by streams, events and synchronisations of the host."""

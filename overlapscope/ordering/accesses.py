@@ -10,43 +10,34 @@ from dataclasses import dataclass
 import numpy as np
 
 from overlapscope.calibration.schema import Access, HostAccesses
-from overlapscope.dependencies.graph import Graph
-from overlapscope.dependencies.operators import issuing_operators
+from overlapscope.dependencies.graph import Graph, issuing_operators
 from overlapscope.measure.copies import host_kind
-from overlapscope.measure.distinct import distinct_columns
-from overlapscope.model.columns import NO_ID, Bool, Int8, Int64
+from overlapscope.measure.grouping import at, distinct_columns
+from overlapscope.model.columns import NO_ID, Bool, Columnar, Int8, Int64
 from overlapscope.model.enums import MemoryKind
 from overlapscope.ordering.order import Order, Race
 
 
 @dataclass(frozen=True, eq=False)
-class Races:
+class Races(Columnar):
     """Pairs of accesses to the same memory that nothing orders: work, and later work or, `NO_ID`, the host itself."""
 
     first: Int64
     then: Int64
     race: Int8
 
+    @classmethod
+    def known(cls, first: Int64, then: Int64, race: Int8) -> Races:
+        """The pairs of accesses that nothing orders, as far as that is known."""
+        return cls(first, then, race).take(race != Race.NOT_KNOWN)
+
     @property
     def seen(self) -> Bool:
-        """In which of them the later access began before the earlier one had ended."""
-        result: Bool = self.race == Race.SEEN
-        return result
+        """Whether, in each pair, the later access began before the earlier one had ended."""
+        return np.isin(self.race, Race.SEEN)
 
-    def __len__(self) -> int:
-        return len(self.first)
 
-    def take(self, rows: Bool) -> Races:
-        """Some of them."""
-        return Races(self.first[rows], self.then[rows], self.race[rows])
-
-    def and_more(self, others: Races) -> Races:
-        """These and others."""
-        return Races(
-            np.concatenate([self.first, others.first]),
-            np.concatenate([self.then, others.then]),
-            np.concatenate([self.race, others.race]),
-        )
+_NOTHING = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,16 +56,15 @@ class _OperatorWork:
         return cls(starts[order], rows[order])
 
     def first(self, start_ns: Int64) -> Int64:
-        """The first work of some operators; `NO_ID` for none."""
-        return self._found(np.searchsorted(self.start_ns, start_ns), start_ns)
+        """The first work of the operators that start at these times; `NO_ID` for none."""
+        return self._at(np.searchsorted(self.start_ns, start_ns), start_ns)
 
     def last(self, start_ns: Int64) -> Int64:
-        """The last."""
-        return self._found(np.searchsorted(self.start_ns, start_ns, "right") - 1, start_ns)
+        """The last work of the operators that start at these times; `NO_ID` for none."""
+        return self._at(np.searchsorted(self.start_ns, start_ns, "right") - 1, start_ns)
 
-    def _found(self, place: Int64, start_ns: Int64) -> Int64:
-        same = np.append(self.start_ns, NO_ID)[place] == start_ns
-        return np.where(same, np.append(self.work, NO_ID)[place], NO_ID)
+    def _at(self, place: Int64, start_ns: Int64) -> Int64:
+        return np.where(at(self.start_ns, place) == start_ns, at(self.work, place), NO_ID)
 
 
 def early_uploads(order: Order) -> Races:
@@ -84,37 +74,34 @@ def early_uploads(order: Order) -> Races:
 
 def early_refills(order: Order) -> Races:
     """Downloads and writes of the host into a tensor of which an upload may still run."""
-    return _of_copies(order, Access.UPLOAD, Access.DOWNLOAD).and_more(_of_host(order, Access.UPLOAD, Access.WRITE))
+    return Races.concat(_of_copies(order, Access.UPLOAD, Access.DOWNLOAD), _of_host(order, Access.UPLOAD, Access.WRITE))
 
 
 def early_reads(order: Order) -> Races:
     """Reads and writes of the host, such as ``add_``, of a tensor of which a download may still run."""
-    return _of_host(order, Access.DOWNLOAD, Access.READ).and_more(_of_host(order, Access.DOWNLOAD, Access.WRITE))
+    return Races.concat(*(_of_host(order, Access.DOWNLOAD, then) for then in (Access.READ, Access.WRITE)))
 
 
 def early_reuses(order: Order) -> Races:
     """Work that uses freed memory of a GPU, with work of another stream that used it before and may still run."""
-    recording = order.graph.trace.metadata.recording
-    if recording is None or recording.reused_blocks is None:
-        return _none()
-    by_operator, blocks = _OperatorWork.of(order.graph), recording.reused_blocks
+    by_operator, blocks = _OperatorWork.of(order.graph), order.graph.trace.calibration.reused_blocks
+    if blocks is None:
+        return Races.none()
     return _unordered(order, by_operator.last(blocks.used_start_ns), by_operator.first(blocks.reused_start_ns))
 
 
 def accesses_known(graph: Graph) -> bool:
     """Whether the trace says what operators did with host tensors."""
-    recording = graph.trace.metadata.recording
-    return recording is not None and recording.host_accesses is not None
+    return graph.trace.calibration.host_accesses is not None
 
 
 def known_copies(graph: Graph, access: Access) -> Int64:
     """Copies of one kind of which the host tensor is known, as work."""
     accesses = _accesses(graph)
     if accesses is None:
-        return _nothing()
+        return _NOTHING
     work = _OperatorWork.of(graph).last(accesses.op_start_ns[accesses.access == access])
-    known: Int64 = work[work != NO_ID]
-    return known
+    return np.take(work, np.flatnonzero(work != NO_ID))
 
 
 def filled_ns(graph: Graph) -> Int64:
@@ -142,7 +129,7 @@ def copies_before_copies(graph: Graph, first: Access, then: Access) -> tuple[Int
 
 
 def copies_before_host(graph: Graph, first: Access, then: Access) -> tuple[Int64, Int64]:
-    """Such copies before each access of the host to the same tensor, and when the operator that accesses starts."""
+    """Copies of one kind before each access of the host to the same tensor, and when the accessing operator starts."""
     _, one, moment_ns = _before(graph, first, then)
     return one[one != NO_ID], moment_ns[one != NO_ID]
 
@@ -151,9 +138,9 @@ def _before(graph: Graph, first: Access, then: Access) -> tuple[_OperatorWork, I
     """Work by operator; the last work of some accesses, and the start of the operator of later ones."""
     accesses, by_operator = _accesses(graph), _OperatorWork.of(graph)
     if accesses is None:
-        return by_operator, _nothing(), _nothing()
+        return by_operator, _NOTHING, _NOTHING
     work = by_operator.last(accesses.op_start_ns)
-    place = np.stack([np.append(getattr(graph.work, name), NO_ID)[work] for name in ("process", "device", "stream")])
+    place = np.stack([at(getattr(graph.work, name), work) for name in ("process", "device", "stream")])
     one, other = _pairs(accesses, distinct_columns(place)[1], first, then)
     return by_operator, work[one], accesses.op_start_ns[other]
 
@@ -168,27 +155,26 @@ def _of_host(order: Order, first: Access, then: Access) -> Races:
     work, moment_ns = copies_before_host(order.graph, first, then)
     free = ~_staged(order.graph, work)
     work, moment_ns = work[free], moment_ns[free]
-    return _only(Races(work, np.full(len(work), NO_ID), order.of_host(work, moment_ns)))
+    return Races.known(work, np.full(len(work), NO_ID), order.of_host(work, moment_ns))
 
 
-def _staged(graph: Graph, some: Int64) -> Bool:
+def _staged(graph: Graph, copies: Int64) -> Bool:
     """Which copies may be done with their host memory when their call returns: those that may be of pageable memory.
 
     What goes up is in the driver's buffer by then, what comes down has come (CUDA Runtime API, API synchronization
     behavior).
     """
-    kind = np.append(host_kind(graph.trace.copies), MemoryKind.UNKNOWN)[graph.work.copy[some]]
+    kind = at(host_kind(graph.trace.copies), graph.work.copy[copies], MemoryKind.UNKNOWN)
     return np.isin(kind, (MemoryKind.PAGEABLE, MemoryKind.UNKNOWN))
 
 
 def _accesses(graph: Graph) -> HostAccesses | None:
-    recording = graph.trace.metadata.recording
-    accesses = None if recording is None else recording.host_accesses
+    accesses = graph.trace.calibration.host_accesses
     return accesses if accesses is not None and len(accesses.tensor) else None
 
 
 def _pairs(accesses: HostAccesses, lane: Int64, first: Access, then: Access) -> tuple[Int64, Int64]:
-    """For each access of one kind those of another kind to the same tensor before it, as rows.
+    """The pairs of an access of one kind and earlier ones of another kind to the same tensor, as rows.
 
     The latest; and the latest of each other lane, unless an access as this one came after that: it has its own pair.
     """
@@ -200,8 +186,8 @@ def _pairs(accesses: HostAccesses, lane: Int64, first: Access, then: Access) -> 
     parts = [(places[:0], places[:0])]
     for each in np.unique(lane[accesses.access == first]).tolist():
         one = np.maximum.accumulate(np.where((access == first) & (lane[rows] == each), places, NO_ID))
-        found = (access == then) & (one != NO_ID) & (tensor[one] == tensor) & ((one == latest) | (one > before))
-        parts.append((rows[one[found]], rows[found]))
+        pairs = (access == then) & (one != NO_ID) & (tensor[one] == tensor) & ((one == latest) | (one > before))
+        parts.append((rows[one[pairs]], rows[pairs]))
     ones, others = zip(*parts, strict=True)
     return np.concatenate(ones), np.concatenate(others)
 
@@ -210,18 +196,6 @@ def _unordered(order: Order, first: Int64, then: Int64) -> Races:
     stream, device = order.graph.work.stream, order.graph.work.device
     known = (first != NO_ID) & (then != NO_ID)
     first, then = first[known], then[known]
-    apart = (stream[first] != stream[then]) | (device[first] != device[then])
-    first, then = first[apart], then[apart]
-    return _only(Races(first, then, order.of_work(first, then)))
-
-
-def _only(races: Races) -> Races:
-    return races.take(races.race != Race.NOT_KNOWN)
-
-
-def _none() -> Races:
-    return Races(_nothing(), _nothing(), np.empty(0, np.int8))
-
-
-def _nothing() -> Int64:
-    return np.empty(0, np.int64)
+    other = (stream[first] != stream[then]) | (device[first] != device[then])
+    first, then = first[other], then[other]
+    return Races.known(first, then, order.of_work(first, then))

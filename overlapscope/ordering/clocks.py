@@ -12,13 +12,23 @@ So what a clock does not know was certainly not waited for.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from overlapscope.dependencies.device import LEGACY_DEFAULT, by_issue
 from overlapscope.dependencies.graph import Graph
-from overlapscope.model.columns import NO_ID, Int64
-from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind, SyncKind
+from overlapscope.measure.grouping import at, distinct_columns, each_value
+from overlapscope.measure.spans import intersect, union
+from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
+from overlapscope.model.enums import ALLOCATIONS, SYNC_CALLS, ApiKind, StreamKind, SyncKind
+
+CLEAR_NS = 10_000
+"""Work that ends so long after other work has begun ran beside it, in ns.
+
+Profilers place the ends and starts of work that was waited for within a few microseconds of each other.
+"""
 
 _NEVER = np.iinfo(np.int64).max // 2  # something can be added to it
 BEFORE = np.iinfo(np.int64).min
@@ -36,8 +46,7 @@ class Clock:
 
     def at(self, moment_ns: Int64) -> Int64:
         """The clock at some moments, one row for each."""
-        rows: Int64 = self.issued_ns[np.searchsorted(self.time_ns, moment_ns, "right") - 1]
-        return rows
+        return np.take(self.issued_ns, np.searchsorted(self.time_ns, moment_ns, "right") - 1, axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,19 +59,16 @@ class Streams:
 
     @classmethod
     def of(cls, graph: Graph, process: int) -> Streams:
-        """Those of a process."""
-        work, issued = graph.work, graph.work.issued_ns(graph.calls)
+        """The streams of a process."""
+        issued = graph.work.issued_ns(graph.calls)
         keys = tuple((device, stream) for owner, device, stream in graph.streams if owner == process)
-        number = np.full(len(work), NO_ID, np.int64)
-        rows = []
-        for index, (device, stream) in enumerate(keys):
-            mine = (work.process == process) & (work.device == device) & (work.stream == stream) & (work.call != NO_ID)
-            found = np.flatnonzero(mine)
-            number[found] = index
-            rows.append(found[np.argsort(issued[found], kind="stable")])
-        return cls(tuple(rows), number, keys)
+        work = tuple(by_issue(graph.work, issued, process, *key) for key in keys)
+        number = np.full(len(graph.work), NO_ID, np.int64)
+        for index, rows in enumerate(work):
+            number[rows] = index
+        return cls(work, number, keys)
 
-    def numbers(self, device: Int64, stream: Int64) -> Int64:
+    def numbers(self, device: Int64 | Int32, stream: Int64) -> Int64:
         """Numbers of streams by device and stream; of a device that is not known where only one has the stream."""
         result = np.full(len(stream), NO_ID, np.int64)
         for index, (owner, name) in enumerate(self.keys):
@@ -73,9 +79,9 @@ class Streams:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """What changes clocks: when, whose (the host's has the highest number), and what it learns.
+    """The changes of clocks: when, which clock (the host's has the highest number), and what it learns.
 
-    From a stream at the time when an event was recorded, or, where there is no such ``source``, a row of ``known``.
+    It learns what a stream knew when an event was recorded or, where there is no such ``source``, a row of ``known``.
     """
 
     time_ns: Int64
@@ -87,15 +93,14 @@ class Steps:
     @classmethod
     def from_source(cls, time_ns: Int64, target: Int64 | int, source: Int64, recorded_ns: Int64) -> Steps:
         """Steps that learn from a stream."""
-        whose = np.broadcast_to(np.asarray(target, np.int64), len(time_ns))
-        return cls(time_ns, whose, source, recorded_ns, np.empty((len(time_ns), 0), np.int64))
+        targets = np.broadcast_to(target, len(time_ns))
+        return cls(time_ns, targets, source, recorded_ns, np.empty((len(time_ns), 0), np.int64))
 
     @classmethod
     def of_known(cls, time_ns: Int64, target: Int64 | int, known: Int64) -> Steps:
         """Steps that learn what is given."""
-        whose = np.broadcast_to(np.asarray(target, np.int64), len(time_ns))
         nothing = np.full(len(time_ns), NO_ID, np.int64)
-        return cls(time_ns, whose, nothing, nothing, known)
+        return cls(time_ns, np.broadcast_to(target, len(time_ns)), nothing, nothing, known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,18 +112,17 @@ class Clocks:
     clocks: tuple[Clock, ...]
 
     def known(self, number: Int64, moment_ns: Int64) -> Int64:
-        """What streams knew at some moments, the host's knowledge with it; a row for each. `NO_ID` is the host."""
+        """The clocks of streams at moments, the host's knowledge included; a row for each. `NO_ID` is the host."""
         result = self.clocks[-1].at(moment_ns)
-        for index in np.unique(number[number != NO_ID]).tolist():
-            mine = number == index
-            result[mine] = np.maximum(result[mine], self.clocks[index].at(moment_ns[mine]))
+        for index, rows in each_value(number):
+            result[rows] = np.maximum(result[rows], self.clocks[index].at(moment_ns[rows]))  # `NO_ID` is the last one
         return result
 
 
-def clocks_of(graph: Graph, process: int, clear_ns: int) -> Clocks:
-    """The clocks of a process; work that ends up to ``clear_ns`` after a wait may have been waited for."""
+def clocks_of(graph: Graph, process: int) -> Clocks:
+    """The clocks of a process, in which work that ends up to `CLEAR_NS` after a wait may have been waited for."""
     streams = Streams.of(graph, process)
-    parts = [*_of_waits(graph, process, streams, clear_ns), *_of_host(graph, process, streams, clear_ns)]
+    parts = [*_of_waits(graph, process, streams), *_of_host(graph, process, streams)]
     return Clocks(process, streams, _run(parts, len(streams.keys)))
 
 
@@ -143,16 +147,16 @@ def _run(parts: list[Steps], count: int) -> tuple[Clock, ...]:
     return tuple(Clock(np.array(time), np.stack(value)) for time, value in zip(times, values, strict=True))
 
 
-def _of_waits(graph: Graph, process: int, streams: Streams, clear_ns: int) -> list[Steps]:
+def _of_waits(graph: Graph, process: int, streams: Streams) -> list[Steps]:
     """Streams that were made to wait for events."""
     waits = graph.trace.event_waits
-    mine = waits.process == process
-    target = streams.numbers(waits.device.astype(np.int64), waits.stream)
-    source = streams.numbers(waits.source_device.astype(np.int64), waits.source_stream)
-    sure = mine & (target != NO_ID) & (source != NO_ID) & ~waits.inferred
-    unsure = np.flatnonzero(mine & (target != NO_ID) & ~sure)
+    target = streams.numbers(waits.device, waits.stream)
+    source = streams.numbers(waits.source_device, waits.source_stream)
+    here = (waits.process == process) & (target != NO_ID)
+    sure = here & (source != NO_ID) & ~waits.inferred
+    unsure = np.flatnonzero(here & ~sure)
     over = _next_starts(graph, streams, target[unsure], waits.time_ns[unsure])
-    known = _finished(graph, streams, over + clear_ns, waits.time_ns[unsure])
+    known = _finished(graph, streams, over + CLEAR_NS, waits.time_ns[unsure])
     recorded_ns = np.minimum(waits.recorded_ns, waits.time_ns)  # a later record is not what was waited for
     return [
         Steps.from_source(waits.time_ns[sure], target[sure], source[sure], recorded_ns[sure]),
@@ -160,58 +164,47 @@ def _of_waits(graph: Graph, process: int, streams: Streams, clear_ns: int) -> li
     ]
 
 
-def _of_host(graph: Graph, process: int, streams: Streams, clear_ns: int) -> list[Steps]:
+def _of_host(graph: Graph, process: int, streams: Streams) -> list[Steps]:
     """Synchronisations of the host, by calls that are for that and by others that waited for their work."""
     calls, work, host = graph.calls, graph.work, len(streams.keys)
-    mine = calls.process == process
+    of_process = calls.process == process
     sure, source, since = _synchronised(graph, streams)
-    sure &= mine
-    whole = np.flatnonzero(mine & (calls.kind == ApiKind.DEVICE_SYNC))
-    unsure = np.flatnonzero(mine & np.isin(calls.kind, (*SYNC_CALLS, *_UNCLEAR)) & ~sure)
+    sure &= of_process
+    whole = np.flatnonzero(of_process & (calls.kind == ApiKind.DEVICE_SYNC))
+    unsure = np.flatnonzero(of_process & np.isin(calls.kind, (*SYNC_CALLS, *_UNCLEAR)) & ~sure)
     syncs = graph.trace.syncs  # those without a call may be of queries, whose calls some profilers leave out
     alone = (syncs.process == process) & (syncs.call == NO_ID) & (syncs.kind != SyncKind.STREAM_WAIT_EVENT)
-    ends = np.append(calls.end_ns, BEFORE)[work.call]
+    unclear_ns = ((each.start_ns[rows], each.end_ns[rows]) for each, rows in ((calls, unsure), (syncs, alone)))
+    ends = at(calls.end_ns, work.call, BEFORE)
     done = np.flatnonzero((streams.number != NO_ID) & (work.end_ns <= ends))
     return [
         Steps.from_source(calls.end_ns[sure], host, source[sure], since[sure]),
         Steps.of_known(calls.end_ns[whole], host, _of_devices(graph, streams, whole)),
-        Steps.of_known(
-            calls.end_ns[unsure],
-            host,
-            _finished(graph, streams, calls.end_ns[unsure] + clear_ns, calls.start_ns[unsure]),
-        ),
-        Steps.of_known(
-            syncs.end_ns[alone],
-            host,
-            _finished(graph, streams, syncs.end_ns[alone] + clear_ns, syncs.start_ns[alone]),
-        ),
+        *(Steps.of_known(end, host, _finished(graph, streams, end + CLEAR_NS, start)) for start, end in unclear_ns),
         Steps.from_source(ends[done], host, streams.number[done], calls.start_ns[work.call[done]] + 1),
     ]
 
 
 def _of_devices(graph: Graph, streams: Streams, whole: Int64) -> Int64:
-    """What the host knows after synchronisations with a device: nothing, where several could be meant."""
+    """The host's knowledge after synchronisations with a device: nothing, where several could be meant."""
     syncs, devices = graph.trace.syncs, np.array([device for device, _ in streams.keys], np.int64)
     device = np.full(len(graph.calls) + 1, NO_ID, np.int64)
-    some = syncs.kind == SyncKind.DEVICE
-    device[graph.call_of[syncs.call[some]]] = syncs.device[some]
-    named = device[whole][:, None] == devices
-    started: Int64 = np.where(named | (len(set(devices.tolist())) == 1), graph.calls.start_ns[whole][:, None], BEFORE)
-    return started
+    whole_device = syncs.kind == SyncKind.DEVICE
+    device[graph.call_of[syncs.call[whole_device]]] = syncs.device[whole_device]
+    meant = (device[whole][:, None] == devices) | (len(np.unique(devices)) == 1)
+    return np.where(meant, graph.calls.start_ns[whole][:, None], np.int64(BEFORE))
 
 
 def _synchronised(graph: Graph, streams: Streams) -> tuple[Int64, Int64, Int64]:
     """For each call whether it is known what it synchronised with, the stream, and until which time of issue."""
     syncs, calls = graph.trace.syncs, graph.calls
-    source = np.full(len(calls) + 1, NO_ID, np.int64)
-    since = np.full(len(calls) + 1, NO_ID, np.int64)
+    source, since = np.full((2, len(calls) + 1), NO_ID, np.int64)
     call = graph.call_of[syncs.call]
-    device = syncs.device.astype(np.int64)
     whole = (syncs.kind == SyncKind.STREAM) & (call != NO_ID)
-    source[call[whole]] = streams.numbers(device, syncs.stream)[whole]
+    source[call[whole]] = streams.numbers(syncs.device, syncs.stream)[whole]
     since[call[whole]] = calls.start_ns[call[whole]]
     event = (syncs.kind == SyncKind.EVENT) & (call != NO_ID) & (syncs.record_call != NO_ID) & ~syncs.inferred
-    source[call[event]] = streams.numbers(device, syncs.source_stream)[event]
+    source[call[event]] = streams.numbers(syncs.device, syncs.source_stream)[event]
     recorded_ns = graph.trace.api_calls.start_ns[syncs.record_call[event]]
     since[call[event]] = np.minimum(recorded_ns, calls.start_ns[call[event]])
     sure = (source[:-1] != NO_ID) & np.isin(calls.kind, (ApiKind.STREAM_SYNC, ApiKind.EVENT_SYNC))
@@ -219,12 +212,12 @@ def _synchronised(graph: Graph, streams: Streams) -> tuple[Int64, Int64, Int64]:
 
 
 def _finished(graph: Graph, streams: Streams, moment_ns: Int64, issued_before_ns: Int64) -> Int64:
-    """What may be known to be complete at some moments: what is, of what was issued before certain times."""
+    """The work that may be known to be complete at moments: all complete work issued before certain times."""
     work, issued = graph.work, graph.work.issued_ns(graph.calls)
     result = np.repeat(issued_before_ns[:, None], len(streams.keys), axis=1)
     for index, rows in enumerate(streams.work):
         ends = np.maximum.accumulate(work.end_ns[rows])
-        running = np.append(issued[rows], _NEVER)[np.searchsorted(ends, moment_ns, "right")]
+        running = at(issued[rows], np.searchsorted(ends, moment_ns, "right"), _NEVER)
         result[:, index] = np.minimum(result[:, index], running)
     return result
 
@@ -233,8 +226,73 @@ def _next_starts(graph: Graph, streams: Streams, target: Int64, moment_ns: Int64
     """When each of some streams starts the work that was issued to it next after a moment."""
     work, issued = graph.work, graph.work.issued_ns(graph.calls)
     result = np.full(len(target), _NEVER, np.int64)
-    for index in np.unique(target).tolist():
-        rows, mine = streams.work[index], target == index
-        following = np.searchsorted(issued[rows], moment_ns[mine])
-        result[mine] = np.append(work.start_ns[rows], _NEVER)[following]
+    for index, waits in each_value(target):
+        rows = streams.work[index]
+        result[waits] = at(work.start_ns[rows], np.searchsorted(issued[rows], moment_ns[waits]), _NEVER)
     return result
+
+
+@dataclass(frozen=True, eq=False)
+class DefaultStreams:
+    """The legacy default streams of a process."""
+
+    graph: Graph
+    clocks: Clocks
+
+    def may_order(self, first: Int64, then: Int64, known_ns: Int64) -> Bool:
+        """Whether it may order work, or the host (`NO_ID`) at some moments, behind other work of its process.
+
+        What waits for the default stream waits for blocking streams too, and blocking streams for what it waited for.
+        """
+        result, number = np.zeros(len(first), np.bool_), self.clocks.streams.number
+        pairs, pair = distinct_columns(np.stack([number[first], at(number, then)]))
+        for index, (one, other) in enumerate(pairs.T.tolist()):
+            rows = np.flatnonzero(pair == index)
+            for legacy in self._legacy(self.clocks.streams.keys[one][0]):
+                if self._may_block(legacy, one):
+                    result[rows] |= self._waited_for(legacy, other, first[rows], known_ns[rows])
+                if other != NO_ID and self._may_block(legacy, other):
+                    result[rows] |= self._knows(legacy, one, first[rows], known_ns[rows])
+        return result
+
+    def _waited_for(self, legacy: int, other: int, first: Int64, known_ns: Int64) -> Bool:
+        """Whether a stream or the host waits for the default one, and so for blocking work that was there before."""
+        since = self.graph.work.issued_ns(self.graph.calls)[first]
+        if other == legacy:
+            return np.ones(len(first), np.bool_)
+        waited: Bool = self.clocks.known(np.full(len(first), other), known_ns)[:, legacy] > since
+        if other != NO_ID and self._may_block(legacy, other):
+            waited |= self._last_ns(legacy, known_ns) > since
+        return waited
+
+    def _knows(self, legacy: int, one: int, first: Int64, known_ns: Int64) -> Bool:
+        """Whether the last work of the default stream before some moments knows work to be complete, or follows it."""
+        last_ns, since = self._last_ns(legacy, known_ns), self.graph.work.issued_ns(self.graph.calls)[first]
+        if one == legacy:
+            return last_ns >= since
+        return np.greater(self.clocks.known(np.full(len(first), legacy), last_ns)[:, one], since)
+
+    def _last_ns(self, legacy: int, known_ns: Int64) -> Int64:
+        """When the default stream got its last work before some moments."""
+        issued = self.graph.work.issued_ns(self.graph.calls)[self.clocks.streams.work[legacy]]
+        return at(issued, np.searchsorted(issued, known_ns) - 1, BEFORE)
+
+    def _legacy(self, device: int) -> Iterator[int]:
+        for number, (owner, stream) in enumerate(self.clocks.streams.keys):
+            unlisted = StreamKind.UNKNOWN if stream in LEGACY_DEFAULT else StreamKind.LEGACY_DEFAULT
+            if owner == device and self._kind(number) in (StreamKind.LEGACY_DEFAULT, unlisted):
+                yield number
+
+    def _may_block(self, legacy: int, other: int) -> bool:
+        """Whether a stream and the default one may wait for each other: no, where they ever worked together."""
+        streams, work = self.clocks.streams, self.graph.work
+        if streams.keys[legacy][0] != streams.keys[other][0] or self._kind(other) == StreamKind.NON_BLOCKING:
+            return False
+        spans = (union(work.start_ns[rows], work.end_ns[rows]) for rows in (streams.work[legacy], streams.work[other]))
+        together_ns = intersect(*spans).total_ns
+        return together_ns <= CLEAR_NS
+
+    def _kind(self, number: int) -> int:
+        (device, stream), table = self.clocks.streams.keys[number], self.graph.trace.streams
+        rows = (table.process == self.clocks.process) & (table.device == device) & (table.stream == stream)
+        return int(np.append(table.kind[rows], StreamKind.UNKNOWN)[0])

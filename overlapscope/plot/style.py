@@ -1,22 +1,28 @@
-"""How timelines look: sizes for paper, fonts, and palettes that the colour-blind and a grey printer can tell apart.
+"""How timelines look, and files of figures: sizes for paper, fonts, and two palettes.
 
-Pageable memory is hatched as well as red or orange: it is what one looks for.
+The colour-blind can tell the colours apart, a grey printer the greys. Copies of pageable memory, which one looks for,
+are hatched as well as red or orange.
 """
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
+from overlapscope.atomic_files import writing
+from overlapscope.errors import OutputError
 from overlapscope.formatting import changed
 from overlapscope.timeline.bars import Style
-from overlapscope.timeline.colours import COLOURS
 
 Width = Literal["column", "page"]
 Font = Literal["sans", "serif"]
 Palette = Literal["colour", "grey"]
+Clock = Literal["window", "trace"]
 
 
 @dataclass(frozen=True)
@@ -28,58 +34,29 @@ class Look:
     hatch_color: str = "white"
 
 
-_RISING, _FALLING = "//////", "\\\\" * 3
-_HATCHES = {Style.HTOD_PAGEABLE: _RISING, Style.DTOH_PAGEABLE: _FALLING}
+_HATCHED = (Style.HTOD_PAGEABLE, Style.DTOH_PAGEABLE)
 _HATCH_COLOR = "#7A3600"  # darker than the bars: white lines would take a part of them away
-LOOKS: dict[Style, Look] = {style: Look(COLOURS[style], _HATCHES.get(style, ""), _HATCH_COLOR) for style in Style}
+_LIGHT = "#B0B0B0"  # from which on a hatch is dark
+LOOKS: dict[Style, Look] = {
+    style: Look(style.colour, style.hatch if style in _HATCHED else "", _HATCH_COLOR) for style in Style
+}
 GREYS: dict[Style, Look] = {
-    Style.RANGE: Look("#EDEDED"),
-    Style.CALL: Look("#CFCFCF"),
-    Style.BLOCKED_BY_COPY: Look("#000000"),
-    Style.BLOCKED_BY_SYNC: Look("#ACACAC", "......"),
-    Style.BLOCKED_BY_OTHER: Look("#6A6A6A", "||||||"),
-    Style.KERNEL: Look("#4C4C4C"),
-    Style.COLLECTIVE: Look("#7A7A7A", "xxxxxx"),
-    Style.MEMSET: Look("#AFAFAF", "------"),
-    Style.HTOD_PAGEABLE: Look("#000000", _RISING),
-    Style.HTOD_PINNED: Look("#989898"),
-    Style.DTOH_PAGEABLE: Look("#242424", _FALLING),
-    Style.DTOH_PINNED: Look("#C2C2C2", _FALLING),
-    Style.COPY_ON_DEVICE: Look("#8A8A8A", "......"),
-    Style.COPY_OTHER: Look("#B4B4B4", "++++++"),
-    Style.HIDDEN: Look("#9A9A9A", "||||||"),
-    Style.EXPOSED: Look("#1A1A1A", "xxxxxx"),
-    Style.KERNELS_ONLY: Look("#E2E2E2"),
-    Style.QUEUED: Look("#8A8A8A"),
-    Style.IDLE: Look("#F4F4F4"),
-    Style.OVL000: Look("#E4E4E4"),
-    Style.OVL001: Look("#1A1A1A", _RISING),
-    Style.OVL002: Look("#7E7E7E"),
-    Style.OVL003: Look("#969696", "++++++"),
-    Style.OVL004: Look("#A8A8A8", "||||||"),
-    Style.OVL005: Look("#3A3A3A", "......"),
-    Style.OVL006: Look("#6E6E6E", _FALLING),
-    Style.OVL007: Look("#262626", "xxxxxx"),
-    Style.OVL008: Look("#C6C6C6"),
-    Style.OVL009: Look("#5A5A5A", "------"),
-    Style.OVL010: Look("#8C8C8C", "oooooo"),
-    Style.OVL011: Look("#D6D6D6"),
-    Style.OVL012: Look("#000000"),
-    Style.OVL013: Look("#646464", "++++++"),
-    Style.OVL017: Look("#484848", _FALLING),
-    Style.OVL018: Look("#5A5A5A", "||||||"),
-    Style.OVL019: Look("#262626", "......"),
-    Style.OVL020: Look("#B8B8B8", "oooooo"),
+    style: Look(style.grey, style.hatch, "white" if style.grey < _LIGHT else "#404040") for style in Style
 }
 PALETTES: dict[Palette, dict[Style, Look]] = {"colour": LOOKS, "grey": GREYS}
-SHADES: dict[Palette, str] = {"colour": "#FBE3D6", "grey": "#F3F3F3"}
+SHADES: dict[Palette, str] = {"colour": "#FBE3D6", "grey": "#F7F7F7"}
 """Behind the streams of a device while its copies are exposed."""
 
 WIDTHS_IN: dict[Width, float] = {"column": 3.5, "page": 7.16}
-"""Widths of a column and of a page in the usual two-column paper, in inches."""
+"""Widths of a column and of a page in a two-column paper, in inches."""
+DOTS_PER_IN = 300
+"""Resolution of pixel files; nothing finer is drawn in vector files either."""
+SCREEN_DOTS_PER_IN = 110
+"""Resolution of a figure that a screen shows."""
+_SUFFIXES = (".png", ".svg", ".pdf")
 
 SANS = ("Liberation Sans", "Arial", "DejaVu Sans")
-"""What papers want, from the first to the last choice; the last one comes with matplotlib."""
+"""Fonts that papers want, by preference; the last one comes with matplotlib."""
 _SERIF: dict[str, Any] = {"font.family": "STIXGeneral", "font.size": 8.0}  # looks like Times, and comes with matplotlib
 _RC: dict[str, Any] = {
     "font.size": 7.0,
@@ -103,7 +80,7 @@ def rc(font: Font = "sans") -> dict[Any, Any]:
 
 @dataclass(frozen=True)
 class Appearance:
-    """Everything about a figure that is not its content; see `overlapscope.draw_timeline`."""
+    """The settings of a figure except its content; see `overlapscope.draw_timeline`."""
 
     width: Width = "column"
     font: Font = "sans"
@@ -113,5 +90,32 @@ class Appearance:
     scale_bar: bool = False
     exposed: bool = True
     kernel_names: bool = False
+    codes: bool = False
+    clock: Clock = "window"
 
     __repr__ = changed
+
+
+def check_suffix(path: Path) -> None:
+    """Raise `OutputError` when a figure cannot be written to a file of this name."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise OutputError(f"{path}: cannot draw to {path.suffix or 'a file without suffix'}; use .png, .svg or .pdf")
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure, without a date: the same figure gives the same bytes.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    kind = path.suffix.lower()[1:]
+    undated: dict[str, Any] | None = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    with writing(path) as file:
+        figure.savefig(file, format=kind, dpi=DOTS_PER_IN, metadata=undated)
+
+
+def png_of(figure: Figure) -> bytes:
+    """A figure as a PNG for the screen."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=SCREEN_DOTS_PER_IN)
+    return file.getvalue()

@@ -1,4 +1,4 @@
-"""The figure of the guide on pinned memory, from measured numbers: what each way to send a tensor takes."""
+"""The figure of the guide on pinned memory, from measurements: the time of each way to send a tensor."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from overlapscope.calibration.reading import gpus
+from overlapscope.calibration.data import gpus
 from overlapscope.formatting import safe
-from overlapscope.plot.files import check_suffix, save_figure
-from overlapscope.plot.style import WIDTHS_IN, rc
+from overlapscope.plot.style import WIDTHS_IN, check_suffix, rc, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,9 +48,9 @@ def draw_ways(ax: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     """Throughput in GB/s over the size in bytes, a line per way."""
     ways = list(dict.fromkeys(row["way"] for row in rows))
     for way, color, mark in zip(ways, cycle(_COLORS), cycle(_MARKS), strict=False):
-        own = [row for row in rows if row["way"] == way]
-        sizes = [row["size_bytes"] for row in own]
-        rates = [row["size_bytes"] / row["median_us"] / 1e3 for row in own]
+        rows_of_way = [row for row in rows if row["way"] == way]
+        sizes = [row["size_bytes"] for row in rows_of_way]
+        rates = [row["size_bytes"] / row["median_us"] / 1e3 for row in rows_of_way]
         ax.plot(sizes, rates, color=color, marker=mark, markersize=3, linewidth=1, label=safe(way))
     ax.set(xscale="log", yscale="log", xlabel="size of a tensor", ylabel="GB/s")
     ax.set_xscale("log", base=2)

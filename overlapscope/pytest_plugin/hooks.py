@@ -86,7 +86,7 @@ def _limits_of(item: pytest.Item) -> list[tuple[str | None, Limits]]:
     if not markers:
         return []
     from overlapscope.errors import BudgetNotUnderstood
-    from overlapscope.pytest_plugin.markers import limits_of
+    from overlapscope.pytest_plugin.run import limits_of
 
     try:
         return [limits_of(marker.args, marker.kwargs) for marker in markers]

@@ -16,12 +16,13 @@ from overlapscope.capture import recorder
 from overlapscope.capture.machine import require_cuda
 from overlapscope.errors import CaptureError
 from overlapscope.formatting import counted
-from overlapscope.pytest_plugin.failure import plainly
-from overlapscope.pytest_plugin.run import RecordedRun, Run, Settings
+from overlapscope.pytest_plugin.run import RecordedRun, Run, Settings, plainly
 
+__tracebackhide__ = True
+"""For pytest, which shows the line of the test."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _DIGITS = 8
-"""Of a hash that tells two tests apart whose names have the same safe form."""
+"""Digits of a hash that distinguishes two tests whose names have the same safe form."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +64,6 @@ class Overlap:
         Raises:
             TraceError: it cannot be used.
         """
-        __tracebackhide__ = True
         run = Run(Path(path), self._settings())
         plainly(getattr, run, "trace")
         self.runs.append(run)
@@ -78,7 +78,6 @@ class Overlap:
 
     def _can(self, check: Callable[[], None]) -> None:
         """Skip the test where something raises that nothing can be recorded; fail it where the options say so."""
-        __tracebackhide__ = True
         try:
             check()
         except CaptureError as error:

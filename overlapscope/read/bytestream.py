@@ -20,8 +20,8 @@ with suppress(ImportError):  # igzip is about three times as fast; it has no whe
 
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 19
-_PACKED_BLOCK_BYTES = 1 << 16
-_UNPACKED_BLOCK_BYTES = 1 << 17
+PACKED_BLOCK_BYTES = 1 << 16
+UNPACKED_BLOCK_BYTES = 1 << 17
 _SMALL_STEP_BYTES = 256
 _INFLATE_ERRORS: tuple[type[Exception], ...] = (zlib.error, inflate_library.error)
 
@@ -77,7 +77,7 @@ def _head(path: Path) -> bytes:
 def _problem(path: Path) -> str | None:
     """Why the path is no file that can be read; None where it is one."""
     if path.is_dir():
-        return "is a directory; name the trace file inside it"
+        return "is a directory; name a trace inside it, or take overlapscope fleet for the ranks of a job"
     if not path.is_file():
         return "is no regular file" if path.exists() else "no such file"
     return None
@@ -102,15 +102,13 @@ def _gunzip_all(path: Path, log: HealthLog, progress: Progress | None) -> Genera
     """Decompress a file; where it is damaged, read it again in small steps to get everything before the damage."""
     given = 0
     try:
-        for place, data in _gunzip(_raw_blocks(path, _PACKED_BLOCK_BYTES, progress), log, _UNPACKED_BLOCK_BYTES):
+        for place, data in _gunzip(_raw_blocks(path, PACKED_BLOCK_BYTES, progress), log, UNPACKED_BLOCK_BYTES):
             given += len(data)
             yield place, data
     except _Damaged as damage:
-        log.damage(
-            "corrupt-gzip", 1, f"the compressed data is damaged ({damage}); everything before the damage was read"
-        )
+        log.add("corrupt-gzip", 1, damage)
         with suppress(_Damaged):
-            for place, data in _gunzip(_raw_blocks(path, _PACKED_BLOCK_BYTES, None), HealthLog(), _SMALL_STEP_BYTES):
+            for place, data in _gunzip(_raw_blocks(path, PACKED_BLOCK_BYTES, None), HealthLog(), _SMALL_STEP_BYTES):
                 given, fresh = max(0, given - len(data)), data[given:]
                 if fresh:
                     yield place, fresh
@@ -128,7 +126,7 @@ def _gunzip(blocks: Iterator[Block], log: HealthLog, step: int) -> Generator[Blo
                 if len(pending) < len(GZIP_MAGIC):
                     break
                 if not pending.startswith(GZIP_MAGIC):
-                    log.warn("trailing-bytes", 1, "bytes that are not gzip follow the compressed data; not read")
+                    log.add("trailing-bytes", 1)
                     return
                 member = inflate_library.decompressobj(wbits=31)
             try:
@@ -140,4 +138,4 @@ def _gunzip(blocks: Iterator[Block], log: HealthLog, step: int) -> Generator[Blo
             pending = member.unused_data if member.eof else member.unconsumed_tail
             member = None if member.eof else member
     if member is not None:
-        log.damage("truncated", 1, "the compressed file is truncated; everything up to its end was read")
+        log.add("truncated", 1, "compressed file is truncated; everything up to its end was read")

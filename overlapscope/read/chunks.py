@@ -58,11 +58,11 @@ def find_events(blocks: Iterator[bytes]) -> Opening | None:
                 if len(buffer) > _LONGEST_SPACE:
                     return None
                 continue
-        for found in _EVENTS_KEY.finditer(buffer, searched):
-            header = _header(bytes(buffer[: found.end()]))
+        for key in _EVENTS_KEY.finditer(buffer, searched):
+            header = _header(bytes(buffer[: key.end()]))
             if header is not None:
-                return Opening(header, bytes(buffer[found.end() :]), is_list=False)
-            candidate, tried = (found.start() if candidate is None else candidate), tried + 1
+                return Opening(header, bytes(buffer[key.end() :]), is_list=False)
+            candidate, tried = (key.start() if candidate is None else candidate), tried + 1
             if tried == _MOST_CANDIDATES:
                 break
         searched = max(1, len(buffer) - len(b'"traceEvents"  :  ['))
@@ -149,7 +149,7 @@ def cut(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _boundary(buffer: bytearray, start: int) -> re.Match[bytes] | None:
-    found = BOUNDARY.search(buffer, start)
-    if found is None and len(buffer) > _PATIENCE * CHUNK_BYTES:
-        found = _ANY_BOUNDARY.search(buffer, start)
-    return found
+    boundary = BOUNDARY.search(buffer, start)
+    if boundary is None and len(buffer) > _PATIENCE * CHUNK_BYTES:
+        boundary = _ANY_BOUNDARY.search(buffer, start)
+    return boundary

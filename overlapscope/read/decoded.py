@@ -1,4 +1,4 @@
-"""What chunks of Kineto events become: columns by table, names, and counts of what was left out.
+"""The content of chunks of Kineto events: columns by table, names, and counts of events that were left out.
 
 The category of an event decides its table; events of unknown categories are counted and left out.
 """
@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from overlapscope.model.columns import NO_ID, Int32
-from overlapscope.read.draft import HOST_TABLES, Arrays, NamePool
-from overlapscope.read.events import FORMS, AnyEvent, MetaArgs, arguments
-from overlapscope.read.kineto_columns import BUILDERS, NAME_COLUMNS, times
+from overlapscope.read.draft import HOST_TABLES, Arrays, NamePool, take
+from overlapscope.read.events import BUILDERS, FORMS, NAME_COLUMNS, AnyEvent, MetaArgs, arguments, times
 from overlapscope.read.selection import Selection
 from overlapscope.read.values import NeedsExact, integers, usable_times
 
@@ -22,6 +21,8 @@ _TABLE_OF_CATEGORY = {
     "operator": "cpu_ops",
     "user_annotation": "ranges",
     "python_function": "frames",
+    "python_sample": "samples",
+    "host_event": "host_events",
     "cuda_runtime": "api_calls",
     "cuda_driver": "api_calls",
     "runtime": "api_calls",
@@ -41,7 +42,7 @@ _RECORDED = "trace"
 _LEFT_OUT = {"gpu_user_annotation"}
 """Read and left out by design: the device's projections of host annotations."""
 BATCH_EVENTS = 1 << 12
-"""As many events become columns together: fewer cost more steps each, more fall out of the processor's cache."""
+"""Events that become columns together: fewer cost more steps each, more fall out of the processor's cache."""
 _BATCH_BYTES = 1 << 23
 """No batch keeps more text in memory than this and a chunk, however long its events are, or the space between them."""
 
@@ -156,7 +157,7 @@ class Decoded:
         self.dropped["not-wanted"] += int(left_out.sum())
         if table in HOST_TABLES:
             self.left_out_processes.update(np.unique(batch["process"][left_out]).tolist())
-        return batch if wanted.all() else {name: values[wanted] for name, values in batch.items()}
+        return batch if wanted.all() else take(batch, wanted)
 
     def _note_threads(self, metadata: list[AnyEvent]) -> None:
         named = [event for event in metadata if event.name == "thread_name"]

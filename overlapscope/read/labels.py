@@ -1,9 +1,12 @@
-"""Translate names and labels of profilers into the enums of the model; unrecognised ones become UNKNOWN."""
+"""Translate names, labels and numbers of profilers into the enums of the model; unrecognised ones become UNKNOWN."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from overlapscope.model.enums import ApiKind, Direction, MemoryKind, StreamKind, SyncKind
 
@@ -33,12 +36,7 @@ _API_PATTERNS: tuple[tuple[ApiKind, re.Pattern[str]], ...] = tuple(
     )
 )
 
-_DIRECTIONS = {
-    "htod": Direction.HTOD,
-    "dtoh": Direction.DTOH,
-    "dtod": Direction.DTOD,
-    "ptop": Direction.PTOP,
-    "htoh": Direction.HTOH,
+_DIRECTIONS = {way.label.lower(): way for way in Direction} | {
     "htoa": Direction.HTOD,
     "atoh": Direction.DTOH,
     "atoa": Direction.DTOD,
@@ -48,15 +46,7 @@ _DIRECTIONS = {
     "uvmdtoh": Direction.UVM_DTOH,
     "uvmdtod": Direction.UVM_DTOD,
 }
-_MEMORY = {
-    "pageable": MemoryKind.PAGEABLE,
-    "pinned": MemoryKind.PINNED,
-    "device": MemoryKind.DEVICE,
-    "array": MemoryKind.ARRAY,
-    "managed": MemoryKind.MANAGED,
-    "devicestatic": MemoryKind.DEVICE_STATIC,
-    "managedstatic": MemoryKind.MANAGED_STATIC,
-}
+_MEMORY = {kind.label.replace(" ", ""): kind for kind in MemoryKind}
 _SYNCS = {
     "stream": SyncKind.STREAM,
     "event": SyncKind.EVENT,
@@ -77,6 +67,32 @@ _API_SYNCS = {
     ApiKind.WAIT_EVENT: SyncKind.STREAM_WAIT_EVENT,
     ApiKind.QUERY: SyncKind.EVENT_QUERY,
 }
+_NSYS_DIRECTIONS = {
+    1: Direction.HTOD,
+    2: Direction.DTOH,
+    3: Direction.HTOD,  # to an array
+    4: Direction.DTOH,  # from an array
+    5: Direction.DTOD,
+    6: Direction.DTOD,
+    7: Direction.DTOD,
+    8: Direction.DTOD,
+    9: Direction.HTOH,
+    10: Direction.PTOP,
+    11: Direction.UVM_HTOD,
+    12: Direction.UVM_DTOH,
+    13: Direction.UVM_DTOD,
+}
+_NSYS_MEMORY = {
+    0: MemoryKind.PAGEABLE,
+    1: MemoryKind.PINNED,
+    2: MemoryKind.DEVICE,
+    3: MemoryKind.ARRAY,
+    4: MemoryKind.MANAGED,
+    5: MemoryKind.DEVICE_STATIC,
+    6: MemoryKind.MANAGED_STATIC,
+}
+_NSYS_STREAMS = {1: StreamKind.BLOCKING, 2: StreamKind.NON_BLOCKING, 3: StreamKind.LEGACY_DEFAULT}
+"""The documented numbers of Nsight Systems. Its memory kinds differ from CUPTI's: 0 is pageable here, unknown there."""
 
 
 def api_name(name: str) -> str:
@@ -106,10 +122,10 @@ def copy_name(name: str) -> tuple[Direction, MemoryKind, MemoryKind]:
     >>> [part.label for part in copy_name("Memcpy HtoD (Pageable -> Device)")]
     ['HtoD', 'pageable', 'device']
     """
-    found = _COPY_NAME.search(name)
-    if found is None:
+    match = _COPY_NAME.search(name)
+    if match is None:
         return Direction.UNKNOWN, MemoryKind.UNKNOWN, MemoryKind.UNKNOWN
-    return direction(found[1]), memory_kind(found[2] or ""), memory_kind(found[3] or "")
+    return direction(match[1]), memory_kind(match[2] or ""), memory_kind(match[3] or "")
 
 
 @lru_cache(maxsize=1024)
@@ -148,3 +164,30 @@ def stream_kind(label: str) -> StreamKind:
 
 def _plain(label: str) -> str:
     return re.sub(r"[^a-z]", "", label.lower())
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The enums of one Nsight Systems export by their numbers: from the labels in the file, else the documented ones.
+
+    Synchronisation kinds were renumbered between versions, so without labels in the file they are unknown.
+    """
+
+    directions: dict[int, Direction]
+    memory: dict[int, MemoryKind]
+    syncs: dict[int, SyncKind]
+    streams: dict[int, StreamKind]
+
+
+def enum_labels(pairs: Callable[[str, str, str], dict[Any, Any]]) -> Labels:
+    """The enums of an export, of which ``pairs(table, key, value)`` returns a table as a dict, empty if missing."""
+
+    def table(name: str) -> dict[int, str]:
+        return {int(key): str(label) for key, label in pairs(name, "id", "label").items() if isinstance(key, int)}
+
+    return Labels(
+        directions={key: direction(label) for key, label in table("ENUM_CUDA_MEMCPY_OPER").items()} or _NSYS_DIRECTIONS,
+        memory={key: memory_kind(label) for key, label in table("ENUM_CUDA_MEM_KIND").items()} or _NSYS_MEMORY,
+        syncs={key: sync_kind(label) for key, label in table("ENUM_CUPTI_SYNC_TYPE").items()},
+        streams={key: stream_kind(label) for key, label in table("ENUM_CUPTI_STREAM_TYPE").items()} or _NSYS_STREAMS,
+    )

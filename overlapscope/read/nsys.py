@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,23 +20,25 @@ from urllib.parse import quote
 
 import numpy as np
 
-from overlapscope.calibration.marks import joined
-from overlapscope.calibration.reading import from_json
-from overlapscope.calibration.values import count, moment
+from overlapscope.calibration.data import count, from_json, from_marks, moment
 from overlapscope.errors import UnknownTraceFormat, UnusableTrace
 from overlapscope.model.columns import NO_ID
-from overlapscope.model.health import MISSING_COLUMN
-from overlapscope.model.metadata import Device, Metadata
-from overlapscope.read.devices import with_calibration
-from overlapscope.read.draft import Arrays, Draft
-from overlapscope.read.dropped import note_dropped
+from overlapscope.model.trace import MISSING_COLUMN, Device, Metadata
+from overlapscope.read.draft import Arrays, Draft, take
 from overlapscope.read.helpers import Options
+from overlapscope.read.labels import enum_labels
 from overlapscope.read.log import HealthLog
-from overlapscope.read.nsys_columns import BUILDERS, COLUMNS, MARK_EVENT, Source, Strings, strings_of
-from overlapscope.read.nsys_keys import check_keys, check_strings
-from overlapscope.read.nsys_labels import enum_labels
-from overlapscope.read.nsys_rows import Rows
-from overlapscope.read.selection import NOT_WANTED, Selection
+from overlapscope.read.nsys_columns import (
+    COLUMNS,
+    MARK_EVENT,
+    Rows,
+    Source,
+    Strings,
+    columns_of,
+    long_between,
+    strings_of,
+)
+from overlapscope.read.selection import Selection
 from overlapscope.read.values import integers
 
 _SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError, OverflowError)
@@ -48,9 +51,24 @@ _CUDA_TABLES = {
     "syncs": "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
     "event_records": "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
     "ranges": "NVTX_EVENTS",
+    "host_events": "OSRT_API",
     "overheads": "PROFILER_OVERHEAD",
     "streams": "TARGET_INFO_CUDA_STREAM",
 }
+_TIMES = ("start", "end")
+_WORK = (*_TIMES, "globalPid", "deviceId", "streamId", "correlationId")
+_KEYS = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": _WORK,
+    "CUPTI_ACTIVITY_KIND_MEMCPY": (*_WORK, "copyKind", "bytes"),
+    "CUPTI_ACTIVITY_KIND_MEMSET": _WORK,
+    "CUPTI_ACTIVITY_KIND_RUNTIME": (*_TIMES, "globalTid", "correlationId", "nameId"),
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": (*_TIMES, "globalPid", "correlationId"),
+    "NVTX_EVENTS": (*_TIMES, "globalTid", "eventType"),
+    "OSRT_API": (*_TIMES, "globalTid", "nameId"),
+}
+"""Columns without which a table says too little; no known version lacks one."""
+CHECKED = frozenset(_KEYS)
+"""The tables whose columns `check_keys` checks."""
 
 
 class Export:
@@ -94,12 +112,13 @@ class Export:
 
     def texts(self, table: str, key: str, value: int, strings: Strings) -> list[str]:
         """The texts of the rows in which a column has a value, in the order in which they are stored."""
-        there = self.columns(table)
-        columns = [column for column in there if column in {"text", "textId"}]
-        if key not in there:
+        columns = [column for column in self.columns(table) if column in {key, "text", "textId"}]
+        if key not in columns:
             return []
-        rows = self._select(table, columns, f'WHERE "{key}" = {value}')
-        return [text for row in rows for part in row if (text := _text(part, strings))]
+        columns.remove(key)
+        cells = chain.from_iterable(self._select(table, columns, f'WHERE "{key}" = {value}'))
+        texts = (strings.get(cell, "") if isinstance(cell, int) else cell for cell in cells)
+        return [text for text in texts if isinstance(text, str) and text]
 
     def _select(self, table: str, columns: list[str], where: str = "") -> list[tuple[Any, ...]]:
         read: list[tuple[Any, ...]] = []
@@ -114,8 +133,7 @@ class Export:
         try:
             yield
         except _SQLITE_ERRORS as error:
-            text = f"the table {table} is damaged ({error}); {count()} rows were read"
-            self._log.damage(f"damaged-table:{table}", 1, text)
+            self._log.add(f"damaged-table:{table}", 1, table, error, count())
 
 
 def _select(table: str, columns: list[str]) -> str:
@@ -154,19 +172,24 @@ def _draft(export: Export, path: Path, log: HealthLog, options: Options) -> Draf
         if options.progress is not None:
             options.progress(done, len(_CUDA_TABLES))
         if source in export.views:
-            log.damage(f"{MISSING_COLUMN}{source}", 1, f"no table {source}, but a view of this name, which is not read")
-        if source not in export.tables:
-            continue
-        if selection.reads(table):
+            text = f"no table {source}, but a view of this name, which is not read"
+            log.add(f"{MISSING_COLUMN}{source}", 1, text)
+        if source in export.tables and selection.reads(table):
             rows = export.rows(source)
             log.events_read += rows.count
             if rows.count:
                 check_keys(str(path), source, rows.names, rows.count, log)
-                draft.tables[table] = _within(table, BUILDERS[table](rows, translation), selection, log)
+                columns = columns_of(table, rows, translation)
+                if table == "host_events":
+                    columns = long_between(columns, draft.tables.get("api_calls", {}))
+                draft.tables[table] = _within(table, columns, selection, log)
                 log.events_kept += draft.rows(table)
-    check_strings(export.columns("StringIds"), log.events_kept, log)
+    if log.events_kept and not {"id", "value"} <= set(export.columns("StringIds")):
+        text = "missing table: StringIds, with the names of kernels, calls and ranges"
+        log.add(f"{MISSING_COLUMN}StringIds", 1, text)
     _fill_devices(draft, export)
-    _log_missing_work(export, log)
+    log.note_dropped(export.lists("DIAGNOSTIC_EVENT").get("text", ()))
+    log.add("whole-graph-trace", export.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE").count)
     return draft
 
 
@@ -175,8 +198,8 @@ def _within(table: str, columns: Arrays, selection: Selection, log: HealthLog) -
     if selection.window is None or "end_ns" not in columns:
         return columns
     inside = selection.rows_to_read(table, columns["start_ns"], columns["end_ns"])
-    log.note("not-wanted", int((~inside).sum()), NOT_WANTED, len(inside))
-    return {name: values[inside] for name, values in columns.items()}
+    log.add("not-wanted", ~inside)
+    return take(columns, inside)
 
 
 def _fill_devices(draft: Draft, export: Export) -> None:
@@ -189,28 +212,17 @@ def _fill_devices(draft: Draft, export: Export) -> None:
     for table in ("streams", "syncs"):
         if columns := draft.tables.get(table):
             places = zip(columns["process"].tolist(), columns["context"].tolist(), strict=True)
-            found = integers([devices.get(place) for place in places])
-            columns["device"] = np.where(found == NO_ID, columns.get("device", found), found)
-
-
-def _log_missing_work(export: Export, log: HealthLog) -> None:
-    note_dropped(log, export.lists("DIAGNOSTIC_EVENT").get("text", ()))
-    graphs = export.rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE").count
-    log.warn(
-        "whole-graph-trace",
-        graphs,
-        "CUDA graph launches were traced as a whole: the kernels and copies inside are not in the trace; "
-        "record with --cuda-graph-trace=node",
-    )
+            device = integers([devices.get(place) for place in places])
+            columns["device"] = np.where(device == NO_ID, columns.get("device", device), device)
 
 
 def _metadata(export: Export, strings: Strings, path: Path) -> Metadata:
     keys = export.pairs("META_DATA_EXPORT", "name", "value") or export.pairs("EXPORT_META_DATA", "name", "value")
-    calibration = from_json(joined(export.texts("NVTX_EVENTS", "eventType", MARK_EVENT, strings)))
+    calibration = from_json(from_marks(export.texts("NVTX_EVENTS", "eventType", MARK_EVENT, strings)))
     start = export.lists("TARGET_INFO_SESSION_START_TIME").get("utcEpochNs") or [None]
     threads = export.lists("ThreadNames")
     thread_names = {
-        _process_and_thread(key): strings.get(name, "")
+        ((key >> 24) & 0xFFFFFF, key & 0xFFFFFF): strings.get(name, "")
         for key, name in zip(threads.get("globalTid", ()), threads.get("nameId", ()), strict=False)
         if isinstance(key, int)
     }
@@ -220,18 +232,14 @@ def _metadata(export: Export, strings: Strings, path: Path) -> Metadata:
         tool=f"Nsight Systems {keys.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
         schema_version=str(keys.get("EXPORT_SCHEMA_VERSION", "")),
         base_time_ns=moment(start[0]),
-        devices=tuple(with_calibration(device, calibration) for device in _devices(export)),
+        devices=tuple(device.with_calibration(calibration) for device in _devices(export)),
         thread_names=MappingProxyType(thread_names),
         recording=calibration,
     )
 
 
-def _process_and_thread(global_tid: int) -> tuple[int, int]:
-    return (global_tid >> 24) & 0xFFFFFF, global_tid & 0xFFFFFF
-
-
 def _devices(export: Export) -> list[Device]:
-    """The GPUs, numbered as CUDA numbers them where the file maps that."""
+    """The GPUs of an export, numbered as CUDA numbers them where the file maps that."""
     rows = export.lists("TARGET_INFO_GPU")
     mapped = export.pairs("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId")
     result = []
@@ -254,5 +262,17 @@ def _devices(export: Export) -> list[Device]:
     return sorted(result, key=lambda device: device.number)
 
 
-def _text(part: Any, strings: Strings) -> str:
-    return part if isinstance(part, str) else strings.get(part, "") if isinstance(part, int) else ""
+def check_keys(path: str, table: str, columns: Iterable[str], rows: int, log: HealthLog) -> None:
+    """Count the rows of a table that lacks a column that every version has.
+
+    Raises:
+        UnusableTrace: the table lacks its times.
+    """
+    missing = [key for key in _KEYS.get(table, ()) if key not in columns]
+    named = f"no column {' and no column '.join(missing)}"
+    if set(missing) & set(_TIMES):
+        raise UnusableTrace(
+            f"{path}: the table {table} has {named}: this is the layout of no known version; export it again"
+        )
+    if missing:
+        log.add(f"{MISSING_COLUMN}{table}", rows, f"rows of the table {table}, which has {named}", of=rows)

@@ -6,9 +6,10 @@ import tempfile
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 
-from overlapscope.cache.opening import cached
+from overlapscope.cache.store import cached
 from overlapscope.errors import OutputError, OverlapscopeError, UnknownTraceFormat
 from overlapscope.model.trace import Trace
 from overlapscope.read.assemble import assemble
@@ -37,7 +38,7 @@ _KNOWN_OTHERS = (
 
 
 def open_trace(
-    path: str | Path,
+    path: str | PathLike[str],
     *,
     progress: Progress | None = None,
     categories: Collection[str] | None = None,
@@ -73,10 +74,11 @@ def open_trace(
     path = Path(path)
     options = Options(selection_of(categories, window), processes, progress)
     whole = categories is None and window is None
-    return cached(path, lambda: _read(path, options)) if cache and whole else _read(path, options)
+    return cached(path, lambda: read_file(path, options)) if cache and whole else read_file(path, options)
 
 
-def _read(path: Path, options: Options) -> Trace:
+def read_file(path: Path, options: Options) -> Trace:
+    """Read a file past the cache."""
     log = HealthLog()
     head = _first_bytes(path)
     if not head:

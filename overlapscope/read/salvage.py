@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from overlapscope.read.chunks import EVENT_KEYS
+from overlapscope.read.chunks import EVENT_KEYS, LONGEST_EVENT
 from overlapscope.read.events import DecodeError, Form
+from overlapscope.read.log import HealthLog
 
+_TRAILER_LIMIT = 1 << 24  # bytes that are read of the part after the events
 _REPAIR_LIMIT = 1 << 16  # no event worth repairing is longer
 _MOST_STARTS = 8  # events that are tried with one end; where none of them can be repaired, it is no end
 _SPACE = ord(" ")
@@ -68,8 +70,40 @@ class Rescue:
     cut_off: bytes = b""
 
 
+@dataclass
+class EventList:
+    """The state between chunks of a list of events, with the log of malformed events."""
+
+    log: HealthLog
+    carried: bytes = b""
+    """The text of an event that was cut at the end of its chunk."""
+    trailer: bytes | None = None
+    """The text after the end of the list; None while the list continues."""
+
+    def joined(self, chunk: bytes) -> bytes | None:
+        """A chunk, as `cut` returns it, after what was carried over; None where it comes after the list."""
+        if self.trailer is not None:
+            if len(self.trailer) < _TRAILER_LIMIT:
+                self.trailer += b"," + chunk[1:-1]
+            return None
+        carried, self.carried = self.carried, b""
+        return b"[" + carried + b"," + chunk[1:] if carried else chunk
+
+    def last(self) -> bytes | None:
+        """The text that is carried after the last chunk, as a chunk; None where there is none."""
+        carried, self.carried = self.carried, b""
+        return b"[" + carried + b"]" if carried else None
+
+    def take(self, rescued: Rescue) -> None:
+        """Go on after a chunk that was read event by event, and log what became of malformed events."""
+        self.trailer, self.carried = rescued.trailer, rescued.cut_off
+        self.log.add("lost-events", rescued.lost)
+        self.log.add("repaired-events", rescued.repaired)
+        self.log.events_read += rescued.lost
+
+
 class _Ends:
-    """Where events of a text seem to end, each place searched for once."""
+    """The places where events of a text seem to end, each searched for once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -77,10 +111,10 @@ class _Ends:
         self._tried = 0
 
     def after(self, position: int) -> int:
-        """Where the event at ``position`` ends if its last brace is right."""
+        """The end of the event at ``position`` if its last brace is right."""
         if position >= self._place:
-            found = _PIECE_END.search(self._text, position)
-            self._place, self._tried = (found.end() if found else len(self._text)), 0
+            end = _PIECE_END.search(self._text, position)
+            self._place, self._tried = (end.end() if end else len(self._text)), 0
         return self._place
 
     def worth_a_try(self, position: int) -> bool:
@@ -111,8 +145,11 @@ def split_end(chunk: bytes, form: Form) -> Rescue | None:
 def rescue(chunk: bytes, form: Form, *, final: bool = False) -> Rescue:
     """Read a chunk one event at a time, repairing what can be repaired.
 
-    Unless the chunk is the ``final`` one, an event that is cut at its end is returned as ``cut_off``.
+    Unless the chunk is the ``final`` one, or longer than any event, an event that is cut at its end is returned as
+    ``cut_off``.
     """
+    final = final or len(chunk) > LONGEST_EVENT
+    chunk = chunk[1:-1]
     whole = split_end(chunk, form)
     if whole is not None:
         return whole
@@ -136,13 +173,13 @@ def rescue(chunk: bytes, form: Form, *, final: bool = False) -> Rescue:
 
 def _more_events(text: str, position: int) -> bool:
     """Whether more events of the same list follow a closing bracket, which then does not end the list."""
-    found = _PHASE.search(text, position)
-    return found is not None and '"traceEvents"' not in text[position : found.start()]
+    phase = _PHASE.search(text, position)
+    return phase is not None and '"traceEvents"' not in text[position : phase.start()]
 
 
 def _after_separator(text: str, position: int) -> int:
-    found = _BETWEEN.match(text, position)
-    return found.end() if found else position
+    separator = _BETWEEN.match(text, position)
+    return separator.end() if separator else position
 
 
 def _take(text: str, position: int, ends: _Ends, result: Rescue, form: Form, *, final: bool) -> int | None:
@@ -191,9 +228,9 @@ def _ends_well(text: str, end: int) -> bool:
 
 
 def _next_start(text: str, position: int, result: Rescue | None) -> int:
-    """Where the next event starts; other text before it counts as a lost event."""
-    found = _NEXT_EVENT.search(text, position)
-    start = found.start() if found else len(text)
+    """The start of the next event; other text before it counts as a lost event."""
+    event = _NEXT_EVENT.search(text, position)
+    start = event.start() if event else len(text)
     if result is not None and text[position:start].strip(" \t\r\n,"):
         result.lost += 1
     return start
@@ -221,8 +258,8 @@ def _repaired_part(part: re.Match[str]) -> str:
 def _with_escaped_quotes(text: str) -> str:
     """Escape quotes inside a name; the name ends at a quote before the next key or the end of the event."""
 
-    def escape(found: re.Match[str]) -> str:
-        return found[1] + _LONE_QUOTE.sub(r"\"", found[2]) + found[3]
+    def escape(string: re.Match[str]) -> str:
+        return string[1] + _LONE_QUOTE.sub(r"\"", string[2]) + string[3]
 
     return _LOOSE_STRING.sub(escape, text, count=_MOST_STRINGS)
 

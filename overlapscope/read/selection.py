@@ -1,19 +1,19 @@
-"""Which events of a trace are wanted: those of some tables, in a window of time; and what has to be read for them."""
+"""The part of a trace that is wanted: tables and a window of time; what has to be read for it, and what is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TypeVar
 
 import numpy as np
 
-from overlapscope.model.columns import Bool, Int64
-from overlapscope.model.tables import HostWork
+from overlapscope.model.columns import NO_ID, NO_TIME, Bool, Int32, Int64, Table
+from overlapscope.model.tables import EventRecords, EventWaits, HostWork, Timed
 from overlapscope.model.trace import DEVICE_WORK, TABLES
+from overlapscope.read.log import HealthLog
 
-NOT_WANTED = "events outside of the window or of the categories that were asked for; left out"
 _ISSUED = (*DEVICE_WORK, "event_records")
 _HOST = tuple(name for name, kind in TABLES.items() if issubclass(kind, HostWork))
 _NEEDS: dict[str, frozenset[str]] = {
@@ -21,9 +21,10 @@ _NEEDS: dict[str, frozenset[str]] = {
     "syncs": frozenset({"api_calls", "event_records", *DEVICE_WORK}),  # their kinds and sources
     "event_waits": frozenset({"syncs"}),
     **dict.fromkeys(_HOST, frozenset({"ranges"})),  # their ends: a recording ends with its last step
+    "host_events": frozenset({"ranges", "api_calls"}),  # only those between calls of their thread
 }
 """For each table those of which any row can change what its rows say; they are read whole, and left out afterwards."""
-_PARTS = {"modules": frozenset({"ranges", "cpu_ops"})}
+_PARTS = {"modules": frozenset({"ranges", "cpu_ops"}), "ranges": frozenset({"cpu_ops"})}
 """Tables that are made of rows of others."""
 
 
@@ -66,28 +67,18 @@ class Selection:
     @cached_property
     def _whole(self) -> frozenset[str]:
         """The tables on which wanted ones depend, directly or not."""
-        found: set[str] = set()
+        needed: set[str] = set()
         new = set(TABLES if self.tables is None else self.tables)
         while new:
-            new = set().union(*map(self._needs, new)) - found
-            found |= new
-        return frozenset(found)
+            new = set().union(*map(self._needs, new)) - needed
+            needed |= new
+        return frozenset(needed)
 
     def _needs(self, table: str) -> frozenset[str]:
         needed = _NEEDS.get(table, frozenset())
         if self.process_known and table in _ISSUED:  # then only the numbers of their calls depend on others
             return frozenset(filter(self.takes, needed))
         return needed
-
-    def to_json(self) -> dict[str, Any]:
-        """The selection as plain data."""
-        return {"tables": None if self.tables is None else sorted(self.tables), "window": self.window}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
-        """A selection from plain data."""
-        tables, window = data["tables"], data["window"]
-        return cls(None if tables is None else frozenset(tables), None if window is None else tuple(window))
 
 
 def selection_of(categories: Collection[str] | None, window: tuple[int, int] | None) -> Selection:
@@ -101,3 +92,49 @@ def selection_of(categories: Collection[str] | None, window: tuple[int, int] | N
     if window is not None and window[1] < window[0]:
         raise ValueError(f"window: ends at {window[1]} ns, before it begins at {window[0]} ns")
     return Selection(None if categories is None else frozenset(categories), window)
+
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+_CALLS = ("call", "record_call", "parent")
+"""Columns with rows of api_calls."""
+
+
+def asked_for(tables: Mapping[str, Table], selection: Selection) -> dict[str, Table]:
+    """The rows that were asked for. Row numbers in their columns still refer to the rows of the whole tables."""
+    return {name: _taken(table, _wanted(name, table, selection)) for name, table in tables.items()}
+
+
+def part_of(tables: Mapping[str, Table], selection: Selection, log: HealthLog) -> dict[str, Table]:
+    """The rows that were asked for; the calls of which only some were, are numbered anew."""
+    if selection.everything:
+        return dict(tables)
+    part = asked_for(tables, selection)
+    events = set(tables) - {"event_waits"}  # these are made of others
+    left_out = sum(len(tables[name]) - len(part[name]) for name in events)
+    log.add("not-wanted", left_out, of=log.events_read)
+    log.events_kept -= left_out
+    kept = _wanted("api_calls", tables["api_calls"], selection)
+    numbers = np.full(len(kept) + 1, NO_ID, np.int32)
+    numbers[np.flatnonzero(kept)] = np.arange(int(kept.sum()))
+    return {name: _renumbered(table, numbers) for name, table in part.items()}
+
+
+def _wanted(name: str, table: Table, selection: Selection) -> Bool:
+    """Which rows were asked for; what has no time is in every window."""
+    if not selection.takes(name):
+        return np.zeros(len(table), np.bool_)
+    if isinstance(table, Timed):
+        return selection.touches(table.start_ns, table.end_ns)
+    if isinstance(table, EventRecords | EventWaits):
+        in_window: Bool = selection.touches(table.time_ns, table.time_ns) | (table.time_ns == NO_TIME)
+        return in_window
+    return np.ones(len(table), np.bool_)
+
+
+def _taken(table: AnyTable, rows: Bool) -> AnyTable:
+    return table if rows.all() else table.take(rows)
+
+
+def _renumbered(table: AnyTable, numbers: Int32) -> AnyTable:
+    columns = {spec.name for spec in table.columns()} & set(_CALLS)
+    return replace(table, **{name: numbers[getattr(table, name)] for name in columns}) if columns else table

@@ -59,10 +59,10 @@ def _packed(code: str, values: Sequence[Any]) -> npt.NDArray[Any]:
 def _integer(value: Any, null: int) -> int:
     if isinstance(value, str):
         value = value[-_LONGEST_NUMBER:]
-        if found := _HEX.match(value):
-            return _wrap(int(found[1], 16))
-        found = _TRAILING_INTEGER.search(value)
-        return _wrap(int(found[1])) if found else null
+        if match := _HEX.match(value):
+            return _wrap(int(match[1], 16))
+        match = _TRAILING_INTEGER.search(value)
+        return _wrap(int(match[1])) if match else null
     if isinstance(value, float | Decimal):
         return int(value) if math.isfinite(value) and -_INT64 <= value < _INT64 else null
     return _wrap(value) if isinstance(value, int) and not isinstance(value, bool) else null

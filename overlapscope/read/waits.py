@@ -1,10 +1,10 @@
-"""Resolve which stream a ``cudaStreamWaitEvent`` waits for.
+"""Find what each stream was made to wait for: which stream, and which event record.
 
-Some profilers record it: by the correlation id of the ``cudaEventRecord`` call, or by event ids. Kineto on CUDA 12.9
-and later does not. Then it is inferred, and marked as inferred: by the order of event ids (see `event_order`), else as
-the latest ``cudaEventRecord`` of the same thread before the wait (PyTorch records, then waits). The stream of that
-record is the one whose work ends just before the waiting stream continues, on any device. Where the timing does not
-show it (the event had completed before, or several waits precede one op) and several streams are possible, it stays
+Some profilers record the source of a ``cudaStreamWaitEvent``: by the correlation id of the ``cudaEventRecord`` call, or
+by event ids. Kineto on CUDA 12.9 and later does not. Then it is inferred, and marked as inferred: by the order of event
+ids, else as the latest ``cudaEventRecord`` of the same thread before the wait (PyTorch records, then waits). The stream
+of that record is the one whose work ends just before the waiting stream continues, on any device. Where the timing does
+not show it (the event had completed before, or several waits precede one op) and several streams are possible, it stays
 unknown. A stream that goes on while the work of all others still runs has waited for none of them: if its wait directly
 follows the record, and is the only one for its event, the event is its own.
 """
@@ -12,23 +12,23 @@ follows the record, and is the only one for its event, the event is its own.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.model.columns import NO_ID, Bool, Int64
-from overlapscope.model.enums import ApiKind, SyncKind
-from overlapscope.read.draft import Arrays
-from overlapscope.read.event_order import WORK, by_creation
+from overlapscope.model.columns import NO_ID, Bool, Columnar, Int64
+from overlapscope.model.enums import ISSUING, ApiKind, SyncKind
+from overlapscope.read.draft import Arrays, Draft, concat, take
 
 _LATEST = np.iinfo(np.int64).max
 _NEVER = np.iinfo(np.int64).min
 _CLEARLY_NS = 10_000  # work that ends this long after a stream went on cannot have been waited for
+_LEAST_WAITS = 3  # of a thread, to infer their records from event ids
 
 
-@dataclass(frozen=True)
-class DeviceOps:
+@dataclass(frozen=True, eq=False)
+class DeviceOps(Columnar):
     """All device work with a known call, in the order of issue."""
 
     issued_ns: Int64
@@ -47,7 +47,7 @@ def resolve(syncs: Arrays, records: Arrays, calls: Arrays, ops: DeviceOps) -> No
     waits = np.flatnonzero(syncs["kind"] == SyncKind.STREAM_WAIT_EVENT)
     open_waits = waits[(syncs["source_stream"][waits] == NO_ID) & (syncs["record_call"][waits] == NO_ID)]
     open_waits = _by_event_id(syncs, records, calls, open_waits)
-    open_waits = by_creation(syncs, calls, open_waits)
+    open_waits = _by_creation(syncs, calls, open_waits)
     _by_latest_record(syncs, calls, open_waits)
     _source_streams(syncs, records, calls, ops, waits)
 
@@ -100,12 +100,12 @@ def _by_latest_record(syncs: Arrays, calls: Arrays, waits: Int64) -> None:
         return
     wait_calls = syncs["call"][waits]
     for process, thread in {(int(calls["process"][row]), int(calls["thread"][row])) for row in wait_calls}:
-        mine = waits[(calls["process"][wait_calls] == process) & (calls["thread"][wait_calls] == thread)]
+        of_thread = waits[(calls["process"][wait_calls] == process) & (calls["thread"][wait_calls] == thread)]
         here = recorded[(calls["process"][recorded] == process) & (calls["thread"][recorded] == thread)]
-        position = np.searchsorted(calls["start_ns"][here], calls["start_ns"][syncs["call"][mine]]) - 1
-        found = position >= 0
-        syncs["record_call"][mine[found]] = here[position[found]]
-        syncs["inferred"][mine[found]] = True
+        position = np.searchsorted(calls["start_ns"][here], calls["start_ns"][syncs["call"][of_thread]]) - 1
+        known = position >= 0
+        syncs["record_call"][of_thread[known]] = here[position[known]]
+        syncs["inferred"][of_thread[known]] = True
 
 
 def _source_streams(syncs: Arrays, records: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64) -> None:
@@ -132,9 +132,9 @@ def _released_by(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64) -> 
         here = (ops.process == process) & ((ops.device == device) | (device == NO_ID))
         here |= (ops.process == process) & ~np.isin(ops.stream, ops.stream[here])  # other devices' streams too
         streams = {int(stream): np.flatnonzero(here & (ops.stream == stream)) for stream in np.unique(ops.stream[here])}
-        mine = np.flatnonzero((syncs["process"][waits] == process) & (syncs["device"][waits] == device))
-        if len(mine) and streams:
-            result[mine] = _most_likely(syncs, calls, ops, waits[mine], streams)
+        waiting_rows = np.flatnonzero((syncs["process"][waits] == process) & (syncs["device"][waits] == device))
+        if len(waiting_rows) and streams:
+            result[waiting_rows] = _most_likely(syncs, calls, ops, waits[waiting_rows], streams)
     return result
 
 
@@ -152,12 +152,12 @@ def _most_likely(syncs: Arrays, calls: Arrays, ops: DeviceOps, waits: Int64, str
     releases = possible & (ends <= resumed) & (ends >= ready) & alone
     best = names[np.argmax(np.where(releases, ends, _NEVER), axis=0)]
     only = names[np.argmax(possible, axis=0)]
-    found = np.where(releases.any(axis=0), best, np.where(possible.sum(axis=0) == 1, only, NO_ID))
+    source = np.where(releases.any(axis=0), best, np.where(possible.sum(axis=0) == 1, only, NO_ID))
     running = ends > np.where(resumed == _NEVER, _LATEST - _CLEARLY_NS, resumed) + _CLEARLY_NS
     none_of_them = possible.any(axis=0) & (running | ~possible).all(axis=0)
     elsewhere = (ops.process == syncs["process"][waits[0]]) & (ops.device != syncs["device"][waits[0]])
     none_of_them &= ~np.isin(waiting, ops.stream[elsewhere])  # it may have waited for that one
-    return np.where(none_of_them & _right_after_its_record(syncs, calls, waits), waiting, found)
+    return np.where(none_of_them & _right_after_its_record(syncs, calls, waits), waiting, source)
 
 
 def _right_after_its_record(syncs: Arrays, calls: Arrays, waits: Int64) -> Bool:
@@ -173,7 +173,7 @@ def _right_after_its_record(syncs: Arrays, calls: Arrays, waits: Int64) -> Bool:
         same = (calls["thread"][between] == calls["thread"][call]) & (
             calls["process"][between] == calls["process"][call]
         )
-        result[number] = not (same & np.isin(calls["kind"][between], WORK)).any()
+        result[number] = not (same & np.isin(calls["kind"][between], ISSUING)).any()
     return result
 
 
@@ -186,15 +186,15 @@ def _resumption(ops: DeviceOps, waiting: Int64, wait_ns: Int64, streams: dict[in
     ready = np.full(len(waiting), _LATEST, np.int64)
     alone = np.zeros(len(waiting), np.bool_)
     for stream, rows in streams.items():
-        mine = np.flatnonzero(waiting == stream)
-        following = np.searchsorted(ops.issued_ns[rows], wait_ns[mine])
+        on_stream = np.flatnonzero(waiting == stream)
+        following = np.searchsorted(ops.issued_ns[rows], wait_ns[on_stream])
         has_next = following < len(rows)
-        mine, following = mine[has_next], following[has_next]
-        resumed[mine] = ops.start_ns[rows[following]]
+        on_stream, following = on_stream[has_next], following[has_next]
+        resumed[on_stream] = ops.start_ns[rows[following]]
         before = np.where(following > 0, ops.end_ns[rows[np.maximum(following - 1, 0)]], _NEVER)
-        ready[mine] = np.maximum(before, ops.issued_ns[rows[following]])
+        ready[on_stream] = np.maximum(before, ops.issued_ns[rows[following]])
         _, which, count = np.unique(following, return_inverse=True, return_counts=True)
-        alone[mine] = count[which] == 1
+        alone[on_stream] = count[which] == 1
     return resumed, ready, alone
 
 
@@ -202,3 +202,144 @@ def _last_end(ops: DeviceOps, rows: Int64, moment_ns: Int64) -> Int64:
     """End of the last of the ops ``rows`` that was issued before each moment."""
     position = np.searchsorted(ops.issued_ns[rows], moment_ns) - 1
     return np.where(position >= 0, ops.end_ns[rows[np.maximum(position, 0)]], _NEVER)
+
+
+def _by_creation(syncs: Arrays, calls: Arrays, waits: Int64) -> Int64:
+    """Fill in the records of waits where the profiler gives event ids for waits only; returns the unresolved waits.
+
+    Event ids grow in the order of creation, and PyTorch creates an event when it is first recorded. If every wait of a
+    thread is for another event, the series of waits matches a part of the thread's series of records. Only its
+    beginning is unknown: it must be a place where every record follows some work, since an event stands for the work
+    before it. Of several such places the latest counts. An event that was recorded before the trace began has no
+    record, and counts as resolved.
+    """
+    numbered = waits[(syncs["call"][waits] != NO_ID) & (syncs["event"][waits] != NO_ID)]
+    call = syncs["call"][numbered]
+    done = np.empty(0, np.int64)
+    for process, thread in {(int(calls["process"][row]), int(calls["thread"][row])) for row in call.tolist()}:
+        of_thread = numbered[(calls["process"][call] == process) & (calls["thread"][call] == thread)]
+        record = _records_of(
+            calls, process, thread, calls["start_ns"][syncs["call"][of_thread]], syncs["event"][of_thread]
+        )
+        if record is not None:
+            syncs["record_call"][of_thread], syncs["inferred"][of_thread] = record, True
+            done = np.append(done, of_thread)
+    return np.setdiff1d(waits, done)
+
+
+def _records_of(calls: Arrays, process: int, thread: int, wait_ns: Int64, event: Int64) -> Int64 | None:
+    """The record of each wait of a thread, `NO_ID` for records before the trace; None where it cannot be inferred."""
+    if len(event) < _LEAST_WAITS or len(np.unique(event)) < len(event):
+        return None
+    number = event - event.min()
+    rows = np.flatnonzero((calls["process"] == process) & (calls["thread"] == thread))
+    rows = rows[np.isin(calls["kind"][rows], (*ISSUING, ApiKind.EVENT_RECORD, ApiKind.WAIT_EVENT))]
+    rows = rows[np.argsort(calls["start_ns"][rows], kind="stable")]
+    kind = calls["kind"][rows]
+    follows_work = np.append(False, np.isin(kind[:-1], ISSUING))
+    is_record = kind == ApiKind.EVENT_RECORD
+    series: list[Int64] = []
+    for name in np.unique(calls["name_id"][rows[is_record]]).tolist():
+        named = is_record & (calls["name_id"][rows] == name)
+        place = _place(calls["start_ns"][rows[named]], follows_work[named], wait_ns, number)
+        if place is not None:
+            series.append(np.append(rows[named], NO_ID)[np.where(place < 0, int(named.sum()), place)])
+    return max(series, key=lambda record: int((record != NO_ID).sum()), default=None)
+
+
+def _place(record_ns: Int64, follows_work: Bool, wait_ns: Int64, number: Int64) -> Int64 | None:
+    """For each wait its index in the series of records, negative before the first; None where no beginning fits."""
+    latest = np.searchsorted(record_ns, wait_ns) - 1
+    if len(np.unique(latest - number)) == 1:  # each wait is for the latest record before it
+        return latest if int(latest.min()) >= 0 else None
+    for begin in range(int((latest - number).min()), -len(number), -1):
+        place = begin + number
+        known = place >= 0
+        if 2 * known.sum() < len(number) or number.max() >= len(record_ns) + (~known).sum():
+            return None
+        if follows_work[place[known]].all():
+            return place
+    return None
+
+
+def event_waits(draft: Draft) -> Arrays:
+    """The columns of `EventWaits`, by the time at which each wait was issued: recorded waits, and those of calls alone.
+
+    Profilers without synchronisation records leave the calls: a thread records an event and makes a stream wait. Then
+    the event stands for the last work that the thread issued before the record, and the next work that it issues waits
+    for it. Where both are on one stream there was nothing to wait for.
+    """
+    work = {name: draft.work(name) for name in ("process", "device", "stream", "call")}
+    columns = concat([_recorded(draft, work), _from_calls(draft, work)])
+    return take(columns, np.argsort(columns["time_ns"], kind="stable"))
+
+
+def _recorded(draft: Draft, work: Arrays) -> Arrays:
+    """Waits of synchronisation records."""
+    syncs, issued = draft.tables["syncs"], np.append(draft.column("api_calls", "start_ns"), 0)
+    rows = np.flatnonzero(syncs["kind"] == SyncKind.STREAM_WAIT_EVENT)
+    names = ("process", "device", "stream", "source_stream", "call", "record_call", "inferred")
+    columns = {name: syncs[name][rows] for name in names}
+    columns["time_ns"] = np.where(columns["call"] == NO_ID, syncs["start_ns"][rows], issued[columns["call"]])
+    record = columns["record_call"]
+    columns["recorded_ns"] = np.where(record == NO_ID, columns["time_ns"], issued[record])
+    columns["source_device"] = _device_of(work, columns)
+    return columns
+
+
+def _device_of(work: Arrays, waits: Arrays) -> Int64:
+    """The device of each source stream: the waiting one where it works there, else the only other with its number."""
+    result = waits["device"].astype(np.int64)
+    if not len(result):
+        return result
+    places = set(zip(*(work[name].tolist() for name in ("process", "stream", "device")), strict=True))
+    streams = Counter((process, stream) for process, stream, _ in places)
+    for process, stream, device in places:
+        if streams[process, stream] == 1:
+            result[(waits["process"] == process) & (waits["source_stream"] == stream)] = device
+    return result
+
+
+def _from_calls(draft: Draft, work: Arrays) -> Arrays:
+    """Waits of which there is no record, only the calls."""
+    calls = draft.tables["api_calls"]
+    recorded = np.zeros(draft.rows("api_calls") + 1, np.bool_)
+    recorded[draft.tables["syncs"]["call"]] = True
+    order = np.lexsort((calls["start_ns"], calls["thread"], calls["process"]))
+    order = order[calls["parent"][order] == NO_ID]
+    kind = calls["kind"][order]
+    waits = np.flatnonzero((kind == ApiKind.WAIT_EVENT) & ~recorded[order])
+    records = np.flatnonzero(kind == ApiKind.EVENT_RECORD)
+    record = np.append(NO_ID, records)[np.searchsorted(records, waits)]
+    place = np.full(draft.rows("api_calls") + 1, NO_ID, np.int64)
+    place[order] = np.arange(len(order))
+    issued = np.argsort(place[work["call"]], kind="stable")
+    issued = issued[place[work["call"][issued]] != NO_ID]
+    by_call = place[work["call"][issued]]
+    last = np.append(NO_ID, issued)[np.searchsorted(by_call, record)]
+    first = np.append(issued, NO_ID)[np.searchsorted(by_call, waits)]
+    place_of = np.append(place[work["call"]], NO_ID)
+    joined = _one_thread(calls, order, (waits, record, place_of[last], place_of[first]))
+    joined &= np.append(work["stream"], NO_ID)[last] != np.append(work["stream"], NO_ID)[first]
+    waits, record, last, first = (rows[joined] for rows in (waits, record, last, first))
+    return {
+        "process": work["process"][first],
+        "device": work["device"][first],
+        "stream": work["stream"][first],
+        "source_stream": work["stream"][last],
+        "source_device": work["device"][last],
+        "call": order[waits],
+        "record_call": order[record],
+        "inferred": np.ones(len(waits), np.bool_),
+        "time_ns": calls["start_ns"][order[waits]],
+        "recorded_ns": calls["start_ns"][order[record]],
+    }
+
+
+def _one_thread(calls: Arrays, order: Int64, several: tuple[Int64, ...]) -> Bool:
+    """Whether calls, given as places in ``order``, are all known and of one thread."""
+    thread, process = (np.append(calls[name][order], NO_ID) for name in ("thread", "process"))
+    result: Bool = np.ones(len(several[0]), np.bool_)
+    for place in several:
+        result &= (place != NO_ID) & (thread[place] == thread[several[0]]) & (process[place] == process[several[0]])
+    return result

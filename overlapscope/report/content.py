@@ -3,106 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from overlapscope.dependencies.build import build_graph
-from overlapscope.diagnosis.attribution import Attribution
-from overlapscope.diagnosis.config import DEFAULT as DIAGNOSIS
-from overlapscope.diagnosis.config import DiagnosisConfig
-from overlapscope.diagnosis.finding import Diagnosis
+from overlapscope.analysis.analysis import Analysis, Source, analyse, diagnose
+from overlapscope.diagnosis.conclusion import concluded
 from overlapscope.diagnosis.gpu_time import gpu_time
-from overlapscope.diagnosis.run import diagnose_window, silent
-from overlapscope.fitness.config import DEFAULT as FITNESS
-from overlapscope.fitness.config import FitnessConfig
-from overlapscope.fitness.fitness import doctor
-from overlapscope.formatting import changed
+from overlapscope.fitness.fitness import fitness_of
 from overlapscope.measure.ceiling import ceiling
-from overlapscope.measure.copies import CopyFacts, blocked_by_calls, copy_facts
-from overlapscope.measure.devices import Activity, DeviceKey, activity, device_keys, without_kernels
-from overlapscope.measure.groups import group_copies
-from overlapscope.measure.host import DEFAULT, HostConfig, host_blocking
+from overlapscope.measure.copies import CopyFacts, blocked_by_calls, group_copies, staging
+from overlapscope.measure.devices import Activity, DeviceKey, without_kernels
+from overlapscope.measure.host import host_blocking
 from overlapscope.measure.launches import launch_figures
 from overlapscope.measure.ranges import figures_by_range
 from overlapscope.measure.spans import Spans, covered, intersect, union
-from overlapscope.measure.staging import StagingConfig, staging
-from overlapscope.measure.windows import Window, inside, window_of
-from overlapscope.model.columns import NO_ID, Bool, known
+from overlapscope.measure.windows import Window, inside
+from overlapscope.model.columns import NO_ID, Bool, Float64, Int64, known
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.tables import Ranges, Timed
 from overlapscope.model.trace import DEVICE_WORK, Trace
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence, StreamFigures
-from overlapscope.report.headline import headline
-from overlapscope.report.verdict import verdict
+from overlapscope.report.headline import headline, verdict
+from overlapscope.whatif.copy_speeds import calibrated_speed
 
 
-@dataclass(frozen=True)
-class AuditConfig:
-    """How much an audit lists, and the thresholds of its measurements.
-
-    ``costly_copies``: number of most expensive copies listed; a screen holds about ten.
-    ``longest_ranges``: number of range names listed; programs that annotate every operator have thousands.
-    """
-
-    costly_copies: int = 10
-    longest_ranges: int = 50
-    host: HostConfig = DEFAULT
-    staging: StagingConfig = StagingConfig()
-    diagnosis: DiagnosisConfig = DIAGNOSIS
-    fitness: FitnessConfig = FITNESS
-
-    __repr__ = changed
-
-
-def audit(
-    trace: Trace,
-    within: str | Window | None = None,
-    config: AuditConfig = AuditConfig(),
-    on_phase: Callable[[str], None] | None = None,
-) -> Audit:
-    """Measure the overlap and the cost of the copies of ``trace``, and diagnose why they were not hidden.
+def audit(source: Source, within: str | Window | None = None, *, plan: bool = True) -> Audit:
+    """Measure the overlap and the cost of the copies of a trace, and diagnose why they were not hidden.
 
     Args:
-        trace: an opened trace.
+        source: an opened trace, its path, or an analysis.
         within: restrict every figure to the host ranges of this name (``*`` and ``?`` match; each occurrence counts up
             to the end of the device work issued inside it), or to a `Window`; None for the whole trace.
-        config: thresholds, with their reasons.
-        on_phase: called with the name of each part of the work when it begins.
+        plan: simulate what fixes save, which takes most of the time.
 
     Raises:
         RangeNotFound: the trace has no such range.
     """
-    window, on_phase = window_of(trace, within), on_phase or silent
-    on_phase("dependencies")
-    facts = copy_facts(trace, window, config.host)
-    dependencies = config.diagnosis.dependencies
-    attribution = Attribution(build_graph(trace, dependencies), dependencies)
-    diagnosis = diagnose_window(attribution, window, config.diagnosis, on_phase)
-    on_phase("figures")
-    devices = tuple(_device(attribution, key, facts, diagnosis, config) for key in device_keys(trace, window))
-    devices = tuple(device for device in devices if len(device.activity.busy) or within is None)
-    blocking = host_blocking(trace, window, config.host)
-    blocked_ns = blocked_by_calls(trace, facts, np.flatnonzero(inside(trace, trace.copies, window)))
+    analysis = analyse(source, within)
+    trace, window, facts = analysis.trace, analysis.window, analysis.copy_facts
+    diagnosis = diagnose(analysis, plan=plan)
+    conclusion = analysis.conclusion if plan else concluded(analysis.stated.recorded, diagnosis)
+    devices = _devices(analysis)
+    stated = devices if analysis.stated is analysis else _devices(analysis.stated)
+    blocked_ns, least = _blocked_ns(analysis.stated), analysis.config.report_share
     return Audit(
-        trace=trace,
-        fit=doctor(trace, config.fitness),
-        window=window,
+        analysis=analysis,
+        fit=fitness_of(trace),
         occurrences=_occurrences(window, devices),
         devices=devices,
-        host_blocking=blocking,
-        ranges=figures_by_range(trace, _ranges_within(trace.ranges, window), config.longest_ranges, window),
-        costly=_costly(trace, facts, window, config.costly_copies),
+        host_blocking=host_blocking(trace, window),
+        ranges=figures_by_range(trace, _ranges_within(trace.ranges, window), analysis.config.longest_ranges, window),
+        costly=_costly(trace, facts, window, analysis.config.costly_copies),
         counts=_counts(trace, window),
         diagnosis=diagnosis,
-        headline=headline(devices, diagnosis, blocked_ns),
-        verdict=verdict(
-            trace,
-            window,
-            [(device.activity, device.directions, device.kernel_gaps, device.ceiling) for device in devices],
-            blocked_ns,
-        ),
+        conclusion=conclusion,
+        stated=stated,
+        headline=headline(stated, devices, conclusion, blocked_ns, least),
+        verdict=verdict(stated, conclusion, blocked_ns, least),
     )
+
+
+def _devices(analysis: Analysis) -> tuple[DeviceAudit, ...]:
+    """The GPUs of an analysis; of a part of the trace only those with work in it."""
+    every = analysis.window.is_whole
+    return tuple(_device(analysis, active) for active in analysis.activities if every or len(active.busy))
+
+
+def _blocked_ns(analysis: Analysis) -> int:
+    """The time for which copy calls blocked the host, each call counted once."""
+    copies = np.flatnonzero(inside(analysis.trace.copies, analysis.window))
+    return blocked_by_calls(analysis.trace, analysis.copy_facts, copies)
 
 
 def _occurrences(window: Window, devices: tuple[DeviceAudit, ...]) -> tuple[Occurrence, ...]:
@@ -123,13 +93,11 @@ def _occurrences(window: Window, devices: tuple[DeviceAudit, ...]) -> tuple[Occu
     return tuple(Occurrence(*row) for row in zip(*columns, strict=True))
 
 
-def _device(
-    attribution: Attribution, key: DeviceKey, facts: CopyFacts, diagnosis: Diagnosis, config: AuditConfig
-) -> DeviceAudit:
-    trace, window = attribution.graph.trace, diagnosis.window
-    active = activity(trace, key, window)
-    mine = key.rows(trace.copies)
-    diagnosed = next((device for device in diagnosis.devices if device.key == key), None)
+def _device(analysis: Analysis, active: Activity) -> DeviceAudit:
+    trace, window, facts, key = analysis.trace, analysis.window, analysis.copy_facts, active.key
+    rows = key.rows(trace.copies)
+    diagnosed = next((device for device in analysis.devices if device.key == key), None)
+    attribution = analysis.attribution
     return DeviceAudit(
         key=key,
         name=trace.metadata.device_name(key.device),
@@ -137,18 +105,24 @@ def _device(
         idle=attribution.by_cause(key, active.idle),
         time=gpu_time(active, diagnosed, window),
         kernel_gaps=attribution.by_cause(key, without_kernels(active), kernels_only=True),
-        ceiling=ceiling(trace, active, config.host),
+        ceiling=ceiling(trace, active),
         launches=launch_figures(trace, key, window),
-        staging=tuple(staging(trace, facts, key, window, config.staging)),
-        directions=group_copies(trace, facts, window, ("direction",), mine),
-        memory=group_copies(trace, facts, window, ("direction", "memory"), mine),
+        staging=tuple(staging(trace, facts, key, window, _calibrated(trace))),
+        directions=group_copies(trace, facts, window, ("direction",), rows),
+        memory=group_copies(trace, facts, window, ("direction", "memory"), rows),
         streams=_streams(trace, key, facts, window),
     )
 
 
+def _calibrated(trace: Trace) -> dict[Direction, Callable[[Int64], Float64]]:
+    """What pinned copies of some sizes take in each direction that the calibration of the trace measured."""
+    speeds = {way: calibrated_speed(trace, way, MemoryKind.PINNED) for way in (Direction.HTOD, Direction.DTOH)}
+    return {way: speed.exact_ns for way, speed in speeds.items() if speed is not None}
+
+
 def _streams(trace: Trace, key: DeviceKey, facts: CopyFacts, window: Window) -> tuple[StreamFigures, ...]:
     here = {
-        name: key.rows(table) & inside(trace, table, window)
+        name: key.rows(table) & inside(table, window)
         for name, table in zip(DEVICE_WORK, trace.device_work, strict=True)
     }
     used = np.unique(np.concatenate([getattr(trace, name).stream[rows] for name, rows in here.items()]))
@@ -171,7 +145,7 @@ def _stream(trace: Trace, stream: int, here: dict[str, Bool], facts: CopyFacts, 
 
 
 def _costly(trace: Trace, facts: CopyFacts, window: Window, count: int) -> tuple[CostlyCopy, ...]:
-    here = np.flatnonzero(inside(trace, trace.copies, window))
+    here = np.flatnonzero(inside(trace.copies, window))
     cost = np.maximum(facts.exposed_ns, facts.blocked_ns)[here]
     if cost.max(initial=0) <= 0:
         return ()
@@ -205,7 +179,7 @@ def _counts(trace: Trace, window: Window) -> dict[str, int]:
     """Number of rows of each table within the window, and of device work without a known call."""
     work = dict(zip(DEVICE_WORK, trace.device_work, strict=True))
     others: dict[str, Timed] = {name: getattr(trace, name) for name in ("api_calls", "syncs", "ranges")}
-    there = {name: inside(trace, table, window) for name, table in (work | others).items()}
+    there = {name: inside(table, window) for name, table in (work | others).items()}
     without_call = sum(int((there[name] & (table.call == NO_ID)).sum()) for name, table in work.items())
     return {name: int(rows.sum()) for name, rows in there.items()} | {"device_work_without_call": without_call}
 

@@ -1,25 +1,25 @@
-"""`Audit` and its parts as plain data, with their JSON form (schema ``overlapscope.audit/2``) and pandas form.
+"""`Audit` and its parts as plain data, with their JSON form (schema ``overlapscope.audit/3``) and pandas form.
 
 In JSON, unknown values are null, and nothing is rounded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from overlapscope.analysis.analysis import Analysis
 from overlapscope.calibration.schema import Calibration, TimedSteps
 from overlapscope.diagnosis.causes import IdleByCause
 from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.gpu_time import GpuTime
 from overlapscope.fitness.fitness import Fitness
 from overlapscope.measure.ceiling import Ceiling
+from overlapscope.measure.copies import CopyGroup, Staging
 from overlapscope.measure.devices import Activity, DeviceKey, device_keys
-from overlapscope.measure.groups import CopyGroup
 from overlapscope.measure.host import HostBlocking
 from overlapscope.measure.launches import LaunchFigures
 from overlapscope.measure.ranges import RangeFigures
-from overlapscope.measure.staging import Staging
 from overlapscope.measure.windows import Window
 from overlapscope.model.columns import known
 from overlapscope.model.frames import Row, frame
@@ -28,7 +28,7 @@ from overlapscope.model.trace import Trace
 if TYPE_CHECKING:
     import pandas
 
-SCHEMA = "overlapscope.audit/2"
+SCHEMA = "overlapscope.audit/3"
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,11 @@ class CostlyCopy(Row):
     call: str | None
     range: str | None
 
+    @property
+    def end_ns(self) -> int:
+        """Its end."""
+        return self.start_ns + self.total_ns
+
 
 @dataclass(frozen=True)
 class Occurrence(Row):
@@ -157,13 +162,13 @@ class Occurrence(Row):
 class Audit:
     """What the GPUs of a trace did within a window, the overlap and the cost of its copies, and the diagnosis.
 
-    ``fit`` says what the trace can answer, ``headline`` how busy the GPU was, what it waited for, and what the best fix
-    gives; ``verdict`` is about the copies.
+    ``fit`` says what the trace can answer, ``headline`` how long the GPU did not compute, why, and what the fixes give;
+    ``verdict`` is about the copies. These two, ``conclusion`` and ``stated`` have times without the profiler where its
+    cost is known; all else is as recorded.
     """
 
-    trace: Trace
+    analysis: Analysis
     fit: Fitness
-    window: Window
     occurrences: tuple[Occurrence, ...]
     devices: tuple[DeviceAudit, ...]
     host_blocking: tuple[HostBlocking, ...]
@@ -171,8 +176,25 @@ class Audit:
     costly: tuple[CostlyCopy, ...]
     counts: dict[str, int]
     diagnosis: Diagnosis
+    conclusion: Diagnosis
+    stated: tuple[DeviceAudit, ...]
     headline: str
     verdict: str
+
+    @property
+    def trace(self) -> Trace:
+        """The trace."""
+        return self.analysis.trace
+
+    @property
+    def window(self) -> Window:
+        """The analysed part of it."""
+        return self.analysis.window
+
+    def of_first(self, count: int | None) -> Audit:
+        """The audit with only the first so many findings; all for None."""
+        parts = {name: getattr(self, name) for name in ("diagnosis", "conclusion")}
+        return replace(self, **{name: replace(part, findings=part.findings[:count]) for name, part in parts.items()})
 
     def __repr__(self) -> str:
         return f"<Audit: {self.headline} {self.verdict}>"
@@ -193,8 +215,22 @@ class Audit:
             "counts": self.counts,
             "diagnosis": diagnosis,
             **steps,
+            "stated": self._stated(),
             "headline": self.headline,
             "verdict": self.verdict,
+        }
+
+    def _stated(self) -> dict[str, Any]:
+        """The window, the GPUs and the findings with the times that texts state, as JSON-ready data."""
+        keys = ("rank", "code", "kind", "idle_ns", "copying_ns", "recorded_idle_ns", "message")
+        return {
+            "baseline": "recorded" if self.analysis.stated is self.analysis else "unprofiled",
+            "wall_ns": self.conclusion.window.wall_ns,
+            "devices": [
+                {"process": known(device.key.process), "device": known(device.key.device), **device.time.to_dict()}
+                for device in self.stated
+            ],
+            "findings": [{key: getattr(finding, key) for key in keys} for finding in self.conclusion.findings],
         }
 
     def to_pandas(self) -> pandas.DataFrame:

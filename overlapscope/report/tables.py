@@ -1,120 +1,134 @@
-"""The tables of an audit as rows of text, for a terminal and for the HTML report.
+"""The tables of an audit and its plan as texts, and any table of numbers as text.
 
 A heading names the unit of its column; all numbers of a column have that unit, and as many decimals each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.finding import Plan, Step
-from overlapscope.diagnosis.gpu_time import SHOWN_SHARE
-from overlapscope.formatting import numbers, safe, share, size_unit, time, time_unit
-from overlapscope.measure.groups import CopyGroup
+from overlapscope.diagnosis.intervals import longest
+from overlapscope.document import nodes
+from overlapscope.document.nodes import table
+from overlapscope.formatting import numbers, safe, share, size_unit, time_unit
+from overlapscope.measure.copies import CopyGroup, host_kind
 from overlapscope.measure.host import HostBlocking
+from overlapscope.model.columns import NO_ID, Column, Int64, Table, public_name
+from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.report.data import Audit, CostlyCopy, DeviceAudit, Occurrence
+from overlapscope.report.headline import simulated
 
-Cells = dict[str, str]
-"""One row of a table: text by column heading."""
-TextColumns = dict[str, Sequence[str]]
+Texts = Mapping[str, Sequence[str]]
 """A table column by column: the texts of each heading."""
 
-LEFT = frozenset({"API", "api", "call", "cause", "change", "changes", "code", "confidence", "direction", "fixes"})
-LEFT |= {"first finding", "memory", "most of it", "name", "op", "range", "severity", "source", "trace", "where"}
-"""Columns of text, aligned left; the others are numbers."""
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 NO_VALUE = "-"
 """Shown where a text is not known."""
-_NAME_WIDTH = 80
-"""Most characters shown of a name from the trace."""
+_NAME_WIDTH = 80  # most characters shown of a name from the trace
+_CELL_WIDTH = 200  # most characters of a text; a terminal shows fewer
 _SAME_SHARE = 0.01  # bounds nearer than that say nothing
 _OCCURRENCE_ROWS = 8
 _BLOCKING_ROWS = 5
+_MOST_PLACES = 20  # of a row or finding
+_SUFFIX = {"ns": "_ns", "bytes": "_bytes", "GB/s": "_gb_s"}
 
 
-class Shown(NamedTuple):
-    """A table of the audit: what it is of, its title, and its rows."""
-
-    of: str
-    title: str
-    rows: list[Cells]
-
-
-def tables(audit: Audit, name_width: int = _NAME_WIDTH) -> list[Shown]:
-    """All tables that have rows."""
+def tables(audit: Audit, *, with_places: bool = False) -> list[nodes.Table]:
+    """The tables of an audit that have rows; with the places of the rows on a timeline, where that is asked for."""
+    occurrences = _longest(audit.occurrences)
     groups = [(device, group) for device in audit.devices for group in device.memory]
     blocking = [row for row in audit.host_blocking[:_BLOCKING_ROWS] if row.blocked_ns]
-    every = [
-        ("occurrences", _occurrence_title(audit), _occurrences(audit)),
-        ("devices", "Devices", _devices(audit.devices)),
-        ("groups", "Copies", _copies(groups)),
-        ("copies", _costly_title(audit), _costly(audit.costly, audit.window.first_ns, name_width)),
-        ("calls", "Blocking CUDA calls", _blocking(blocking, name_width)),
+    every: tuple[tuple[str, Texts, Sequence[Any], Callable[[Any], nodes.Places]], ...] = (
+        (_occurrence_title(audit), _occurrences(audit, occurrences), occurrences, _of_one),
+        ("Devices", _devices(audit.devices), audit.devices, _of_idle),
+        ("Copies", _copies(groups), groups, lambda row: _of_copies(audit, *row)),
+        (_costly_title(audit), _costly(audit.costly, audit.trace.start_ns), audit.costly, _of_one),
+        ("Blocking CUDA calls", _blocking(blocking), blocking, lambda row: _of_calls(audit, row)),
+    )
+    return [
+        table(title, columns, places=[place(row) for row in rows] if with_places else ())
+        for title, columns, rows, place in every
+        if rows
     ]
-    return [Shown(of, title, rows(columns)) for of, title, columns in every if rows(columns)]
 
 
-def rows(columns: TextColumns) -> list[Cells]:
-    """A table row by row."""
-    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+def places(start_ns: Int64, end_ns: Int64) -> nodes.Places:
+    """Stretches of the timeline, of which the longest are kept."""
+    return nodes.Places(tuple(longest(start_ns, end_ns, _MOST_PLACES)), len(start_ns))
 
 
-def in_time(**columns: Sequence[float | None]) -> TextColumns:
+def _of_one(row: Occurrence | CostlyCopy) -> nodes.Places:
+    return nodes.Places(((row.start_ns, row.end_ns),), 1)
+
+
+def _of_idle(row: DeviceAudit) -> nodes.Places:
+    return places(row.activity.idle.start_ns, row.activity.idle.end_ns)
+
+
+def _of_copies(audit: Audit, device: DeviceAudit, group: CopyGroup) -> nodes.Places:
+    """The copies of a GPU in one direction, from or to one kind of memory."""
+    copies = audit.trace.copies
+    chosen = device.key.rows(copies) & audit.window.touches(copies.process, copies.start_ns, copies.end_ns)
+    ways = [way for way in Direction if way.label == group.key["direction"]]
+    kinds = [kind for kind in MemoryKind if kind.label == group.key["memory"]]
+    chosen &= np.isin(copies.direction, ways) & np.isin(host_kind(copies), kinds)
+    return places(copies.start_ns[chosen], copies.end_ns[chosen])
+
+
+def _of_calls(audit: Audit, row: HostBlocking) -> nodes.Places:
+    """The calls of one function on one thread."""
+    calls = audit.trace.api_calls
+    chosen = (calls.process == row.process) & (calls.thread == row.thread) & (calls.parent == NO_ID)
+    chosen &= np.isin(calls.name_id, audit.trace.names.find(row.api))
+    chosen &= audit.window.touches(calls.process, calls.start_ns, calls.end_ns)
+    return places(calls.start_ns[chosen], calls.end_ns[chosen])
+
+
+def in_time(**columns: Sequence[float | None]) -> dict[str, Sequence[str]]:
     """Columns of times in ns, all in one unit; ``_`` in their names stands for a space."""
     length, unit = time_unit(value for values in columns.values() for value in values)
     return {f"{name.replace('_', ' ')} ({unit})": numbers(values, length) for name, values in columns.items()}
 
 
-def in_bytes(heading: str, values: Sequence[float | None]) -> TextColumns:
+def in_bytes(heading: str, values: Sequence[float | None]) -> dict[str, Sequence[str]]:
     """A column of numbers of bytes."""
     length, unit = size_unit(values)
     return {f"{heading} ({unit})": numbers(values, length)}
 
 
-def time_rows(devices: Sequence[DeviceAudit]) -> list[Cells]:
-    """What the window went to on each GPU: a row for each part that is shown of one of them."""
-    used = [device for device in devices if device.time.total_ns]
-    parts = [
-        part for device in used for part in device.time.parts if part.time_ns >= SHOWN_SHARE * device.time.total_ns
-    ]
-    cells = {part.key: {"GPU time": part.label} for part in parts}
-    for device in used:
-        for key, row in cells.items():
-            spent = device.time.of(key)
-            row[device.key.title] = f"{time(spent)}, {share(spent, device.time.total_ns)}" if spent else ""
-    return list(cells.values())
-
-
-def plan_rows(found: Plan) -> list[Cells]:
+def plan_table(plan: Plan) -> nodes.Table:
     """The time of the window on the plan's baseline, and after each step; bounds where they differ from it."""
-    every = [found.baseline_ns, *(step.time_ns for step in found.steps)]
-    low = [None, *(_other(step.time_low_ns, step) for step in found.steps)]
-    high = [None, *(_other(step.time_high_ns, step) for step in found.steps)]
+    every = [plan.baseline_ns, *(step.time_ns for step in plan.steps)]
+    low = [None, *(_bound(step.time_low_ns, step) for step in plan.steps)]
+    high = [None, *(_bound(step.time_high_ns, step) for step in plan.steps)]
     times: dict[str, Sequence[int | None]] = {"time": every, "low": low, "high": high}
     shown = in_time(**{name: values for name, values in times.items() if any(values)})
-    return rows(
-        {
-            "changes": ["none", *(" + ".join(step.changes) for step in found.steps)],
-            "fixes": ["", *(", ".join(step.fixes) for step in found.steps)],
-            **{name: ["" if text == "?" else text for text in texts] for name, texts in shown.items()},
-            "change (%)": [_percent(ns - found.baseline_ns, found.baseline_ns) for ns in every],
-            **_unprofiled(found),
-            "where": ["", *(safe(step.places[0]) if step.places else "" for step in found.steps)],
-        }
-    )
+    columns = {
+        "changes": ["none", *(" + ".join(step.changes) for step in plan.steps)],
+        "fixes": ["", *(", ".join(step.fixes) for step in plan.steps)],
+        **{name: ["" if text == "?" else text for text in texts] for name, texts in shown.items()},
+        "change (%)": [_percent(ns - plan.baseline_ns, plan.baseline_ns) for ns in every],
+        "where": ["", *(step.places[0] if step.places else "" for step in plan.steps)],
+    }
+    return table(f"Fixes one after the other, {simulated(plan)}", columns)
 
 
-def _unprofiled(found: Plan) -> TextColumns:
-    """The same change without the profiler, where the times are with it."""
-    times = (found.unprofiled_ns, *(step.unprofiled_ns for step in found.steps))
-    known = [_percent(change, 1) for ns in times if (change := found.unprofiled_change(ns)) is not None]
-    return {"without the profiler (%)": known} if known else {}
-
-
-def _other(bound_ns: int, step: Step) -> int | None:
+def _bound(bound_ns: int, step: Step) -> int | None:
     """A bound of a step's time, unless both are almost the same."""
     return bound_ns if step.time_high_ns - step.time_low_ns > _SAME_SHARE * step.time_ns else None
+
+
+def _longest(occurrences: Sequence[Occurrence]) -> list[Occurrence]:
+    """The occurrences that are shown, in the order of time; a single one is the whole window."""
+    several = occurrences if len(occurrences) > 1 else ()
+    longest = sorted(several, key=lambda entry: -entry.wall_ns)[:_OCCURRENCE_ROWS]
+    return sorted(longest, key=lambda entry: entry.start_ns)
 
 
 def _occurrence_title(audit: Audit) -> str:
@@ -122,28 +136,25 @@ def _occurrence_title(audit: Audit) -> str:
     return "Occurrences" if count <= _OCCURRENCE_ROWS else f"The {_OCCURRENCE_ROWS} longest of {count:,} occurrences"
 
 
-def _occurrences(audit: Audit) -> TextColumns:
-    several = audit.occurrences if len(audit.occurrences) > 1 else ()  # a single one is the whole window
-    longest = sorted(several, key=lambda entry: -entry.wall_ns)[:_OCCURRENCE_ROWS]
-    shown: list[Occurrence] = sorted(longest, key=lambda entry: entry.start_ns)
+def _occurrences(audit: Audit, shown: Sequence[Occurrence]) -> Texts:
     return in_time(
-        start=[entry.start_ns - audit.window.first_ns for entry in shown],
+        start=[entry.start_ns - audit.trace.start_ns for entry in shown],
         wall=[entry.wall_ns for entry in shown],
-        kernels=[entry.kernel_busy_ns for entry in shown],
-        copies=[entry.copy_busy_ns for entry in shown],
+        kernel_busy=[entry.kernel_busy_ns for entry in shown],
+        copy_busy=[entry.copy_busy_ns for entry in shown],
         overlap=[entry.overlap_ns for entry in shown],
     )
 
 
-def _devices(devices: Sequence[DeviceAudit]) -> TextColumns:
+def _devices(devices: Sequence[DeviceAudit]) -> Texts:
     active = [device.activity for device in devices]
     return {
         "process": [_id(device.key.process) for device in devices],
         "device": [_id(device.key.device) for device in devices],
         **in_time(
             span=[activity.span_ns for activity in active],
-            kernels=[activity.kernels.total_ns for activity in active],
-            copies=[activity.copies.total_ns for activity in active],
+            kernel_busy=[activity.kernels.total_ns for activity in active],
+            copy_busy=[activity.copies.total_ns for activity in active],
             overlap=[activity.overlap.total_ns for activity in active],
             no_work=[activity.idle.total_ns for activity in active],
             no_kernel=[device.kernel_gaps.total_ns for device in devices],
@@ -152,23 +163,37 @@ def _devices(devices: Sequence[DeviceAudit]) -> TextColumns:
     }
 
 
-def _copies(groups: Sequence[tuple[DeviceAudit, CopyGroup]]) -> TextColumns:
-    some = [group for _, group in groups]
+def _copies(shown: Sequence[tuple[DeviceAudit, CopyGroup]]) -> Texts:
+    groups = [group for _, group in shown]
     return {
-        "process": [_id(device.key.process) for device, _ in groups],
-        "device": [_id(device.key.device) for device, _ in groups],
-        "direction": [group.key["direction"] for group in some],
-        "memory": [_memory(group.key["memory"]) for group in some],
-        "copies": [f"{group.count:,}" for group in some],
-        **in_bytes("size", [group.size_bytes for group in some]),
+        "process": [_id(device.key.process) for device, _ in shown],
+        "device": [_id(device.key.device) for device, _ in shown],
+        "direction": [group.key["direction"] for group in groups],
+        "memory": [_memory(group.key["memory"]) for group in groups],
+        "copies": [f"{group.count:,}" for group in groups],
+        **in_bytes("size", [group.size_bytes for group in groups]),
         **in_time(
-            time=[group.total_ns for group in some],
-            exposed=[group.exposed_ns for group in some],
-            host_blocked=[group.blocked_ns for group in some],
+            time=[group.total_ns for group in groups],
+            exposed=[group.exposed_ns for group in groups],
+            host_blocked=[group.blocked_ns for group in groups],
         ),
-        "hidden (%)": [_hidden(device, group) for device, group in groups],
-        "bandwidth (GB/s)": numbers([_bandwidth(group) for group in some]),
+        **_staging([_staging_ns(device, group) for device, group in shown]),
+        "hidden (%)": [_hidden(device, group) for device, group in shown],
+        "bandwidth (GB/s)": numbers([_bandwidth(group) for group in groups]),
     }
+
+
+def _staging(costs_ns: Sequence[int | None]) -> Texts:
+    """What pageable memory cost in device time, for rows of which that is known; nothing where it is of none."""
+    if all(cost is None for cost in costs_ns):
+        return {}
+    return {name: ["" if text == "?" else text for text in texts] for name, texts in in_time(staging=costs_ns).items()}
+
+
+def _staging_ns(device: DeviceAudit, group: CopyGroup) -> int | None:
+    if group.key["memory"] != MemoryKind.PAGEABLE.label:
+        return None
+    return next((row.staging_cost_ns for row in device.staging if row.direction == group.key["direction"]), None)
 
 
 def _hidden(device: DeviceAudit, group: CopyGroup) -> str:
@@ -176,7 +201,7 @@ def _hidden(device: DeviceAudit, group: CopyGroup) -> str:
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f}" if whole else "undefined"
+    return share(part, whole).removesuffix(" %")
 
 
 def _bandwidth(group: CopyGroup) -> float | None:
@@ -188,9 +213,9 @@ def _costly_title(audit: Audit) -> str:
     return "Copies by cost" if count == total else f"The {count} most expensive of {total:,} copies"
 
 
-def _costly(copies: Sequence[CostlyCopy], first_ns: int, name_width: int) -> TextColumns:
+def _costly(copies: Sequence[CostlyCopy], zero_ns: int) -> Texts:
     return {
-        **in_time(start=[copy.start_ns - first_ns for copy in copies]),
+        **in_time(start=[copy.start_ns - zero_ns for copy in copies]),
         "process": [_id(copy.process) for copy in copies],
         "device": [_id(copy.device) for copy in copies],
         "stream": [_id(copy.stream) for copy in copies],
@@ -198,16 +223,16 @@ def _costly(copies: Sequence[CostlyCopy], first_ns: int, name_width: int) -> Tex
         "memory": [_memory(copy.memory) for copy in copies],
         **in_bytes("size", [copy.size_bytes for copy in copies]),
         **in_time(exposed=[copy.exposed_ns for copy in copies], host_blocked=[copy.blocked_ns for copy in copies]),
-        "call": [safe(copy.call or "?", name_width) for copy in copies],
-        "range": [safe(copy.range or NO_VALUE, name_width) for copy in copies],
+        "call": [safe(copy.call or "?", _NAME_WIDTH) for copy in copies],
+        "range": [safe(copy.range or NO_VALUE, _NAME_WIDTH) for copy in copies],
     }
 
 
-def _blocking(blocking: Sequence[HostBlocking], name_width: int) -> TextColumns:
+def _blocking(blocking: Sequence[HostBlocking]) -> Texts:
     return {
         "process": [_id(row.process) for row in blocking],
         "thread": [_id(row.thread) for row in blocking],
-        "API": [safe(row.api, name_width) for row in blocking],
+        "API": [safe(row.api, _NAME_WIDTH) for row in blocking],
         "calls": [f"{row.calls:,}" for row in blocking],
         **in_time(total=[row.total_ns for row in blocking], blocked=[row.blocked_ns for row in blocking]),
     }
@@ -219,3 +244,45 @@ def _memory(label: str) -> str:
 
 def _id(value: int | None) -> str:
     return "?" if value is None or value < 0 else str(value)
+
+
+def text_table(
+    title: str, rows: Table, shown: Sequence[str], zero_ns: int, called: Mapping[str, str] = NO_NAMES
+) -> nodes.Table:
+    """Some columns of a table of numbers, by their public names; ``called`` has other headings for some.
+
+    Starts and ends count from ``zero_ns``, and all durations share a unit.
+    """
+    specs = {public_name(spec): spec for spec in rows.columns()}
+    values = rows.to_dict()
+    moments = [name for name in shown if name in ("start_ns", "end_ns")]
+    lengths = [name for name in shown if specs[name].unit == "ns" and name not in moments]
+    texts = {
+        **in_time(**{_bare(specs[name]): [value - zero_ns for value in values[name]] for name in moments}),
+        **in_time(**{called.get(name, _bare(specs[name])): values[name] for name in lengths}),
+    }
+    headings = {heading.rpartition(" (")[0]: heading for heading in texts}
+    ordered: dict[str, Sequence[str]] = {}
+    for name in shown:
+        heading = headings.get(called.get(name, _bare(specs[name])).replace("_", " "))
+        ordered |= {heading: texts[heading]} if heading else _column(specs[name], values[name])
+    return table(title, ordered)
+
+
+def _column(spec: Column, values: list[object]) -> dict[str, Sequence[str]]:
+    heading = _bare(spec).replace("_", " ")
+    if spec.text or spec.enum is not None:
+        return {heading: [NO_VALUE if value is None else safe(str(value), _CELL_WIDTH) for value in values]}
+    known = [value if isinstance(value, int | float) else None for value in values]
+    if spec.unit == "bytes":
+        return in_bytes(heading, known)
+    if spec.dtype == np.bool_:
+        return {heading: ["yes" if value else "no" for value in values]}
+    if not spec.unit:
+        return {heading: ["?" if value is None else str(value) for value in known]}
+    return {f"{heading} ({spec.unit})": numbers(known)}
+
+
+def _bare(spec: Column) -> str:
+    """A column's name without its unit."""
+    return public_name(spec).removesuffix(_SUFFIX.get(spec.unit, ""))

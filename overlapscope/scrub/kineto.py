@@ -13,20 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from overlapscope.atomic_files import writing
-from overlapscope.calibration.publishing import published
-from overlapscope.calibration.schema import KEY
+from overlapscope.calibration.data import published
+from overlapscope.calibration.schema import KEY, VERSION_KEYS
 from overlapscope.errors import UnknownTraceFormat
-from overlapscope.model.health import HealthSeverity
-from overlapscope.read import scrubbed
+from overlapscope.model.trace import HealthSeverity
 from overlapscope.read.bytestream import read_blocks
-from overlapscope.read.chunks import LONGEST_EVENT, Opening, cut, find_events
-from overlapscope.read.dropped import LEVELS, told
-from overlapscope.read.events import DecodeError, Form
-from overlapscope.read.kineto import TRAILER_LIMIT, note_rescued
-from overlapscope.read.kineto_header import VERSION_KEYS, trailer_keys
-from overlapscope.read.log import HealthLog
-from overlapscope.read.salvage import rescue
-from overlapscope.read.scrubbed import health_before, note_before
+from overlapscope.read.chunks import Opening, cut, find_events
+from overlapscope.read.events import ARGUMENTS, DecodeError, Form
+from overlapscope.read.kineto import trailer_keys
+from overlapscope.read.log import HEALTH_KEY, MESSAGE_KEYS, HealthLog, dropped_records, text_warnings
+from overlapscope.read.salvage import EventList, rescue
 from overlapscope.scrub.texts import Hiding
 
 _PLAIN_KEYS = {
@@ -45,12 +41,9 @@ _NESTED_KEYS = {
     "distributedInfo": {"backend", "rank", "world_size"},
 }
 _EVENT_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
-_TEXT_KEYS = {"name", "labels", "kind", "copy kind", "src kind", "dst kind", "cuda_sync_kind", "type", "dtype"}
-_ARGUMENTS = _TEXT_KEYS | {
+_ARGUMENTS = ARGUMENTS | {
     "External id",
     "external id",
-    "Python id",
-    "Python parent id",
     "Python module id",
     "Ev Idx",
     "Record function id",
@@ -58,36 +51,30 @@ _ARGUMENTS = _TEXT_KEYS | {
     "Fwd thread id",
     "Input Dims",
     "Input type",
+    "labels",
+    "type",
+    "dtype",
     "cbid",
-    "correlation",
-    "device",
-    "context",
-    "stream",
-    "bytes",
     "memory bandwidth (GB/s)",
-    "fromDevice",
-    "inDevice",
-    "toDevice",
     "queued",
-    "grid",
-    "block",
     "registers per thread",
     "shared memory",
     "warps per SM",
     "blocks per SM",
     "est. achieved occupancy %",
-    "graph node id",
     "graph id",
     "priority",
     "sort_index",
-    "wait_on_stream",
-    "wait_on_cuda_event_id",
-    "wait_on_cuda_event_record_corr_id",
-    "event_id",
-    "Process Group Name",
-    "Process Group Ranks",
-    "Seq",
+    "kind",
+    "place",
+    "stack",
+    "samples",
+    "cpu_ns",
+    "generation",
+    "collected",
+    "ready",
 }
+"""Arguments that are kept: those that the reader reads, and others that say nothing of who recorded and where."""
 _DEEPEST = 16  # lists in lists; what is deeper is no argument of an event
 _NAMED = {"process_name", "process_labels", "thread_name"}
 _NUMBER = re.compile(rb'"\\ufdd0([-+.\deE]+)\\ufdd0"')
@@ -138,8 +125,7 @@ class _Scrubber:
         self._hiding = hiding
         self._dropped = dropped
         self._log = log
-        self._trailer: bytes | None = None
-        self._carried = b""
+        self._list = EventList(log)
 
     def head(self, opening: Opening) -> str:
         """The text before the first event."""
@@ -150,42 +136,37 @@ class _Scrubber:
 
     def tail(self, opening: Opening) -> str:
         """The text after the last event."""
-        keys = trailer_keys(self._trailer, opening, self._log)
-        note_before(self._log, (opening.header | keys).get(scrubbed.KEY))
+        keys = trailer_keys(self._list.trailer, opening, self._log)
+        self._log.note_original((opening.header | keys).get(HEALTH_KEY))
         health = self._log.health()
         for warning in health:
             is_lost = warning.severity is HealthSeverity.DAMAGE or warning.code == "bad-header"
             self._dropped[f"{LOST} {warning.code}" if is_lost else warning.code] += warning.count
         if opening.is_list:
             return "\n" if health.damaged else "]\n"  # its reader takes it for cut: a list has no place for more
-        kept = self._header(_object(b"{" + (self._trailer or b"").strip().removeprefix(b",")) or {})
-        if before := health_before(health):
-            kept[scrubbed.KEY] = before
+        kept = self._header(_object(b"{" + (self._list.trailer or b"").strip().removeprefix(b",")) or {})
+        if warnings := text_warnings(health):
+            kept[HEALTH_KEY] = warnings
         text = json.dumps(kept)
         return f"\n]{',' if len(text) > 2 else ''}{text[1:]}\n"  # noqa: PLR2004 - the braces
 
     def events(self, chunk: bytes) -> Iterator[dict[str, Any]]:
-        """The scrubbed events of a chunk, those of the reader; unreadable events are left out and counted."""
-        if self._trailer is not None:
-            if len(self._trailer) < TRAILER_LIMIT:
-                self._trailer += b"," + chunk[1:-1]
-            return
-        if self._carried:
-            chunk, self._carried = b"[" + self._carried + b"," + chunk[1:], b""
-        yield from self._taken(chunk, final=False)
+        """The scrubbed events of a chunk; unreadable events are left out and counted."""
+        yield from self._decoded(self._list.joined(chunk), final=False)
 
     def rest(self) -> Iterator[dict[str, Any]]:
         """The scrubbed events of what was left of the last chunk."""
-        if self._carried:
-            yield from self._taken(b"[" + self._carried + b"]", final=True)
+        yield from self._decoded(self._list.last(), final=True)
 
-    def _taken(self, chunk: bytes, *, final: bool) -> Iterator[dict[str, Any]]:
+    def _decoded(self, chunk: bytes | None, *, final: bool) -> Iterator[dict[str, Any]]:
+        if chunk is None:
+            return
         try:
-            events = _decoded(chunk)
+            events = _FORM.decode(chunk)
         except DecodeError:
-            found = rescue(chunk[1:-1], _FORM, final=final or len(chunk) > LONGEST_EVENT)
-            events, self._trailer, self._carried = found.events, found.trailer, found.cut_off
-            note_rescued(self._log, found)
+            rescued = rescue(chunk, _FORM, final=final)
+            events = rescued.events
+            self._list.take(rescued)
         for event in events:
             if isinstance(event, dict):
                 yield self._event(event)
@@ -242,11 +223,11 @@ class _Scrubber:
         calibration = published(header.get(KEY))
         if calibration is not None:
             kept[KEY] = self._nested(calibration, texts=True)
-        for level in LEVELS:
+        for level in MESSAGE_KEYS:
             messages = header.get(level)
-            if isinstance(messages, list) and (dropping := [text for text in map(told, messages) if text]):
+            if isinstance(messages, list) and (dropping := [text for text in map(dropped_records, messages) if text]):
                 kept[level] = dropping
-        self._count("header", header.keys() - kept.keys() - {scrubbed.KEY})
+        self._count("header", header.keys() - kept.keys() - {HEALTH_KEY})
         return {key: kept[key] for key in header if key in kept}  # in the order of the file
 
     def _nested(self, value: Any, *, texts: bool, depth: int = 0) -> Any:

@@ -11,13 +11,12 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from overlapscope.atomic_files import writing
-from overlapscope.errors import OutputError, OverlapscopeError, UnusableTrace
+from overlapscope.atomic_files import output_errors, writing
+from overlapscope.errors import OutputError, UnusableTrace
 from overlapscope.model.columns import NO_TIME
 from overlapscope.read.bytestream import read_blocks
-from overlapscope.read.dropped import told
-from overlapscope.read.log import HealthLog
-from overlapscope.read.nsys_keys import CHECKED, check_keys
+from overlapscope.read.log import HealthLog, dropped_records
+from overlapscope.read.nsys import CHECKED, check_keys
 from overlapscope.read.values import whole_numbers
 from overlapscope.scrub.texts import Hiding
 
@@ -25,6 +24,7 @@ _TABLES = {
     "StringIds",
     "NVTX_EVENTS",
     "PROFILER_OVERHEAD",
+    "OSRT_API",
     "CUDA_GRAPH_NODE_EVENTS",
     "META_DATA_EXPORT",
     "EXPORT_META_DATA",
@@ -53,6 +53,7 @@ _STRING_USERS = {
     "CUPTI_ACTIVITY_KIND_RUNTIME": ("nameId",),
     "NVTX_EVENTS": ("textId",),
     "PROFILER_OVERHEAD": ("nameId",),
+    "OSRT_API": ("nameId",),
     "ThreadNames": ("nameId",),
 }
 _THREADS = "pt_autograd_"
@@ -72,7 +73,7 @@ def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter
     """
     dropped: Counter[str] = Counter()
     log = HealthLog()
-    with tempfile.TemporaryDirectory(prefix="scrub-") as folder:
+    with output_errors(target), tempfile.TemporaryDirectory(prefix="scrub-") as folder:
         work = Path(folder) / "work.sqlite"
         try:
             with work.open("wb") as copy:
@@ -89,10 +90,6 @@ def scrub_nsys(source: Path, target: Path, hiding: Hiding = Hiding()) -> Counter
             if "full" in str(error):
                 raise OutputError(f"{target}: cannot be written ({error})") from error
             raise UnusableTrace(f"{source}: cannot be scrubbed, the database is damaged ({error})") from error
-        except OverlapscopeError:
-            raise
-        except OSError as error:
-            raise OutputError(f"{target}: cannot be written ({error.strerror or error})") from error
         with writing(target) as file, work.open("rb") as ready:
             shutil.copyfileobj(ready, file)
     return dropped
@@ -110,9 +107,9 @@ def _scrub(connection: sqlite3.Connection, hiding: Hiding, dropped: Counter[str]
     for table in tables & {"META_DATA_EXPORT", "EXPORT_META_DATA"}:
         marks = ", ".join("?" * len(_EXPORT_KEYS))
         connection.execute(f"DELETE FROM {table} WHERE name NOT IN ({marks})", _EXPORT_KEYS)
-    _create_functions(connection, {"told": told, "hidden": hiding, "number": _number})
+    _create_functions(connection, {"dropped_records": dropped_records, "hidden": hiding, "number": _number})
     if "text" in _columns(connection, "DIAGNOSTIC_EVENT"):
-        connection.execute("UPDATE DIAGNOSTIC_EVENT SET text = told(CAST(text AS BLOB))")
+        connection.execute("UPDATE DIAGNOSTIC_EVENT SET text = dropped_records(CAST(text AS BLOB))")
         others = connection.execute("DELETE FROM DIAGNOSTIC_EVENT WHERE text = ''")
         dropped["messages of the profiler"] = others.rowcount
     if "ThreadNames" in tables:
@@ -153,8 +150,8 @@ def _scrub_columns(connection: sqlite3.Connection, table: str, dropped: Counter[
 
 def _number(text: str) -> int | None:
     """The whole number that a text says, as the reader takes it."""
-    (found,) = whole_numbers([text], NO_TIME).tolist()
-    return None if found == NO_TIME else int(found)
+    (number,) = whole_numbers([text], NO_TIME).tolist()
+    return None if number == NO_TIME else int(number)
 
 
 def _drop_others(connection: sqlite3.Connection, dropped: Counter[str]) -> set[str]:
@@ -179,8 +176,8 @@ def _drop_named_threads(connection: sqlite3.Connection, dropped: Counter[str]) -
     """Drop all thread names but torch's own, since they include those of other programs on the machine."""
     known = "nameId" in _columns(connection, "ThreadNames") and {"id", "value"} <= _columns(connection, "StringIds")
     number = f"substr(value, {len(_THREADS) + 1})"
-    own = f"value GLOB '{_THREADS}[0-9]*' AND {number} NOT GLOB '*[^0-9]*'"
-    others = f"WHERE nameId IS NULL OR nameId NOT IN (SELECT id FROM StringIds WHERE {own})" if known else ""
+    of_torch = f"value GLOB '{_THREADS}[0-9]*' AND {number} NOT GLOB '*[^0-9]*'"
+    others = f"WHERE nameId IS NULL OR nameId NOT IN (SELECT id FROM StringIds WHERE {of_torch})" if known else ""
     dropped["names of threads"] = connection.execute(f"DELETE FROM ThreadNames {others}").rowcount
 
 

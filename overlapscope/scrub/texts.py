@@ -19,7 +19,7 @@ _ACCOUNT = re.compile(r"\b[\w.+-]+@[\w.-]+")
 
 @dataclass(frozen=True)
 class Hiding:
-    """What to hide in texts: folders of paths, accounts (``user@host``), values of secrets, and given words.
+    """The rules of hiding: folders of paths, accounts (``user@host``), values of secrets, and given words.
 
     Folders inside a Python library stay: they are the same everywhere, and show what a line does.
     """

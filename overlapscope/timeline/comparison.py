@@ -2,73 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from overlapscope.diagnosis.finding import DeviceDiagnosis, Diagnosis
-from overlapscope.diagnosis.idle_by_rule import idle_by_rule
+from overlapscope.analysis.analysis import Analysis, analyse
+from overlapscope.diagnosis.finding import Diagnosis
 from overlapscope.diagnosis.plan import planned_changes
 from overlapscope.formatting import time
 from overlapscope.model.trace import Trace
 from overlapscope.timeline.bars import Lane
 from overlapscope.timeline.lanes import lanes
-from overlapscope.timeline.shown import Shown
-from overlapscope.timeline.view import of_name
+from overlapscope.timeline.view import Shown, drawn, edges_of
 from overlapscope.whatif.prediction import Prediction
-from overlapscope.whatif.what_if import trace_with
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A stretch of a trace under a label; times are shown from ``zero_ns`` on.
+    """A stretch of a trace under a label, with the analysis whose causes of idle time it shows.
 
-    ``within`` is the range whose idle time is attributed; None for the whole trace.
+    Times are shown from ``zero_ns`` on. After the stretch there is room for ``free_ns``, in which nothing is shown.
     """
 
     label: str
-    trace: Trace
+    analysis: Analysis
     zero_ns: int
     first_ns: int
     last_ns: int
-    within: str | None = None
+    free_ns: int = 0
+
+    @property
+    def trace(self) -> Trace:
+        """The trace."""
+        return self.analysis.trace
 
     @property
     def window(self) -> tuple[int, int]:
-        """Its stretch, as `overlapscope.timeline.lanes.lanes` takes it."""
+        """The stretch, as `overlapscope.timeline.lanes.lanes` takes it."""
         return self.first_ns, self.last_ns
 
-    def lanes(self, shown: Shown, idle: Sequence[DeviceDiagnosis] | None = None) -> list[Lane]:
-        """Its lanes; ``idle`` says why devices were idle, attributed here without it."""
-        if idle is None:
-            idle = idle_by_rule(self.trace, self.within) if shown.why_idle else ()
-        return lanes(self.trace, self.window, shown, idle)
+    @property
+    def axis(self) -> tuple[int, int]:
+        """The stretch with the room after it."""
+        return self.first_ns, self.last_ns + self.free_ns
+
+    def lanes(self, shown: Shown) -> list[Lane]:
+        """The lanes of the stretch."""
+        return lanes(self.analysis, self.window, shown)
 
 
-def of_prediction(found: Prediction) -> list[View]:
+def of_prediction(prediction: Prediction) -> list[View]:
     """The window of a prediction as it was measured, and as it would be, each labelled with its time."""
-    measured = f"measured: {time(found.measured_ns)}"
-    predicted = f"{' + '.join(map(str, found.changes))}: {time(found.predicted_ns)} predicted"
-    return _on_one_scale([(measured, found.trace), (predicted, found.after)], found.window.name)
+    measured = f"measured: {time(prediction.measured_ns)}"
+    predicted = f"{' + '.join(map(str, prediction.changes))}: {time(prediction.predicted_ns)} predicted"
+    before = Analysis.of_graph(prediction.before.graph, prediction.window)
+    return on_one_scale((measured, before), (predicted, analyse(prediction.after, window=prediction.window_after)))
 
 
-def of_traces(before: tuple[str, Trace], after: tuple[str, Trace], name: str | None) -> list[View]:
-    """The range of this name in two traces, all device work without a name, each under its label."""
-    return _on_one_scale((before, after), name)
+def of_plan(analysis: Analysis, diagnosis: Diagnosis) -> list[View]:
+    """The window of an analysis as it was measured, and as it would be with all that its plan fixes."""
+    changes = planned_changes(diagnosis)
+    if not changes:
+        return on_one_scale(("measured", analysis))
+    return on_one_scale(("measured", analysis), (f"with {' + '.join(map(str, changes))}", analysis.after(changes)))
 
 
-def of_plan(found: Diagnosis) -> list[View]:
-    """The window of a diagnosis as it was measured, and as it would be with all that its plan fixes."""
-    labelled = [("measured", found.trace)]
-    if changes := planned_changes(found):
-        labelled.append((f"with {' + '.join(map(str, changes))}", trace_with(found.trace, changes)))
-    return _on_one_scale(labelled, found.window.name)
+def on_one_scale(*labelled: tuple[str, Analysis]) -> list[View]:
+    """The windows of several analyses, with room after each for the longest; zero is where their tables have theirs.
 
-
-def _on_one_scale(labelled: Sequence[tuple[str, Trace]], name: str | None) -> list[View]:
-    """The window of this name in each trace, each as long as the longest; zero is where the tables have theirs."""
-    stretches = [of_name(trace, name) for _, trace in labelled]
+    Of a whole trace all device work is shown. What follows a window is not: its end is to be seen.
+    """
+    stretches = [edges_of(analysis.trace, drawn(analysis)[1]) for _, analysis in labelled]
     longest = max(last - first for first, last in stretches)
     return [
-        View(label, trace, trace.start_ns if name is None else first, first, first + longest, name)
-        for (label, trace), (first, _) in zip(labelled, stretches, strict=True)
+        View(label, analysis, analysis.trace.start_ns, first, last, longest - (last - first))
+        for (label, analysis), (first, last) in zip(labelled, stretches, strict=True)
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from overlapscope.measure.spans import Spans, covered, intersect, subtract, union
-from overlapscope.model.columns import Float64, Int64
+from overlapscope.model.columns import Columnar, Float64, Int64
 from overlapscope.timeline.bars import Bars, Curve, Lane, Style, edges_ns
 
 _MOST_ADDED = 0.01  # of a lane, by which marks that are too low to see are raised in all: no false share
@@ -17,7 +17,7 @@ _HIGHEST_MARK = 0.4  # of a lane, to which a low mark is raised at most: it must
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class Levels(Columnar):
     """Bars of one style that are thinner than a pixel, as pieces of time, disjoint and by begin, each with its heights.
 
     Heights are parts of the lane's: 0 is its bottom, 1 its top.
@@ -51,14 +51,13 @@ def for_pixels(lane: Lane, first: int, last: int, pixels: int) -> tuple[list[Bar
     tops = np.cumsum(heights[::-1], axis=0)[::-1]
     levels = []
     for bars, height, top in zip(thin, heights, tops, strict=True):
-        some = height > 0
-        if some.any():
-            levels.append(Levels(bars.style, cells.start_ns[some], cells.end_ns[some], (top - height)[some], top[some]))
-    return [bars for bars in drawn if len(bars.start_ns)], levels
+        level = Levels(bars.style, cells.start_ns, cells.end_ns, top - height, top).take(height > 0)
+        levels += [level] if len(level) else []
+    return [bars for bars in drawn if len(bars)], levels
 
 
 def _cells(wide: Sequence[Bars], first: int, last: int, pixels: int) -> Spans:
-    """What wide bars leave of each pixel."""
+    """The time that wide bars leave of each pixel."""
     edges = np.unique(np.linspace(first, last, pixels + 1).astype(np.int64))
     free = subtract(union(edges[:1], edges[-1:]), union(*edges_ns(wide)))
     return intersect(free, Spans(edges[:-1], edges[1:]))
@@ -90,14 +89,14 @@ def highest(curve: Curve, first: int, last: int, pixels: int) -> Curve:
     at_edge = values[before + 1]
     begin, end = before + 1, np.searchsorted(curve.time_ns, edges[1:])
     inside: Int64 = at_edge.copy()
-    some = end > begin
-    if some.any():
-        cuts = np.stack([begin[some], end[some]], axis=1).ravel()
-        inside[some] = np.maximum(at_edge[some], np.maximum.reduceat(np.append(curve.value, 0), cuts)[::2])
+    changes = end > begin
+    if changes.any():
+        cuts = np.stack([begin[changes], end[changes]], axis=1).ravel()
+        inside[changes] = np.maximum(at_edge[changes], np.maximum.reduceat(np.append(curve.value, 0), cuts)[::2])
     return Curve(edges, np.append(inside, inside[-1:]))
 
 
-def deepest(found: Sequence[Lane], first: int, last: int) -> int:
+def deepest(lanes: Sequence[Lane], first: int, last: int) -> int:
     """The highest value of any curve within a window; 0 without one."""
-    curves = [lane.curve for lane in found if lane.curve is not None]
+    curves = [lane.curve for lane in lanes if lane.curve is not None]
     return max((int(highest(curve, first, last, 1).value.max(initial=0)) for curve in curves), default=0)

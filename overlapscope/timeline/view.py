@@ -1,39 +1,81 @@
-"""Which stretch of a trace a figure shows: by time, range, step or finding."""
+"""The part of a trace that a timeline shows: a stretch, by time, range, step or finding, and the lanes."""
 
 from __future__ import annotations
 
-from math import isnan
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import numpy as np
 
+from overlapscope.analysis.analysis import Analysis, Source, analyse
 from overlapscope.diagnosis.finding import Diagnosis, Finding
 from overlapscope.diagnosis.intervals import finding_intervals, longest
-from overlapscope.errors import RangeNotFound, WindowEmpty
-from overlapscope.measure.windows import Window, of_range, whole, window_of
-from overlapscope.model.columns import NO_ID
+from overlapscope.errors import WindowEmpty
+from overlapscope.formatting import changed, safe
+from overlapscope.measure.windows import Window, work_window
 from overlapscope.model.trace import Trace
 
-_MS = 1_000_000
-_ENDLESS_MS = 1e12  # thirty years
-_AROUND = 0.75  # of the length of what a finding is about, shown on both sides of it
+_AROUND = 0.75  # of the length of a finding's interval, shown on both sides of it
 
 
-def work_window(trace: Trace) -> tuple[int, int]:
-    """From the first call that issued device work, or that work, to the last work; everything without any."""
-    tables = [table for table in trace.device_work if len(table)]
-    if not tables:
-        return trace.start_ns, trace.end_ns
-    first = min(int(table.start_ns.min()) for table in tables)
-    for table in tables:
-        calls = table.call[table.call != NO_ID]
-        first = min(first, int(trace.api_calls.start_ns[calls].min())) if len(calls) else first
-    return first, max(int(table.end_ns.max()) for table in tables)
+@dataclass(frozen=True)
+class Shown:
+    """What of a trace a figure shows. None shows everything, as far as it can be read.
+
+    ``ranges``: names of annotations (* and ? match); ``threads`` and ``streams``: their numbers. ``calls``: host
+    threads with their calls. ``overlap``: a strip for each device that says where copies and kernels ran together;
+    ``why_idle``: one with its time without a kernel by finding, and one for each finding without such time, with its
+    places; ``queue``: one with the work that was issued and had not begun.
+    ``labels``: that time with its causes, one bar for each. ``range_depth``: rows of nested ranges per thread,
+    outermost first. ``most_range_threads``: threads whose ranges are shown. ``most_streams``: lanes of streams, those
+    with copies first. ``most_threads``: lanes of host threads, those that copies blocked longest first.
+    """
+
+    ranges: tuple[str, ...] | None = None
+    threads: tuple[int, ...] | None = None
+    streams: tuple[int, ...] | None = None
+    calls: bool = True
+    overlap: bool = True
+    why_idle: bool = True
+    queue: bool = False
+    labels: bool = False
+    range_depth: int = 3
+    most_range_threads: int = 2
+    most_streams: int = 16
+    most_threads: int = 6
+
+    __repr__ = changed
+
+    def has_thread(self, thread: int) -> bool:
+        """Whether the figure shows a thread."""
+        return self.threads is None or thread in self.threads
+
+    def has_stream(self, stream: int) -> bool:
+        """Whether the figure shows a stream."""
+        return self.streams is None or stream in self.streams
 
 
-def shown_window(
-    trace: Trace, window: tuple[int, int] | Window | None, within: str | Window | None = None
-) -> Window | None:
-    """The window that a figure's arguments mean; None for all device work.
+def check_shown(trace: Trace, shown: Shown) -> None:
+    """Raise `WindowEmpty` where a stream, thread or range that was asked for is not in the trace."""
+    streams = {int(stream) for table in trace.device_work for stream in np.unique(table.stream)}
+    threads = {int(thread) for table in (trace.api_calls, trace.ranges) for thread in np.unique(table.thread)}
+    for what, wanted, there in (("stream", shown.streams, streams), ("thread", shown.threads, threads)):
+        missing = sorted(set(wanted or ()) - there)
+        if missing:
+            known = ", ".join(map(str, sorted(there))) or "none"
+            raise WindowEmpty(f"no {what} {missing[0]} in the trace: there is {known}")
+    names = [trace.names[number] for number in np.unique(trace.ranges.name_id).tolist()]
+    for pattern in shown.ranges or ():
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise WindowEmpty(f"no range {safe(pattern)!r} in the trace")
+
+
+def drawn(
+    source: Source, window: tuple[int, int] | Window | None = None, within: str | Window | None = None
+) -> tuple[Analysis, Window | None]:
+    """The analysis whose causes of idle time a figure shows, and the window that it shows; None for all device work.
+
+    An analysis keeps its window, of which ``window`` shows a part; a trace is analysed within what is shown.
 
     Raises:
         WindowEmpty: ``window`` has no length, or nothing of the trace is in it; or both are given.
@@ -42,7 +84,22 @@ def shown_window(
     if within is not None:
         if window is not None:
             raise WindowEmpty("choose the window by window= or within=, not by both")
-        return window_of(trace, within)
+        analysis = analyse(source, within)
+        return analysis, analysis.window
+    analysis = analyse(source)
+    part = _shown_window(analysis.trace, window)
+    if not isinstance(source, Analysis):
+        return analyse(analysis, window=part), part
+    whole = analysis.window.is_whole
+    return analysis, analysis.window if part is None and not whole else part
+
+
+def _shown_window(trace: Trace, window: tuple[int, int] | Window | None) -> Window | None:
+    """The window that a figure shows; None for all device work.
+
+    Raises:
+        WindowEmpty: ``window`` has no length, or nothing of the trace is in it.
+    """
     if window is None or isinstance(window, Window):
         return window
     first, last = map(int, window)
@@ -61,67 +118,8 @@ def edges_of(trace: Trace, window: Window | None) -> tuple[int, int]:
     return work_window(trace) if window is None else (window.first_ns, window.last_ns)
 
 
-def measured_window(trace: Trace, window: Window | None) -> Window:
-    """The window that an audit of the same measures."""
-    return whole(trace) if window is None else window
-
-
-def of_name(trace: Trace, name: str | None) -> tuple[int, int]:
-    """All occurrences of a host range, with the device work that they issued; all device work without a name.
-
-    Raises:
-        RangeNotFound: no such range.
-    """
-    return edges_of(trace, None if name is None else of_range(trace, name))
-
-
-def of_time(trace: Trace, from_ms: float | None, to_ms: float | None) -> tuple[int, int]:
-    """The stretch between two times, in ms since the begin of the trace, as figures show it; `work_window` without.
-
-    Raises:
-        WindowEmpty: nothing of the trace is there.
-    """
-    zero, (begin, end) = trace.start_ns, work_window(trace)
-    edges = ((from_ms, begin), (to_ms, end))
-    asked = " to ".join(f"{(usual - zero) / _MS if at is None else at:g}" for at, usual in edges) + " ms"
-    if any(at is not None and isnan(at) for at, _ in edges):
-        raise WindowEmpty(f"no window from {asked}")
-    first, last = (
-        usual if at is None else zero + round(min(max(at, -_ENDLESS_MS), _ENDLESS_MS) * _MS) for at, usual in edges
-    )
-    first, last = max(first, trace.start_ns), min(last, trace.end_ns)
-    if last <= first:
-        raise WindowEmpty(f"nothing of the trace is in the window from {asked}")
-    return first, last
-
-
-def of_occurrence(trace: Trace, name: str, occurrence: int | None = None) -> Window:
-    """A host range with the device work it issued: one occurrence, 1 for the first, or all of them.
-
-    Raises:
-        RangeNotFound: no such range, or not that many.
-    """
-    window = of_range(trace, name)
-    if occurrence is None:
-        return window
-    order = np.argsort(window.start_ns, kind="stable")
-    if not 1 <= occurrence <= len(order):
-        raise RangeNotFound(f"the range {name!r} occurs {len(order)} times: there is no occurrence {occurrence}")
-    row = order[occurrence - 1 : occurrence]
-    return Window(name, window.start_ns[row], window.end_ns[row], window.process[row])
-
-
-def of_step(trace: Trace, number: int) -> Window:
-    """A step of torch's profiler, by its number.
-
-    Raises:
-        RangeNotFound: no such step.
-    """
-    return of_occurrence(trace, f"ProfilerStep#{number}")
-
-
-def of_finding(found: Diagnosis, finding: Finding) -> tuple[int, int]:
-    """The longest stretch that a finding is about, and some time around it."""
-    ((first, last),) = longest(*finding_intervals(found, finding))
+def of_finding(diagnosis: Diagnosis, finding: Finding) -> Window:
+    """The longest interval of a finding, with time around it."""
+    ((first, last),) = longest(*finding_intervals(diagnosis, finding))
     around = round(_AROUND * (last - first))
-    return max(first - around, found.trace.start_ns), min(last + around, found.trace.end_ns)
+    return Window.between(max(first - around, diagnosis.trace.start_ns), min(last + around, diagnosis.trace.end_ns))

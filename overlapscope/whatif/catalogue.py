@@ -2,50 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from itertools import groupby
 
 import numpy as np
 
 from overlapscope.dependencies.build import without_cycles
-from overlapscope.dependencies.graph import Graph
+from overlapscope.dependencies.graph import Dependencies, Graph
+from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.errors import ChangeNotUnderstood
-from overlapscope.whatif.change import Change, parsed
-from overlapscope.whatif.changes.batch_copies import BatchCopies
-from overlapscope.whatif.changes.copy_first import CopyFirst
-from overlapscope.whatif.changes.cuda_graph import CudaGraph
-from overlapscope.whatif.changes.faster_link import FasterLink
-from overlapscope.whatif.changes.no_device_sync import NoDeviceSync
-from overlapscope.whatif.changes.no_scalar_sync import NoScalarSync
-from overlapscope.whatif.changes.non_blocking import NonBlocking
-from overlapscope.whatif.changes.pin import Pin
-from overlapscope.whatif.changes.pin_ahead import PinAhead
-from overlapscope.whatif.changes.preallocate import Preallocate
-from overlapscope.whatif.changes.prefetch import Prefetch
-from overlapscope.whatif.changes.side_stream import SideStream
-from overlapscope.whatif.config import DEFAULT, SimulationConfig
-from overlapscope.whatif.editor import Editor, Where
-from overlapscope.whatif.host_buffers import before_host
-from overlapscope.whatif.races import InOrder
+from overlapscope.formatting import counted
+from overlapscope.model.columns import NO_ID
+from overlapscope.ordering.accesses import Races, early_reads, early_refills, early_reuses, early_uploads
+from overlapscope.ordering.order import Order
+from overlapscope.whatif.change import Change, Editor, Where, parsed
+from overlapscope.whatif.changes import NAMES
+from overlapscope.whatif.host_memory import before_host
 
-CHANGES: tuple[type[Change], ...] = (
-    Pin,
-    PinAhead,
-    BatchCopies,
-    NoScalarSync,
-    NonBlocking,
-    NoDeviceSync,
-    Preallocate,
-    FasterLink,
-    SideStream,
-    Prefetch,
-    CudaGraph,
-    CopyFirst,
-)
-"""In the order in which they are made: what copies are comes before where they go, and that before which goes first."""
-NAMES = tuple(kind.name for kind in CHANGES)
+_RULES: dict[str, Callable[[Order], Races]] = {
+    "OVL101": early_uploads,
+    "OVL102": early_refills,
+    "OVL103": early_reads,
+    "OVL104": early_reuses,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class InOrder:
+    """The races of a graph put in order: each access after the one before it, the rules, and in words what is assumed.
+
+    What races with the host gets no dependency: a trace does not say where the program would have to wait.
+    """
+
+    edges: Dependencies
+    codes: tuple[str, ...]
+    texts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, graph: Graph) -> InOrder:
+        """The races that the recording of a graph's trace knows."""
+        order = Order(graph)
+        races = {code: pairs for code, of in _RULES.items() if len(pairs := of(order))}
+        edges = (graph.after_work(pairs.first, pairs.then, DependencyKind.EVENT) for pairs in races.values())
+        texts = tuple(_said(*each) for each in races.items())
+        return cls(Dependencies.concat(Dependencies.none(), *edges), tuple(races), texts)
+
+
+def _said(code: str, races: Races) -> str:
+    text = f"{code} is fixed first, so that the accesses of {counted(len(races), 'pair')} are in order"
+    with_host = (races.then == NO_ID).any()
+    return f"{text}; the host's wait for that is not simulated" if with_host else text
+
+
+def _change(name: str) -> type[Change]:
+    module = import_module(f"overlapscope.whatif.changes.{name.replace('-', '_')}")
+    change: type[Change] = getattr(module, name.title().replace("-", ""))
+    return change
+
+
+CHANGES = tuple(_change(name) for name in NAMES)
+"""All changes, in the order of `NAMES`."""
 
 
 def change_of(name: str) -> type[Change] | None:
@@ -79,22 +98,22 @@ def understood(entries: Iterable[Change | str] | Change | str) -> tuple[Change, 
         ChangeNotUnderstood: there is no such change, or two of them contradict each other.
     """
     several = (entries,) if isinstance(entries, Change | str) else entries
-    found = tuple(dict.fromkeys(parse(entry) if isinstance(entry, str) else entry for entry in several))
-    of_same: dict[tuple[object, ...], Change] = {}
-    for each in found:
-        place = (each.name, each.within, each.stream, each.source, each.copies)
-        if of_same.setdefault(place, each) is not each:
-            raise ChangeNotUnderstood(f"{of_same[place]} and {each} contradict each other")
-    return found
+    changes = tuple(dict.fromkeys(parse(entry) if isinstance(entry, str) else entry for entry in several))
+    by_place: dict[tuple[object, ...], Change] = {}
+    for each in changes:
+        place = (each.name, *(getattr(each, limit) for limit in each.limits), each.copies)
+        if by_place.setdefault(place, each) is not each:
+            raise ChangeNotUnderstood(f"{by_place[place]} and {each} contradict each other")
+    return changes
 
 
-def changed(graph: Graph, changes: Iterable[Change], config: SimulationConfig = DEFAULT) -> Editor:
+def changed(graph: Graph, changes: Iterable[Change]) -> Editor:
     """The graph with some changes, in an order that does not depend on theirs.
 
-    Those of one name and number are made as one, of all that they are about. What the host does with the memory of
-    copies stays in order, where it is recorded.
+    Changes of one name and number are made as one. What the host does with the memory of copies stays in order, where
+    it is recorded.
     """
-    return Edits(graph, config).changed(changes)
+    return Edits(graph).changed(changes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +124,6 @@ class Edits:
     """
 
     graph: Graph
-    config: SimulationConfig = DEFAULT
     made: list[tuple[list[Change], Editor]] = field(default_factory=list)
 
     def changed(self, changes: Iterable[Change], *, in_order: bool = False) -> Editor:
@@ -113,26 +131,27 @@ class Edits:
         groups = _in_order(changes)
         while self.made and [group for group, _ in self.made] != groups[: len(self.made)]:
             self.made.pop()
-        editor = self.made[-1][1].copy() if self.made else Editor(self.graph, self.config)
+        editor = self.made[-1][1].copy() if self.made else Editor(self.graph)
         for group in groups[len(self.made) :]:
             _make(editor, group)
             self.made.append((group, editor.copy()))
         if groups or in_order:
-            _put_in_order(editor, self._races)
+            editor.add(self._races.edges)
+            editor.in_order = self._races.codes
+            editor.grant(*self._races.texts)
         editor.add(before_host(self.graph, editor.graph))
         editor.graph = without_cycles(editor.graph)
         return editor
 
     @cached_property
     def _races(self) -> InOrder:
-        return InOrder.of(self.graph, self.config.dependencies.follow_ns)
+        return InOrder.of(self.graph)
 
 
 def _in_order(changes: Iterable[Change]) -> list[list[Change]]:
     """Changes in the order in which they are made, those that are made as one together."""
-    order = list(NAMES)
-    ordered = sorted(changes, key=lambda each: (order.index(each.name), each.value or 0, str(each)))
-    alike = groupby(ordered, key=lambda each: (each.name, each.value, str(each) if each.keeps_apart else ""))
+    ordered = sorted(changes, key=lambda each: (NAMES.index(each.name), each.value or 0, str(each)))
+    alike = groupby(ordered, key=lambda each: (each.name, each.value, str(each) if each.one_by_one else ""))
     return [list(group) for _, group in alike]
 
 
@@ -144,22 +163,15 @@ def _make(editor: Editor, alike: list[Change]) -> None:
         editor.assumptions = before + [f"{alike[0].name}: {text}" for text in editor.assumptions]
 
 
-def _put_in_order(editor: Editor, races: InOrder) -> None:
-    editor.add(races.edges)
-    editor.in_order = races.codes
-    for text in races.texts:
-        editor.grant(text)
-
-
 def _where(editor: Editor, changes: list[Change]) -> Where | None:
-    """What any of some changes is about; those that are about nothing in the trace are noted."""
+    """The copies and calls to which any of the changes applies; a change that applies to nothing is noted."""
     places = []
     for each in changes:
         where = each.concerns(editor.trace)
         if where.copies.any() or (each.stream is None and where.calls.any()):
             places.append(where)
         else:
-            editor.assume(f"{each}: nothing in the trace is meant by that")
+            editor.assume(f"{each}: the trace has no copy or call to which this change applies")
     if not places:
         return None
     copies, calls = (np.logical_or.reduce([getattr(where, name) for where in places]) for name in ("copies", "calls"))

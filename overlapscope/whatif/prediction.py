@@ -1,4 +1,4 @@
-"""What a prediction is: plain data, and its JSON form (schema ``overlapscope.what-if/2``)."""
+"""A prediction as plain data, and its JSON form (schema ``overlapscope.what-if/2``)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from overlapscope.dependencies.critical_path import CriticalPath
-from overlapscope.dependencies.simulate import Simulation
+from overlapscope.dependencies.simulate import CriticalPath, Simulation
 from overlapscope.formatting import interval, share, time
 from overlapscope.measure.windows import Window
 from overlapscope.model.frames import Row
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.change import Change
 from overlapscope.whatif.interval import path_of
-from overlapscope.whatif.retimed import retimed
-from overlapscope.whatif.uncertainty import Estimate
+from overlapscope.whatif.retimed import retimed, window_after
+from overlapscope.whatif.sources import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +24,6 @@ SCHEMA = "overlapscope.what-if/2"
 
 CALIBRATED, IN_PART, UNKNOWN = "calibrated", "in part", "unknown"
 """How much is known of what the profiler cost."""
-_KNOWN = {CALIBRATED: "", IN_PART: ", whose cost is known in part,", UNKNOWN: ", whose cost is not known,"}
 
 
 class _Expected:
@@ -51,7 +49,7 @@ class _Expected:
 
 @dataclass(frozen=True)
 class Unprofiled(_Expected, Row):
-    """The same without the cost of the profiler, in ns.
+    """The predicted time without the cost of the profiler, in ns.
 
     ``cost`` says how much is known of that: ``calibrated``; ``in part``, what shows in a trace without a calibration,
     such as full buffers, and what operators take around those in them; or ``unknown``: then the time is the recorded
@@ -71,7 +69,7 @@ class Unprofiled(_Expected, Row):
 
 @dataclass(frozen=True, eq=False)
 class Prediction(_Expected):
-    """What a window would take if something were different.
+    """The time that a window would take if something were different.
 
     Attributes:
         trace: the trace.
@@ -108,26 +106,21 @@ class Prediction(_Expected):
 
     @property
     def saving_ns(self) -> int:
-        """What the changes save, against the simulation with nothing changed."""
+        """The time that the changes save, against the simulation with nothing changed, in ns."""
         return self.simulated_ns - self.predicted_ns
 
     @property
-    def own(self) -> Unprofiled:
-        """Whose times are those of the program itself: without what is known of the profiler."""
-        return self.unprofiled
-
-    @property
     def stated(self) -> Prediction | Unprofiled:
-        """Whose times an audit states: without the profiler where all of its cost is known, else as recorded."""
+        """The times that an audit states: without the profiler where all of its cost is known, else as recorded."""
         return self.unprofiled if self.unprofiled.cost == CALIBRATED else self
 
     @property
     def wide(self) -> tuple[str, ...]:
-        """That its interval is wide and what would narrow it, in a sentence; nothing where it is not wide."""
+        """A sentence on how wide the interval is, and what would narrow it; nothing where it is not wide."""
         if self.narrowed_by is None:
             return ()
-        recorded, own = (share(each.width, 1) for each in (self.estimate, self.own.estimate))
-        widths = f"{recorded} wide under the profiler, {own} without it"
+        recorded, without = (share(each.width, 1) for each in (self.estimate, self.unprofiled.estimate))
+        widths = f"{recorded} wide under the profiler, {without} without it"
         return (f"the interval is {widths}; narrower by {self.narrowed_by}",)
 
     @cached_property
@@ -135,9 +128,14 @@ class Prediction(_Expected):
         """The simulated trace, to be measured and drawn like the original."""
         return retimed(self.simulation)
 
+    @property
+    def window_after(self) -> Window:
+        """The window of the simulated trace that stands for the measured one."""
+        return window_after(self.simulation, self.window)
+
     @cached_property
     def made_of(self) -> dict[str, int]:
-        """What the predicted run, with the profiler, is made of along its critical path, in ns, the longest first."""
+        """The parts of the predicted run, with the profiler, along its critical path, in ns, the longest first."""
         return self.critical_path().made_of
 
     def critical_path(self, *, changed: bool = True) -> CriticalPath:
@@ -150,14 +148,15 @@ class Prediction(_Expected):
 
     @property
     def sentence(self) -> str:
-        """What it says, in one sentence."""
+        """The prediction in one sentence."""
         what = " + ".join(map(str, self.changes)) or "nothing changed"
         text = f"{what}: {time(self.simulated_ns)} -> {_expected(self.estimate)}"
         change = f"{share(abs(self.saving_ns), self.simulated_ns)} {'less' if self.saving_ns >= 0 else 'more'}"
         text += f", {change}" if self.simulated_ns else ""
         without = self.unprofiled
-        text += f"; without the profiler{_KNOWN[without.cost]} {time(without.simulated_ns)} -> "
-        return text + _expected(without.estimate) + "."
+        if without.cost != CALIBRATED:
+            return f"{text}; as recorded, with the profiler's cost."
+        return f"{text}; without the profiler {time(without.simulated_ns)} -> {_expected(without.estimate)}."
 
     def to_dict(self) -> dict[str, Any]:
         """The prediction as JSON-ready data."""
@@ -183,21 +182,20 @@ class Prediction(_Expected):
         """One row with the times of the trace, and one without the profiler's cost, as far as known; in ns."""
         import pandas as pd
 
-        times = {"recorded": self, "unprofiled": self.unprofiled}
-        names = ("simulated_ns", "predicted_ns", "low_ns", "high_ns")
-        rows = {name: [getattr(each, key) for key in names] for name, each in times.items()}
-        return pd.DataFrame.from_dict(rows, orient="index", columns=list(names)).rename_axis("times")
+        names = ["simulated_ns", "predicted_ns", "low_ns", "high_ns"]
+        rows = [[getattr(each, key) for key in names] for each in (self, self.unprofiled)]
+        return pd.DataFrame(rows, pd.Index(["recorded", "unprofiled"], name="times"), names)
 
     def __repr__(self) -> str:
         return f"<Prediction: {self.sentence}>"
 
 
-def _plain(found: Estimate) -> dict[str, Any]:
+def _plain(estimate: Estimate) -> dict[str, Any]:
     """The times, and the reasons for the width of the interval."""
-    times = {"predicted_ns": found.predicted_ns, "low_ns": found.low_ns, "high_ns": found.high_ns}
-    return times | {"uncertainty": [part.to_dict() for part in found.parts]}
+    times = {"predicted_ns": estimate.predicted_ns, "low_ns": estimate.low_ns, "high_ns": estimate.high_ns}
+    return times | {"uncertainty": [part.to_dict() for part in estimate.parts]}
 
 
-def _expected(found: Estimate) -> str:
+def _expected(estimate: Estimate) -> str:
     """The interval and the time in it that is most likely; only that where the interval is not wider."""
-    return interval(found.low_ns, found.high_ns, found.predicted_ns)
+    return interval(estimate.low_ns, estimate.high_ns, estimate.predicted_ns)

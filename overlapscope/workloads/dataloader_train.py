@@ -129,7 +129,7 @@ class LooseBatch:
 
 
 class PinnableBatch(LooseBatch):
-    """The same batch type with the ``pin_memory()`` method that the loader looks for."""
+    """A custom batch type with the ``pin_memory()`` method that the loader looks for."""
 
     def pin_memory(self) -> PinnableBatch:
         """Pin the tensors; the loader's pinning thread calls this."""
@@ -186,7 +186,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
     batches = iter(loader)  # the same for all passes: workers are ahead when one starts
     criterion = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    clock = StepClock(device)
+    transfer, kernels = Stopwatch(device), Stopwatch(device)
     losses: list[torch.Tensor] = []
     score = Score(choices.reads)
 
@@ -208,15 +208,18 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
         with annotate("dataloader_train"):
             for batch in islice(batches, sizes.steps):
                 with annotate("step"):
-                    with annotate("copy batch", color="orange"), clock.transfer:
+                    with annotate("copy batch", color="orange"), transfer:
                         images, labels = _to(batch, device, non_blocking=not choices.blocking)
-                    with clock.kernels:
+                    with kernels:
                         output = train_step(images, labels)
                     score.add(losses[-1], output, labels)
             score.finish()
             finish(device)
 
-    return Program(one_pass, lambda: [*(float(loss) for loss in losses), *score.totals], clock.facts)
+    def facts() -> dict[str, Any]:
+        return {"transfer_ms": transfer.median_ms(), "kernels_ms": kernels.median_ms()}
+
+    return Program(one_pass, lambda: [*(float(loss) for loss in losses), *score.totals], facts)
 
 
 class Score:
@@ -265,17 +268,6 @@ def _to(batch: Any, device: str, *, non_blocking: bool) -> tuple[torch.Tensor, t
         return batch.to(device, non_blocking=non_blocking)
     images, labels = batch
     return images.to(device, non_blocking=non_blocking), labels.to(device, non_blocking=non_blocking)
-
-
-class StepClock:
-    """Measure copy time and training time of each step on the GPU."""
-
-    def __init__(self, device: str) -> None:
-        self.transfer, self.kernels = Stopwatch(device), Stopwatch(device)
-
-    def facts(self) -> dict[str, Any]:
-        """Median device time of the copies and of the training of a step."""
-        return {"transfer_ms": self.transfer.median_ms(), "kernels_ms": self.kernels.median_ms()}
 
 
 WORKLOAD = Workload(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from overlapscope.capture.annotate import annotate
 from overlapscope.errors import CaptureError
-from overlapscope.workloads.streams import keep_for, on
+from overlapscope.workloads.streams import Mark, keep_for, on
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ class Shape:
 def sparse_blocks(sizes: Shape, device: str) -> list[Any]:
     """HuggingFace's sparse layers, each with its router on the GPU."""
     if find_spec("transformers") is None:
-        raise CaptureError("this workload needs transformers: pip install 'overlapscope[moe]'")
+        raise CaptureError("this workload needs transformers: pip install transformers")
     import torch
     from transformers import SwitchTransformersConfig
     from transformers.models.switch_transformers.modeling_switch_transformers import SwitchTransformersSparseMLP
@@ -62,12 +62,12 @@ def experts_of(block: Any) -> list[Any]:
 
 def on_host(block: Any, *, pin: bool) -> Expert:
     """The experts' weights, pinned on request; they are removed from the modules."""
-    found = []
+    experts = []
     for expert in experts_of(block):
         weights = {name: weight.detach() for name, weight in expert.named_parameters()}
-        found.append({name: weight.pin_memory() if pin else weight for name, weight in weights.items()})
+        experts.append({name: weight.pin_memory() if pin else weight for name, weight in weights.items()})
     block.experts.to("meta")
-    return found
+    return experts
 
 
 def route(block: Any, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -113,7 +113,7 @@ class OnDemand(Fetcher):
         """Copy on the side stream."""
         with annotate("prefetch", color="orange"), on(self._stream):
             sent = self._sent.setdefault(block, {})
-            sent.update((number, self._copy(block, number)) for number in experts)
+            sent.update((number, self.copy_expert(block, number)) for number in experts)
 
     def take(self, block: int, experts: list[int]) -> dict[int, Weights]:
         """Make the current stream wait for the side stream; copy experts that were not predicted."""
@@ -129,10 +129,11 @@ class OnDemand(Fetcher):
         for number in experts:
             if number not in here:
                 with annotate("fetch missing", color="red"):
-                    here[number] = self._copy(block, number)
+                    here[number] = self.copy_expert(block, number)
         return here
 
-    def _copy(self, block: int, number: int) -> Weights:
+    def copy_expert(self, block: int, number: int) -> Weights:
+        """Copy the weights of one expert to the GPU."""
         weights = self._hosts[block][number]
         return {name: weight.to(self._device, non_blocking=not self._blocking) for name, weight in weights.items()}
 
@@ -148,37 +149,22 @@ class Ahead(Fetcher):
             [{name: torch.empty_like(w, device=device) for name, w in expert.items()} for expert in hosts[0]]
             for _ in range(2)
         ]
-        self._filled: list[torch.cuda.Event | None] = [None, None]
-        self._free: list[torch.cuda.Event | None] = [None, None]
+        self._filled, self._free = ([Mark(device) for _ in range(2)] for _ in range(2))
 
     def send(self, block: int, experts: list[int]) -> None:
         """Fill the buffers of this block as soon as the block that used them has finished."""
         with annotate("prefetch", color="orange"), on(self._stream):
-            self._wait(self._stream, self._free[block % 2])
+            self._free[block % 2].hold()
             for number in experts:
                 for name, weight in self._hosts[block][number].items():
                     self._sets[block % 2][number][name].copy_(weight, non_blocking=not self._blocking)
-            self._filled[block % 2] = self._event(self._stream)
+            self._filled[block % 2].set()
 
     def take(self, block: int, experts: list[int]) -> dict[int, Weights]:
         """Make the current stream wait until they are filled."""
-        self._wait(self._current(), self._filled[block % 2])
+        self._filled[block % 2].hold()
         return {number: self._sets[block % 2][number] for number in experts}
 
     def done(self, block: int) -> None:
         """Allow the buffers to be filled again when the work queued so far has finished."""
-        self._free[block % 2] = self._event(self._current())
-
-    def _current(self) -> torch.cuda.Stream | None:
-        import torch
-
-        return None if self._stream is None else torch.cuda.current_stream()
-
-    @staticmethod
-    def _event(stream: torch.cuda.Stream | None) -> torch.cuda.Event | None:
-        return None if stream is None else stream.record_event()
-
-    @staticmethod
-    def _wait(stream: torch.cuda.Stream | None, event: torch.cuda.Event | None) -> None:
-        if stream is not None and event is not None:
-            stream.wait_event(event)
+        self._free[block % 2].set()

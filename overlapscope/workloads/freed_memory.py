@@ -10,10 +10,10 @@ tells the allocator of that stream. The program counts how many sums are wrong.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from overlapscope.capture.annotate import annotate
-from overlapscope.workloads.harness import Program, Variant, Workload, main
+from overlapscope.workloads.harness import BatchSizes, Program, Variant, Workload, counting_program, main
 from overlapscope.workloads.streams import CopyStream, Memory, copy_stream, finish, keep_for, on, pins
 
 if TYPE_CHECKING:
@@ -27,16 +27,6 @@ class Choices:
     guarded: bool = False
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of a pass, for a data-centre GPU."""
-
-    batches: int = 4
-    batch_mib: int = 64
-    matmuls: int = 4  # per batch
-    width: int = 4096  # of the square float32 matrices
-
-
 VARIANTS = (
     Variant(
         "unguarded", Choices(), "a batch is dropped while kernels of another stream have yet to read it", "guarded"
@@ -45,7 +35,7 @@ VARIANTS = (
 )
 
 
-def make(choices: Choices, sizes: Sizes, device: str) -> Program:
+def make(choices: Choices, sizes: BatchSizes, device: str) -> Program:
     """Allocate pinned batches, each of other numbers, and a matrix to multiply."""
     import torch
 
@@ -79,19 +69,15 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
             finish(device)
         read.extend(float(mean) for mean in means)
 
-    def facts() -> dict[str, Any]:
-        wrong = sum(value != 1 + number % sizes.batches for number, value in enumerate(read))
-        return {"sums_read": len(read), "sums_wrong": wrong}
-
-    return Program(one_pass, result=lambda: read[-sizes.batches :], facts=facts)
+    return counting_program(one_pass, read, sizes.batches, "sums")
 
 
 WORKLOAD = Workload(
     module="overlapscope.workloads.freed_memory",
     question="Is the memory of a batch reused while another stream may still read it?",
     variants=VARIANTS,
-    sizes=Sizes(),
-    on_cpu=Sizes(batches=2, batch_mib=1, matmuls=1, width=64),
+    sizes=BatchSizes(),
+    on_cpu=BatchSizes(batches=2, batch_mib=1, matmuls=1, width=64),
     make=make,
 )
 build, measure = WORKLOAD.build, WORKLOAD.measure

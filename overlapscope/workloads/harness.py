@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -34,6 +35,26 @@ class Program:
     run: Callable[[], None]
     result: Callable[[], object]
     facts: Callable[[], dict[str, Any]] = dict
+
+
+def counting_program(run: Callable[[], None], read: list[float], count: int, what: str) -> Program:
+    """A program that reads the numbers 1 to ``count`` in each pass, and counts how many of those ``read`` are wrong."""
+
+    def facts() -> dict[str, Any]:
+        wrong = sum(value != 1 + number % count for number, value in enumerate(read))
+        return {f"{what}_read": len(read), f"{what}_wrong": wrong}
+
+    return Program(run, result=lambda: read[-count:], facts=facts)
+
+
+@dataclass(frozen=True)
+class BatchSizes:
+    """Sizes of a pass over batches, for a data-centre GPU."""
+
+    batches: int = 4
+    batch_mib: int = 64
+    matmuls: int = 4  # per batch
+    width: int = 4096  # of the square float32 matrices
 
 
 @dataclass(frozen=True)
@@ -148,8 +169,8 @@ def in_turns_ns(runs: Sequence[Callable[[], object]], repeats: int, warmup: int)
         walls_ns(run, 0, warmup)
     walls: list[list[int]] = [[] for _ in runs]
     while len(walls[0]) < repeats:
-        for run, mine in zip(runs, walls, strict=True):
-            mine.extend(walls_ns(run, min(_TURN, repeats - len(mine)), _WARMUP))
+        for run, timed in zip(runs, walls, strict=True):
+            timed.extend(walls_ns(run, min(_TURN, repeats - len(timed)), _WARMUP))
     return walls
 
 
@@ -213,9 +234,9 @@ def _parser(workload: Workload[Any, Any]) -> argparse.ArgumentParser:
         _add_choice(choices, name, kind)
     sizes = parser.add_argument_group("sizes", "amount of work in a pass")
     for field in fields(workload.sizes):
-        usual = f"{getattr(workload.sizes, field.name)}, {getattr(workload.on_cpu, field.name)} on a cpu"
+        default = f"{getattr(workload.sizes, field.name)}, {getattr(workload.on_cpu, field.name)} on a cpu"
         kind = partial(_at_least, field.metadata.get("least", 1))
-        sizes.add_argument(_flag(field.name), type=kind, metavar="N", help=usual)
+        sizes.add_argument(_flag(field.name), type=kind, metavar="N", help=default)
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to try the program without a GPU")
     parser.add_argument("--repeats", type=positive, default=9, metavar="N", help="passes to time; default: 9")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="record a pass into this Kineto trace")
@@ -266,3 +287,27 @@ def _at_least(least: int, text: str) -> int:
     if number < least:
         raise argparse.ArgumentTypeError(f"at least {least}")
     return number
+
+
+NAMES = (
+    "gemm_copy",
+    "moe_prefetch",
+    "moe_sparse",
+    "pinning_guide",
+    "dataloader_train",
+    "prefetcher",
+    "offload",
+    "scalar_reads",
+    "page_locking",
+    "copy_order",
+    "self_wait",
+    "host_round_trip",
+    "staging_buffer",
+    "freed_memory",
+    "zero_copy",
+)
+
+
+def workloads() -> list[Workload[Any, Any]]:
+    """Every workload. Importing them needs no torch; running them does."""
+    return [import_module(f"overlapscope.workloads.{name}").WORKLOAD for name in NAMES]

@@ -10,10 +10,10 @@ counts how many states are wrong.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from overlapscope.capture.annotate import annotate
-from overlapscope.workloads.harness import Program, Variant, Workload, main
+from overlapscope.workloads.harness import Program, Variant, Workload, counting_program, main
 from overlapscope.workloads.streams import CopyStream, Mark, Memory, copy_stream, finish, on, pins
 
 if TYPE_CHECKING:
@@ -87,11 +87,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
             finish(device)
         read.extend(float(mean) for mean in means)
 
-    def facts() -> dict[str, Any]:
-        wrong = sum(value != 1 + number % sizes.rounds for number, value in enumerate(read))
-        return {"states_read": len(read), "states_wrong": wrong}
-
-    return Program(one_pass, result=lambda: read[-sizes.rounds :], facts=facts)
+    return counting_program(one_pass, read, sizes.rounds, "states")
 
 
 WORKLOAD = Workload(

@@ -145,13 +145,13 @@ def _routed_by_host(blocks: list[Any], hidden: torch.Tensor, fetcher: Fetcher, s
 
 def _routed_on_device(blocks: list[Any], hidden: torch.Tensor, fetcher: Fetcher, sizes: Sizes) -> torch.Tensor:
     """Run each block with all of its experts at a fixed number of tokens each: nothing is read back."""
-    everyone = list(range(sizes.experts))
-    fetcher.send(0, everyone)
+    all_experts = list(range(sizes.experts))
+    fetcher.send(0, all_experts)
     for number, block in enumerate(blocks):
         with annotate("block"):
-            here = fetcher.take(number, everyone)
+            here = fetcher.take(number, all_experts)
             if number + 1 < len(blocks):
-                fetcher.send(number + 1, everyone)
+                fetcher.send(number + 1, all_experts)
             with annotate("compute", color="green"):
                 hidden = hidden + _at_capacity(block, hidden, here, sizes)
             fetcher.done(number)

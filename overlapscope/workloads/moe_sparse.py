@@ -150,12 +150,12 @@ def _prefetch_first(model: Model, hidden: torch.Tensor, fetch: Fetch) -> torch.T
 
 def _fetch_each(model: Model, number: int, gate: Gate) -> tuple[list[int], None]:
     """Fetch the experts with tokens, as the question does: read one, queue its copies, read the next."""
-    found = []
+    active = []
     with annotate("which experts", color="red"), on(model.copies):
         for expert in gate.counts.nonzero()[:, 0]:
-            found.append(int(expert))  # waits for the copies of the expert before it
-            model.fetcher.send(number, found[-1:])
-    return found, None
+            active.append(int(expert))  # waits for the copies of the expert before it
+            model.fetcher.send(number, active[-1:])
+    return active, None
 
 
 def _fetch_counted(model: Model, number: int, gate: Gate) -> tuple[list[int], list[int]]:
@@ -230,8 +230,8 @@ def _by_mask(block: Any, hidden: torch.Tensor, here: dict[int, Weights], gate: G
     output = torch.zeros_like(hidden)
     for number, expert in enumerate(experts_of(block)):
         if gate.counts[number] != 0:
-            mine = gate.mask[:, number].bool()
-            output[mine] = torch.func.functional_call(expert, here[number], (hidden[mine],))
+            rows = gate.mask[:, number].bool()
+            output[rows] = torch.func.functional_call(expert, here[number], (hidden[rows],))
     return output
 
 
@@ -245,8 +245,8 @@ def _by_count(
     order = gate.mask.argmax(1).argsort(stable=True)
     for number, (begin, end) in enumerate(pairwise((0, *accumulate(counts)))):
         if begin < end:
-            mine = order[begin:end]
-            output.index_copy_(0, mine, torch.func.functional_call(experts[number], here[number], (hidden[mine],)))
+            rows = order[begin:end]
+            output.index_copy_(0, rows, torch.func.functional_call(experts[number], here[number], (hidden[rows],)))
     return output
 
 

@@ -79,18 +79,8 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
     return Program(one_pass, result=lambda: [weight.grad for weight in weights])
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """A saved tensor that stays on the GPU."""
-
-    tensor: torch.Tensor
-
-
-@dataclass(frozen=True)
-class _Offloaded:
-    """A saved tensor that is offloaded to the host."""
-
-    place: torch.Tensor
+_Saved = tuple["torch.Tensor", bool]
+"""A tensor that autograd saves, on the GPU or on the host, and whether it is offloaded."""
 
 
 class Offloader:
@@ -119,24 +109,25 @@ class Offloader:
         with torch.autograd.graph.saved_tensors_hooks(self._put, self._get):
             yield
 
-    def _put(self, tensor: torch.Tensor) -> _Kept | _Offloaded:
+    def _put(self, tensor: torch.Tensor) -> _Saved:
         if tensor.data_ptr() in self._stays:
-            return _Kept(tensor)
-        offloaded = _Offloaded(self._places[self._used])
+            return tensor, False
+        place = self._places[self._used]
         self._used += 1
         with annotate("offload to host", color="orange"):
             self._wait_for_current()
             with on(self._stream):
-                offloaded.place.copy_(tensor, non_blocking=True)
+                place.copy_(tensor, non_blocking=True)
             keep_for(tensor, self._stream)
-        return offloaded
+        return place, True
 
-    def _get(self, saved: _Kept | _Offloaded) -> torch.Tensor:
-        if isinstance(saved, _Kept):
-            return saved.tensor
+    def _get(self, saved: _Saved) -> torch.Tensor:
+        place, offloaded = saved
+        if not offloaded:
+            return place
         with annotate("bring back", color="orange"):
             with on(self._stream):
-                back = saved.place.to(self._device, non_blocking=True)
+                back = place.to(self._device, non_blocking=True)
             self._hand_over(back)
         return back
 

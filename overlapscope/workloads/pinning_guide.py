@@ -245,7 +245,7 @@ def _each(sources: list[torch.Tensor], way: Way, device: str) -> Sender:
 
 def _as_tensordict(sources: list[torch.Tensor], way: Way, device: str) -> Sender:
     if find_spec("tensordict") is None:
-        raise CaptureError("this variant needs tensordict: pip install 'overlapscope[guide]'")
+        raise CaptureError("this variant needs tensordict: pip install tensordict")
     from tensordict import TensorDict
 
     names = [str(index) for index in range(len(sources))]

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overlapscope.calibration.writing import plain
+from overlapscope.calibration.data import plain
 from overlapscope.capture.machine import devices, versions
 from overlapscope.errors import OverlapscopeError
 from overlapscope.workloads.harness import positive, spread, use_device, walls_ns
@@ -61,8 +61,8 @@ def sweep(device: str = "cuda", repeats: int = 9) -> dict[str, Any]:
         | WORKLOAD.measure(choices, device, repeats)
         for name, choices in _MANY.items()
     ]
-    about = {"schema": SCHEMA, "versions": versions(), "devices": plain(devices() if device != "cpu" else ())}
-    return about | {"transfers": list(_transfers(device, repeats)), "many": many}
+    machine = {"schema": SCHEMA, "versions": versions(), "devices": plain(devices() if device != "cpu" else ())}
+    return machine | {"transfers": list(_transfers(device, repeats)), "many": many}
 
 
 def _transfers(device: str, repeats: int) -> Iterator[dict[str, Any]]:

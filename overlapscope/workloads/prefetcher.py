@@ -73,7 +73,7 @@ class Prefetcher:
         if copied is not None:
             current = torch.cuda.current_stream(self._device)
             current.wait_event(copied)
-            for tensor in _tensors(batch):
+            for tensor in tensors_in(batch):
                 keep_for(tensor, current)
         return batch
 
@@ -89,7 +89,7 @@ def _move(batch: Any, device: torch.device) -> Any:
     return batch
 
 
-def _tensors(batch: Any) -> Iterator[torch.Tensor]:
+def tensors_in(batch: Any) -> Iterator[torch.Tensor]:
     """Every tensor in a batch, including attributes of custom batch types."""
     import torch
 
@@ -97,12 +97,12 @@ def _tensors(batch: Any) -> Iterator[torch.Tensor]:
         yield batch
     elif isinstance(batch, Mapping):
         for value in batch.values():
-            yield from _tensors(value)
+            yield from tensors_in(value)
     elif isinstance(batch, list | tuple):
         for value in batch:
-            yield from _tensors(value)
+            yield from tensors_in(value)
     elif hasattr(batch, "to") and hasattr(batch, "__dict__"):
-        yield from _tensors(vars(batch))
+        yield from tensors_in(vars(batch))
 
 
 class Loop(StrEnum):
@@ -149,16 +149,16 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
     import torch
 
     torch.manual_seed(0)
-    batches = _batches(choices.memory, sizes, device)
+    batches = make_batches(choices.memory, sizes, device)
     model = network(sizes.channels).to(device)
     criterion = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    forward = ForwardTimes(device)
+    host, kernels = Stopwatch("cpu"), Stopwatch(device)  # in a call that synchronises, both would be equal
     losses: list[torch.Tensor] = []
-    delivered = _delivery(batches, choices.loop, device)
+    delivered = delivery(batches, choices.loop, device)
 
     def train_step(images: torch.Tensor, labels: torch.Tensor) -> None:
-        with annotate("forward", color="green"), forward:
+        with annotate("forward", color="green"), kernels, host:
             output = model(images)
         with annotate("backward", color="green"):
             loss = criterion(output, labels)
@@ -176,11 +176,14 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
                     train_step(images, labels)
             finish(device)
 
-    return Program(one_pass, lambda: [float(loss) for loss in losses], forward.facts)
+    def facts() -> dict[str, Any]:
+        return {"forward_host_ms": host.median_ms(), "forward_device_ms": kernels.median_ms()}
+
+    return Program(one_pass, lambda: [float(loss) for loss in losses], facts)
 
 
-def network(channels: int, classes: int = 10) -> torch.nn.Module:
-    """A small convolutional network for images with three channels."""
+def network(channels: int) -> torch.nn.Module:
+    """A small convolutional network for images with three channels, of ten classes."""
     from torch import nn
 
     return nn.Sequential(
@@ -192,11 +195,11 @@ def network(channels: int, classes: int = 10) -> torch.nn.Module:
         nn.ReLU(),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
-        nn.Linear(4 * channels, classes),
+        nn.Linear(4 * channels, 10),
     )
 
 
-def _batches(memory: Memory, sizes: Sizes, device: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def make_batches(memory: Memory, sizes: Sizes, device: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """A loader without the noise of a real one: a few batches, repeated."""
     import torch
 
@@ -212,7 +215,7 @@ def _batches(memory: Memory, sizes: Sizes, device: str) -> list[tuple[torch.Tens
     return [pool[step % len(pool)] for step in range(sizes.steps)]
 
 
-def _delivery(batches: list[tuple[torch.Tensor, torch.Tensor]], loop: Loop, device: str) -> Iterable[Any]:
+def delivery(batches: list[tuple[torch.Tensor, torch.Tensor]], loop: Loop, device: str) -> Iterable[Any]:
     """Yield the batches on the GPU, as the chosen loop copies them."""
     return Prefetcher(batches, device) if loop is Loop.PREFETCHER else _Copied(batches, loop, device)
 
@@ -229,25 +232,6 @@ class _Copied:
             with annotate("copy batch", color="orange"):
                 moved = tuple(tensor.to(self._device, non_blocking=self._non_blocking) for tensor in batch)
             yield moved
-
-
-class ForwardTimes:
-    """Measure the host time of ``model(images)``, and the device time of its kernels."""
-
-    def __init__(self, device: str) -> None:
-        self._host, self._device = Stopwatch("cpu"), Stopwatch(device)
-
-    def __enter__(self) -> None:
-        self._device.__enter__()
-        self._host.__enter__()
-
-    def __exit__(self, *failure: object) -> None:
-        self._host.__exit__(*failure)
-        self._device.__exit__(*failure)
-
-    def facts(self) -> dict[str, Any]:
-        """Medians over all steps so far; in a call that synchronises, the host time would equal the device time."""
-        return {"forward_host_ms": self._host.median_ms(), "forward_device_ms": self._device.median_ms()}
 
 
 WORKLOAD = Workload(

@@ -13,11 +13,11 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from overlapscope.capture.annotate import annotate
 from overlapscope.workloads.harness import Program, Variant, Workload, main
-from overlapscope.workloads.streams import finish
+from overlapscope.workloads.streams import Mark, Memory, finish, pins
 
 if TYPE_CHECKING:
     import torch
@@ -146,17 +146,14 @@ class _LateReader(_Reader):
 
     def __init__(self, device: str) -> None:
         super().__init__(device)
-        self._in_flight: deque[tuple[torch.Tensor, Any]] = deque()
+        self._in_flight: deque[tuple[torch.Tensor, Mark]] = deque()
 
     def read(self, hidden: torch.Tensor) -> None:
         import torch
 
-        on_gpu = self.device != "cpu"
-        slot = torch.empty((), pin_memory=on_gpu)
+        slot, arrived = torch.empty((), pin_memory=pins(Memory.PINNED, self.device)), Mark(self.device)
         slot.copy_(hidden.mean(), non_blocking=True)
-        arrived = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]
-        if arrived is not None:
-            arrived.record()
+        arrived.set()
         self._in_flight.append((slot, arrived))
         if len(self._in_flight) > 1:
             self._take()
@@ -168,8 +165,7 @@ class _LateReader(_Reader):
 
     def _take(self) -> None:
         slot, arrived = self._in_flight.popleft()
-        if arrived is not None:
-            arrived.synchronize()
+        arrived.wait()
         self.sum += float(slot)
 
 

@@ -9,10 +9,10 @@ the sum reads what is in the buffer before the batch has arrived. The program co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from overlapscope.capture.annotate import annotate
-from overlapscope.workloads.harness import Program, Variant, Workload, main
+from overlapscope.workloads.harness import BatchSizes, Program, Variant, Workload, counting_program, main
 from overlapscope.workloads.streams import CopyStream, Memory, copy_stream, finish, on, pins
 
 if TYPE_CHECKING:
@@ -26,23 +26,13 @@ class Choices:
     inside: bool = True
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of a pass, for a data-centre GPU."""
-
-    batches: int = 4
-    batch_mib: int = 64
-    matmuls: int = 4  # per batch
-    width: int = 4096  # of the square float32 matrices
-
-
 VARIANTS = (
     Variant("read-unordered", Choices(), "the wait stands inside, so that the side stream waits", "read-ordered"),
     Variant("read-ordered", Choices(inside=False), "the wait stands outside, so that the stream of the sums waits"),
 )
 
 
-def make(choices: Choices, sizes: Sizes, device: str) -> Program:
+def make(choices: Choices, sizes: BatchSizes, device: str) -> Program:
     """Allocate pinned batches, each of other numbers, one buffer on the GPU, and a matrix to multiply."""
     import torch
 
@@ -77,11 +67,7 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
                 read.append(float(mean))
             finish(device)
 
-    def facts() -> dict[str, Any]:
-        wrong = sum(value != 1 + number % sizes.batches for number, value in enumerate(read))
-        return {"sums_read": len(read), "sums_wrong": wrong}
-
-    return Program(one_pass, result=lambda: read[-sizes.batches :], facts=facts)
+    return counting_program(one_pass, read, sizes.batches, "sums")
 
 
 def _current_waits_for(side: torch.cuda.Stream | None) -> None:
@@ -95,8 +81,8 @@ WORKLOAD = Workload(
     module="overlapscope.workloads.self_wait",
     question="Which stream waits for a copy, where the wait stands inside of the stream's context?",
     variants=VARIANTS,
-    sizes=Sizes(),
-    on_cpu=Sizes(batches=2, batch_mib=1, matmuls=1, width=64),
+    sizes=BatchSizes(),
+    on_cpu=BatchSizes(batches=2, batch_mib=1, matmuls=1, width=64),
     make=make,
 )
 build, measure = WORKLOAD.build, WORKLOAD.measure

@@ -9,10 +9,10 @@ buffer with the next batch by then sends that one twice. The program counts how 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from overlapscope.capture.annotate import annotate
-from overlapscope.workloads.harness import Program, Variant, Workload, main
+from overlapscope.workloads.harness import BatchSizes, Program, Variant, Workload, counting_program, main
 from overlapscope.workloads.streams import Mark, Memory, finish, pins
 
 if TYPE_CHECKING:
@@ -26,23 +26,13 @@ class Choices:
     waits: bool = False
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of a pass, for a data-centre GPU."""
-
-    batches: int = 4
-    batch_mib: int = 16
-    matmuls: int = 4  # per batch
-    width: int = 4096  # of the square float32 matrices
-
-
 VARIANTS = (
     Variant("refilled-early", Choices(), "the buffer is filled while its upload may still run", "refilled-after"),
     Variant("refilled-after", Choices(waits=True), "the host waits for an event after the upload first"),
 )
 
 
-def make(choices: Choices, sizes: Sizes, device: str) -> Program:
+def make(choices: Choices, sizes: BatchSizes, device: str) -> Program:
     """Allocate batches of ordinary memory, each of other numbers, one pinned buffer, and a matrix to multiply."""
     import torch
 
@@ -73,19 +63,15 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
             finish(device)
         read.extend(float(mean) for mean in means)
 
-    def facts() -> dict[str, Any]:
-        wrong = sum(value != 1 + number % sizes.batches for number, value in enumerate(read))
-        return {"sums_read": len(read), "sums_wrong": wrong}
-
-    return Program(one_pass, result=lambda: read[-sizes.batches :], facts=facts)
+    return counting_program(one_pass, read, sizes.batches, "sums")
 
 
 WORKLOAD = Workload(
     module="overlapscope.workloads.staging_buffer",
     question="Does the host wait before it fills a pinned buffer again?",
     variants=VARIANTS,
-    sizes=Sizes(),
-    on_cpu=Sizes(batches=2, batch_mib=1, matmuls=1, width=64),
+    sizes=BatchSizes(batch_mib=16),
+    on_cpu=BatchSizes(batches=2, batch_mib=1, matmuls=1, width=64),
     make=make,
 )
 build, measure = WORKLOAD.build, WORKLOAD.measure

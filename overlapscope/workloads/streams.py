@@ -61,7 +61,7 @@ def keep_for(tensor: torch.Tensor, stream: torch.cuda.Stream | None) -> None:
 
 
 class Mark:
-    """What was issued to a stream so far, as a new event each time; without a GPU, whatever it marks is complete."""
+    """A mark after the work that was issued to a stream, a new event each time; without a GPU, all work is complete."""
 
     def __init__(self, device: str) -> None:
         self._device = device

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from overlapscope.capture.annotate import annotate
 from overlapscope.workloads.harness import Program, Variant, Workload, main
-from overlapscope.workloads.streams import CopyStream, Memory, copy_stream, finish, on, pins
+from overlapscope.workloads.streams import CopyStream, Mark, Memory, copy_stream, finish, on, pins
 
 if TYPE_CHECKING:
     import torch
@@ -66,9 +66,10 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
 
     def one_pass() -> None:
         with annotate("zero_copy"):
-            for batch in batches():
+            for arrived, batch in batches():
                 with annotate("add", color="orange"):
-                    total.add_(batch())
+                    arrived.hold()
+                    total.add_(batch)
                 with annotate("compute", color="green"):
                     total.mul_(0.5)
                     for _ in range(sizes.matmuls):
@@ -82,43 +83,31 @@ def make(choices: Choices, sizes: Sizes, device: str) -> Program:
     return Program(run, result=lambda: [total, product])
 
 
-Batch = Callable[[], "torch.Tensor"]
+Batch = tuple[Mark, "torch.Tensor"]
+"""A batch that a kernel can read, and a mark after its copy."""
 
 
 def _mapped(sources: list[torch.Tensor], device: str) -> Callable[[], list[Batch]]:
     """The batches as tensors of the device whose memory is the host's."""
-    views = [_after(None, on_device(source, device)) for source in sources]
+    views = [(Mark(device), on_device(source, device)) for source in sources]
     return lambda: views
 
 
 def _copied(sources: list[torch.Tensor], device: str) -> Callable[[], list[Batch]]:
-    """The batches in memory of the device; all copies are issued first, and each is waited for when it is used."""
+    """The batches in memory of the device; all copies are issued first."""
     import torch
 
     side = copy_stream(CopyStream.SIDE, device)
-    targets = [torch.zeros_like(source, device=device) for source in sources]
+    targets = [(Mark(device), torch.zeros_like(source, device=device)) for source in sources]
 
     def fetched() -> list[Batch]:
-        arrived = []
-        for source, target in zip(sources, targets, strict=True):
+        for source, (arrived, target) in zip(sources, targets, strict=True):
             with annotate("copy", color="orange"), on(side):
                 target.copy_(source, non_blocking=True)
-                arrived.append(None if side is None else side.record_event())
-        return [_after(event, target) for event, target in zip(arrived, targets, strict=True)]
+                arrived.set()
+        return targets
 
     return fetched
-
-
-def _after(event: Any, target: torch.Tensor) -> Batch:
-    """The tensor, once the current stream waits for an event."""
-    import torch
-
-    def batch() -> torch.Tensor:
-        if event is not None:
-            torch.cuda.current_stream().wait_event(event)
-        return target
-
-    return batch
 
 
 class _HostMemory:

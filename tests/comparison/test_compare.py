@@ -12,23 +12,37 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from overlapscope import ChangeNotUnderstood, RangeNotFound, Trace, compare, open_trace, what_if
+from overlapscope import (
+    Analysis,
+    ChangeNotUnderstood,
+    RangeNotFound,
+    Trace,
+    Window,
+    analyse,
+    compare,
+    open_trace,
+    what_if,
+)
 from overlapscope.cli.main import app
-from overlapscope.comparison.result import Comparison
-from overlapscope.comparison.sentences import amounts_of
+from overlapscope.comparison.figures import by_key
+from overlapscope.comparison.result import Comparison, amounts_of
 from overlapscope.formatting import interval, time
-from overlapscope.html.comparison_page import comparison_html
-from overlapscope.plot.before_after import before_after
+from overlapscope.html.page import comparison_html
+from overlapscope.measure.ranges import figures_by_range
+from overlapscope.measure.windows import of_occurrence, rows_called, whole
+from overlapscope.plot.timeline import draw_timelines
 from tests import kineto_maker as make
 from tests.comparison.loop import Loop
 from tests.comparison.reruns import rerun
 from tests.conftest import SAMPLES
 from tests.notation import trace_of
+from tests.opened import trace_at
 
 FAULTY, FIXED = (
     SAMPLES / f"gemm_copy-{name}-same.json.gz"
     for name in ("pageable-copy-first-blocking", "pinned-copy-first-non-blocking")
 )
+SIDES = "pageable-copy-first-non-blocking", "pinned-copy-first-non-blocking"
 PAGEABLE = Loop(memory="pageable", copy_us=400)
 SCATTERED = Loop(memory="pageable", copy_us=400, scatter=0.1)
 
@@ -96,7 +110,7 @@ def test_a_change_beyond_the_spread_is_one_and_within_it_is_none(tmp_path: Path)
 
 def test_figures_are_medians_with_their_spread(tmp_path: Path) -> None:
     side = traces(tmp_path, SCATTERED, 3)
-    walls = sorted(trace.end_ns - trace.start_ns for trace in side)
+    walls = sorted(whole(trace).wall_ns for trace in side)
     recorded = next(figure for figure in compare(side, side).figures if figure.key == "recorded_ns")
     assert recorded.before is not None
     assert (recorded.before.low, recorded.before.median, recorded.before.high) == tuple(walls)
@@ -109,6 +123,20 @@ def test_copies_are_counted_by_direction_and_memory(tmp_path: Path) -> None:
     assert (new.before and new.before.median, new.after and new.after.median) == (0, 4)
     assert figures["copies.HtoD.pageable.total_ns"].change == -4 * 400_000
     assert figures["kernels"].change == 0
+
+
+def test_all_figures_have_the_basis_of_the_time() -> None:
+    found = compare(*(trace_at(SAMPLES / f"gemm_copy-{name}-side.json.gz") for name in SIDES))
+    figures = by_key(found.figures)
+    assert found.before.unprofiled
+    assert figures["recorded_ns"].before != figures["wall_ns"].before, "the profiler costs time here"
+    for side in ("before", "after"):
+        values = {key: getattr(figure, side).median for key, figure in figures.items()}
+        parts = values["busy_ns"], values["idle_ns"]
+        assert 0.99 * values["wall_ns"] <= sum(parts) <= values["wall_ns"]
+    (gone,) = found.findings.gone
+    assert gone.before is not None
+    assert gone.before.idle_ns <= figures["idle_or_copying_ns"].before.median  # type: ignore[union-attr]
 
 
 def test_findings_are_gone_new_or_changed(tmp_path: Path) -> None:
@@ -136,6 +164,24 @@ def test_steps_are_compared_one_with_one_where_their_numbers_differ(tmp_path: Pa
     assert steps.steps[-1][1] is None
     assert found.why is not None
     assert found.why.reasons[0].words == "pinning 4 copies"
+
+
+@pytest.mark.parametrize("after", ["pinned-non-blocking", "pinned-blocking", "pageable-non-blocking"])
+def test_a_step_is_as_much_faster_as_the_program_however_far_the_host_runs_ahead(after: str) -> None:
+    """Times of a range that repeats add up to the time of all; those within it are of the host."""
+    paths = (SAMPLES / f"dataloader_train-{name}.json.gz" for name in ("pageable-blocking", after))
+    one, two = (trace_at(path) for path in paths)
+    found = {entry.name: entry for entry in compare(one, two).ranges}
+    for trace, times in zip((one, two), (found["step"].before, found["step"].after), strict=True):
+        stated = analyse(trace).stated
+        whole = next(entry for entry in figures_by_range(stated.trace) if entry.name == "step")
+        assert times is not None
+        assert times.total_ns == whole.wall_ns
+    copies, stated = found["copy batch"], analyse(two).stated.trace
+    rows = stated.ranges.take(rows_called(stated, "copy batch"))
+    assert copies.on_host
+    assert copies.after is not None
+    assert copies.after.total_ns == rows.duration_ns.sum()
 
 
 def test_steps_of_the_profiler_are_found_without_being_named(tmp_path: Path) -> None:
@@ -275,7 +321,7 @@ def test_the_command_prints_one_screen_with_the_sentence_first() -> None:
     result = run(FAULTY, FIXED, "-q")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("39.8 ms faster: ")
+    assert lines[0].startswith("39.7 ms faster: ")
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 45
     assert any(line.startswith("gone     OVL001") for line in lines)
@@ -285,7 +331,7 @@ def test_the_command_writes_json_csv_pages_and_figures(tmp_path: Path) -> None:
     page, figure = tmp_path / "page.html", tmp_path / "both.svg"
     result = run(FAULTY, FIXED, "--format", "json", "--html", page, "--figure", figure, "-q")
     found = json.loads(result.stdout)
-    assert found["schema"] == "overlapscope.compare/1"
+    assert found["schema"] == "overlapscope.compare/2"
     assert {entry["code"] for entry in found["findings"]["gone"]} >= {"OVL001"}
     assert found["change"]["figures"]["wall_ns"] == pytest.approx(
         found["after"]["figures"]["wall_ns"] - found["before"]["figures"]["wall_ns"], abs=1
@@ -330,7 +376,7 @@ def test_text_from_traces_is_escaped_on_the_page(tmp_path: Path) -> None:
 
 
 def test_both_timelines_are_on_one_axis(tmp_path: Path) -> None:
-    axes = before_after(compared(tmp_path, PAGEABLE, Loop())).axes
+    axes = draw_timelines(compared(tmp_path, PAGEABLE, Loop())).axes
     assert len(axes) == 2
     assert np.diff(axes[0].get_xlim()) == pytest.approx(np.diff(axes[1].get_xlim()))
     assert [axis.get_title(loc="left").partition(":")[0] for axis in axes] == ["before", "after"]
@@ -390,11 +436,9 @@ def truncated(folder: Path) -> Trace:
     return open_trace(path)
 
 
-@pytest.mark.parametrize(
-    ("sides", "error"), [(("a.json", "b.json"), TypeError), ((["a.json"], None), TypeError), (([], []), ValueError)]
-)
-def test_what_is_no_opened_trace_is_refused(sides: tuple[Any, Any], error: type[Exception]) -> None:
-    with pytest.raises(error, match="compare takes"):
+@pytest.mark.parametrize(("sides", "error"), [((1, 2), TypeError), (([1], None), TypeError), (([], []), ValueError)])
+def test_what_is_no_trace_is_refused(sides: tuple[Any, Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"compare takes|expected an Analysis"):
         compare(*sides)
 
 
@@ -411,7 +455,7 @@ def test_a_side_may_have_no_calls(tmp_path: Path) -> None:
     calls = [make.call(10, 5, correlation=1), sync, make.call(57, 2, correlation=3)]
     one, other = trace_of(tmp_path, *calls, *work), trace_of(tmp_path, *work)
     there, back = compare(one, other).why, compare(other, one).why
-    assert there.before_ns == back.after_ns == 80_000
+    assert there.before_ns == back.after_ns == 70_000
     assert there.after_ns == back.before_ns == 70_000
 
 
@@ -433,3 +477,83 @@ def test_stated_parts_add_up_to_the_stated_total(total_ns: int) -> None:
     parts = [round(total_ns * part) for part in (0.611, 0.377, -0.013)]
     amounts = amounts_of([*parts, total_ns - sum(parts)])
     assert sum(map(float, amounts)) == pytest.approx(float(time(total_ns).split()[0]))
+
+
+def occurrence(trace: Trace, name: str, number: int) -> Analysis:
+    return analyse(trace, window=of_occurrence(trace, name, number))
+
+
+def test_single_occurrences_have_the_work_that_was_issued_in_them() -> None:
+    before, after = open_trace(FAULTY), open_trace(FIXED)
+    every = compare(before, after, "round")
+    rounds = range(1, 1 + every.before.typical.occurrences)
+    each = [compare(occurrence(before, "round", number), occurrence(after, "round", number)) for number in rounds]
+    assert sum(found.work.matched for found in each) == every.work.matched > 0
+    assert sum(found.work.before_bytes for found in each) == every.work.before_bytes > 0
+    for found in each:
+        assert found.work.before_share == found.work.after_share == 1
+        sides = found.before, found.after
+        times = [by_key(found.figures)["recorded_ns"].before, by_key(found.figures)["recorded_ns"].after]
+        assert [time and time.median for time in times] == [side.typical.window.wall_ns for side in sides]
+
+
+@pytest.mark.parametrize("part", ["interval", "occurrence"])
+def test_why_a_part_of_a_trace_takes_another_time_adds_up(part: str) -> None:
+    sides = []
+    for path in (FAULTY, FIXED):
+        trace = open_trace(path)
+        one = of_occurrence(trace, "round", 2)
+        window = one if part == "occurrence" else Window.between(one.first_ns, one.last_ns)
+        sides.append(analyse(trace, window=window))
+    found = compare(*sides)
+    assert found.why is not None
+    assert [found.why.before_ns, found.why.after_ns] == [side.baseline.own_ns for side in sides]
+    assert found.why.saved_ns == found.why.before_ns - found.why.after_ns > 0
+    assert found.why.reasons[0].saved_ns > found.why.saved_ns / 2
+
+
+@pytest.mark.parametrize("part", ["interval", "occurrence", "named"])
+def test_a_part_of_a_trace_is_no_other_than_itself(part: str) -> None:
+    trace = open_trace(FAULTY)
+    window = of_occurrence(trace, "round", 3)
+    if part != "occurrence":
+        window = Window.between(window.first_ns, window.last_ns)
+    if part == "named":
+        window = replace(window, name="third")
+    found = compare(analyse(trace, window=window), analyse(trace, window=window))
+    assert found.verdict == "no-change"
+    assert found.work.matched > 0
+    assert not found.work.only
+    assert found.why is not None
+    assert found.why.saved_ns == 0
+    assert not any(reason.saved_ns for reason in found.why.reasons)
+
+
+FIRST_STEP = """
+    thread 1: range step 1-500 | copy 8MB pinned HtoD 2-6 -> stream 13: 10-200
+    launch 7-11 -> stream 7: 20-490
+"""
+SECOND_STEPS = {
+    "pageable": "copy 8MB pageable HtoD 502-800 -> stream 13: 510-799 | launch 807-811 -> stream 7: 810-980",
+    "pinned": "copy 8MB pinned HtoD 502-506 -> stream 13: 510-700 | launch 507-511 -> stream 7: 514-684",
+}
+
+
+@pytest.mark.parametrize("part", ["interval", "occurrence"])
+def test_what_differs_behind_a_part_is_no_reason_there(part: str, tmp_path: Path) -> None:
+    sides = []
+    for name, second in SECOND_STEPS.items():
+        picture = f"{FIRST_STEP} range step 501-1000 | {second}"
+        (tmp_path / name).mkdir()
+        trace = trace_of(tmp_path / name, picture, **make.H200)
+        one = of_occurrence(trace, "step", 1)
+        window = one if part == "occurrence" else Window.between(one.first_ns, one.last_ns)
+        sides.append(analyse(trace, window=window))
+    whole = compare(*(side.trace for side in sides)).why
+    assert whole is not None
+    assert whole.reasons
+    found = compare(*sides)
+    assert found.verdict == "no-change"
+    assert found.why is not None
+    assert (found.why.saved_ns, found.why.unexplained_ns) == (0, 0)
+    assert not any(reason.saved_ns for reason in found.why.reasons)

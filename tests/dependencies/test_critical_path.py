@@ -9,8 +9,7 @@ import pytest
 
 from overlapscope import open_trace, what_if
 from overlapscope.dependencies.build import build_graph
-from overlapscope.dependencies.critical_path import CriticalPath, critical_path, node_name
-from overlapscope.dependencies.simulate import simulate
+from overlapscope.dependencies.simulate import CriticalPath, critical_path, node_name, simulate
 from tests.notation import trace_of
 from tests.real_traces import SOME, graph
 

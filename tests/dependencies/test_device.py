@@ -12,8 +12,7 @@ from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.model.trace import Trace
-from tests import kineto_maker as make
-from tests import nsys_maker as nsys
+from tests import kineto_maker as make, nsys_maker as nsys
 from tests.notation import trace_of
 
 GPUS = {"deviceProperties": [{"id": index, "name": "NVIDIA H200"} for index in range(2)]}

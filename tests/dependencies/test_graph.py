@@ -13,11 +13,16 @@ from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Dependencies, bound
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.dependencies.simulate import simulate
-from overlapscope.whatif.catalogue import NAMES, changed, parse
+from overlapscope.whatif.catalogue import changed, parse
+from overlapscope.whatif.changes import NAMES
 from tests import kineto_maker as make
 from tests.notation import trace_of
 from tests.opened import swept
 from tests.real_traces import TRACES, graph
+
+
+def test_labels_are_told_apart() -> None:
+    assert len({kind.label for kind in DependencyKind}) == len(DependencyKind)
 
 
 @pytest.mark.parametrize("path", swept(TRACES))
@@ -37,8 +42,9 @@ def test_any_trace_can_be_simulated(corpus_trace: Path, tmp_path: Path) -> None:
     changes = [parse("faster-link=50" if name == "faster-link" else name) for name in NAMES]
     for each in changes:
         edited = changed(mine, [each]).graph
-        # batch-copies packs on the host, and waits for all that it packs; copy-first lets long copies go later
-        if each.name not in {"batch-copies", "copy-first"}:
+        # batch-copies packs on the host, and waits for all that it packs; copy-first lets long copies go later;
+        # workers hand over what the host would make faster by itself
+        if each.name not in {"batch-copies", "copy-first", "workers"}:
             assert simulate(edited).time_ns.max(initial=0) <= mine.time_ns.max(initial=0) + 100_000
     together, reversed_ = (simulate(changed(mine, some).graph) for some in (changes, changes[::-1]))
     assert (together.time_ns == reversed_.time_ns).all()
@@ -53,9 +59,9 @@ def test_the_last_of_several_dependencies_has_what_was_seen_and_others_what_is_u
         Dependencies.of(source[row : row + 1], target[row : row + 1], usual[row : row + 1], kind)
         for row, kind in enumerate(kinds)
     ]
-    found = bound(time, Dependencies.together(*parts))
+    found = bound(time, Dependencies.concat(*parts))
     assert found.weight_ns.tolist() == [100, 5, 5, 410]
-    found = bound(time, Dependencies.together(*parts[1:]))
+    found = bound(time, Dependencies.concat(*parts[1:]))
     assert found.weight_ns.tolist() == [5, 10, 410]
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overlapscope import diagnose, what_if
+from overlapscope import what_if
+from overlapscope.analysis.analysis import diagnose
 from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.diagnosis.causes import Cause

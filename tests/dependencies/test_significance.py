@@ -6,18 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from overlapscope.dependencies.build import build_graph
-from overlapscope.dependencies.config import DEFAULT
 from overlapscope.dependencies.kinds import DependencyKind
-from overlapscope.dependencies.threads import significance
+from overlapscope.dependencies.threads import MOST_TESTED, TRUNCATION, significance
 from overlapscope.model.columns import Float64
 from tests import kineto_maker as make
 from tests.notation import trace_of
 
-PROBABILITIES = st.lists(st.floats(0, 1), min_size=1, max_size=DEFAULT.most_tested)
+PROBABILITIES = st.lists(st.floats(0, 1), min_size=1, max_size=MOST_TESTED)
 TRUNCATIONS = st.floats(0.05, 0.95)
 
 
@@ -29,7 +27,7 @@ def array(values: list[float]) -> Float64:
 def test_what_is_uniform_is_accepted_no_more_often_than_the_level(count: int) -> None:
     """By chance the probabilities are uniform. Of 1 000 tests, with three standard deviations to spare."""
     random, tests = np.random.default_rng(count), 1_000
-    found = np.array([significance(random.uniform(size=count), DEFAULT.truncation) for _ in range(tests)])
+    found = np.array([significance(random.uniform(size=count), TRUNCATION) for _ in range(tests)])
     for level in (0.002, 0.01, 0.05, 0.2):
         assert (found <= level).sum() <= tests * level + 3 * np.sqrt(tests * level * (1 - level))
 
@@ -39,10 +37,10 @@ def test_it_is_the_share_of_products_that_are_as_small(count: int) -> None:
     """Against simulation, for what is as unlikely as one in ten and one in a hundred."""
     random = np.random.default_rng(0)
     drawn = random.uniform(size=(20_000, count))
-    products = np.where(drawn <= DEFAULT.truncation, np.log(drawn), 0).sum(axis=1)
+    products = np.where(drawn <= TRUNCATION, np.log(drawn), 0).sum(axis=1)
     for row in (np.argsort(products)[[200, 2_000]]).tolist():
         share = (products <= products[row]).mean()
-        assert significance(drawn[row], DEFAULT.truncation) == pytest.approx(share, rel=0.2)
+        assert significance(drawn[row], TRUNCATION) == pytest.approx(share, rel=0.2)
 
 
 @given(PROBABILITIES, TRUNCATIONS)
@@ -76,10 +74,10 @@ def test_one_by_itself_is_as_significant_as_it_is_unlikely(value: float) -> None
 def test_silences_end_by_chance_or_not() -> None:
     """Silences of 1 ms that end 10 us after their only cause, or at any moment after it; or with a cause each 20 us."""
     promptly, anywhere = np.full(20, 0.01), np.random.default_rng(0).integers(0, 100, 20) / 100
-    assert significance(promptly, DEFAULT.truncation) <= 0.01
-    assert significance(anywhere, DEFAULT.truncation) > 0.01
-    assert significance(np.minimum(50 * promptly, 1), DEFAULT.truncation) > 0.01
-    assert significance(2 * promptly[:1], DEFAULT.truncation) > 0.01, "once is not enough"
+    assert significance(promptly, TRUNCATION) <= 0.01
+    assert significance(anywhere, TRUNCATION) > 0.01
+    assert significance(np.minimum(50 * promptly, 1), TRUNCATION) > 0.01
+    assert significance(2 * promptly[:1], TRUNCATION) > 0.01, "once is not enough"
 
 
 def by_themselves(seed: int, threads: int, steps: int) -> list[make.Event]:

@@ -240,3 +240,24 @@ def test_a_loader_that_works_before_it_copies_is_still_waited_for(prepares_us: i
         now += 10_060 + 1010 + 20
     found = what_if(trace_of(tmp_path, *events, **make.H200), ["pin"])
     assert found.simulated_ns - found.predicted_ns == pytest.approx(6 * 10_000_000, rel=0.05), "no call is blocked"
+
+
+def test_the_engine_of_old_profilers_is_known_by_its_operators(tmp_path: Path) -> None:
+    """They note steps as operators, which keep no thread busy, and nodes of the backward pass by their class."""
+    events = []
+    for step in range(3):
+        at = 10_000 * step
+        events += [
+            make.cpu_op(f"ProfilerStep#{step}", at, 9_900, tid=1),
+            make.cpu_op("aten::mm", at + 10, 100, tid=1),
+            make.call(at + 20, 10, correlation=2 * step + 1, tid=1),
+            make.kernel(at + 40, 50, correlation=2 * step + 1),
+            make.cpu_op("torch::autograd::AccumulateGrad", at + 300, 100, tid=2),
+            make.call(at + 310, 10, correlation=2 * step + 2, tid=2),
+            make.kernel(at + 330, 50, correlation=2 * step + 2),
+            make.cpu_op("aten::add", at + 450, 20, tid=1),
+            make.call(at + 455, 5, name="cudaEventRecord", tid=1),
+        ]
+    trace = trace_of(tmp_path, *events)
+    assert len(trace.ranges) == 3
+    assert hand_offs(build_graph(trace)) == {(1, 2), (2, 1)}

@@ -20,7 +20,7 @@ from tests.json_page import keys_of, listed
 
 _LAYOUT = {"\n", "\t"}
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
-_OF_AUDIT = ("overlapscope.doctor/1", "overlapscope.audit/2")
+_OF_AUDIT = ("overlapscope.doctor/1", "overlapscope.audit/3")
 _IN_WORDS = "critical_path"
 """What the page describes without a table."""
 _ACTIVE = {"img", "iframe", "object", "embed", "link", "base", "form"}

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 from unittest.mock import patch
@@ -17,13 +17,13 @@ import typer
 from typer.testing import CliRunner
 
 import overlapscope
-from overlapscope.cache.keys import file_state
-from overlapscope.cache.store import Store
+from overlapscope.cache.store import Store, file_state
 from overlapscope.cli.main import app
-from overlapscope.cli.messages import ExitCode
+from overlapscope.cli.output import ExitCode
 from overlapscope.diagnosis.catalogue import RULES
-from overlapscope.fleet.work import work
-from overlapscope.whatif.catalogue import NAMES
+from overlapscope.fleet.executors import work
+from overlapscope.measure.definitions import their_overlap
+from overlapscope.whatif.changes import NAMES
 from tests.fuzz import judge, results
 
 _NOT_OF_TRACES = {"explain", "demo", "workloads", "record", "fleet reduce"}
@@ -94,7 +94,10 @@ def leaves() -> Iterator[tuple[str, Any]]:
 
 def _command(place: Place, name: str, command: Any) -> None:
     arguments = [*name.split(), *_arguments(place, command)]
-    with patch("overlapscope.fleet.processes.Processes.__call__", lambda _, tasks: map(work, tasks)):
+    with patch(
+        "overlapscope.fleet.executors.Processes.__call__",
+        lambda _, folder, sources: map(partial(work, folder), sources),
+    ):
         result = CliRunner().invoke(app, arguments, env={"COLUMNS": "100"})
     shown = " ".join(arguments)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -104,7 +107,7 @@ def _command(place: Place, name: str, command: Any) -> None:
     if "Traceback" in result.output:
         raise Found(f"{shown}: shows a traceback")
     if result.exit_code != ExitCode.UNUSABLE:
-        if "--format json" in shown or "--json" in shown:
+        if "--format json" in shown:
             output = Path(place.file("o.txt"))
             _refuse(shown, results.of_json(output.read_text() if output.exists() else result.stdout))
         if "--format csv" not in shown:
@@ -221,7 +224,7 @@ def _theirs(place: Place) -> None:
     if trace is not None:
         for definition in ("hta", "tracelens"):
             for last in (True, False):
-                rows = overlapscope.their_overlap(trace, definition, last_step=last)  # type: ignore[arg-type]
+                rows = their_overlap(trace, definition, last_step=last)  # type: ignore[arg-type]
                 _refuse(definition, judge.complaints([row.to_dict() for row in rows]))
 
 

@@ -11,10 +11,9 @@ from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Dependencies
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.dependencies.simulate import simulate
-from overlapscope.whatif.bounds import bounding_graphs
 from overlapscope.whatif.catalogue import changed, understood
-from overlapscope.whatif.config import DEFAULT
-from overlapscope.whatif.editor import Editor
+from overlapscope.whatif.change import Editor
+from overlapscope.whatif.interval import bounding_graphs
 from tests.notation import trace_of
 
 TEXT = """
@@ -25,7 +24,7 @@ TEXT = """
 
 @pytest.fixture
 def editor(tmp_path: Path) -> Editor:
-    return Editor(build_graph(trace_of(tmp_path, TEXT)), DEFAULT)
+    return Editor(build_graph(trace_of(tmp_path, TEXT)))
 
 
 def into(editor: Editor, work: int, *kinds: DependencyKind) -> Dependencies:

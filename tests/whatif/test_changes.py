@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from overlapscope import what_if
 from overlapscope.dependencies.simulate import has_cycle, simulate
@@ -17,7 +16,8 @@ from overlapscope.errors import RangeNotFound
 from overlapscope.model.columns import NO_ID
 from overlapscope.model.enums import ApiKind, Direction
 from overlapscope.model.trace import Trace
-from overlapscope.whatif.catalogue import NAMES, changed, parse, understood
+from overlapscope.whatif.catalogue import changed, parse, understood
+from overlapscope.whatif.changes import NAMES
 from overlapscope.whatif.changes.pin import Pin
 from tests.conftest import SAMPLES
 from tests.notation import trace_of
@@ -155,7 +155,7 @@ def test_changes_do_not_depend_on_their_order() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("pin:stream=99", "nothing in the trace is meant"),
+        ("pin:stream=99", "the trace has no copy or call to which"),
         ("batch-copies", "no small copies to the device are in a row"),
         ("faster-link=1", "no pinned copy is slower"),
         ("side-stream", "does not say what reads a copy"),

@@ -11,8 +11,7 @@ from overlapscope.dependencies.build import build_graph
 from overlapscope.dependencies.graph import Dependencies
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.dependencies.simulate import simulate
-from overlapscope.whatif.config import DEFAULT
-from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.change import Editor, Where
 from tests.notation import trace_of
 
 TEXT = """
@@ -23,7 +22,7 @@ TEXT = """
 
 @pytest.fixture
 def editor(tmp_path: Path) -> Editor:
-    return Editor(build_graph(trace_of(tmp_path, TEXT)), DEFAULT)
+    return Editor(build_graph(trace_of(tmp_path, TEXT)))
 
 
 def kernels_ns(editor: Editor) -> int:
@@ -70,7 +69,7 @@ def test_copies_get_other_columns_of_the_same_type(editor: Editor) -> None:
 def test_what_a_change_is_about_is_work_and_calls(editor: Editor) -> None:
     every = Where(np.array([True]), np.ones(4, np.bool_))
     assert every.work(editor.graph).tolist() == [1]
-    assert every.but(np.array([False])).work(editor.graph).tolist() == []
+    assert editor.graph.work_of_rows(np.array([False])).tolist() == []
     assert editor.calls_of(np.array([True])).tolist() == [1]
 
 

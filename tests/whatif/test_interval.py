@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from overlapscope import Prediction, open_trace, what_if
-from overlapscope.whatif.d2h_consumers import UNKNOWN_READER
-from overlapscope.whatif.narrower import narrower
-from overlapscope.whatif.uncertainty import Estimate, Part, Reason
+from overlapscope.whatif.host_memory import UNKNOWN_READER
+from overlapscope.whatif.interval import narrower
+from overlapscope.whatif.sources import Estimate, Part, Reason
 from tests import kineto_maker as make
 from tests.notation import trace_of
 
@@ -18,7 +18,7 @@ GPU_BOUND = "|".join(f"launch {at}-{at + 2} -> stream 7: {10 + 50 * at}-{9 + 50 
 
 
 def part(found: Prediction, reason: Reason, *, own: bool = False) -> Part:
-    estimate = found.own.estimate if own else found.estimate
+    estimate = found.unprofiled.estimate if own else found.estimate
     return next((each for each in estimate.parts if each.reason is reason), Part(reason, 0, 0))
 
 
@@ -40,7 +40,7 @@ def test_a_plain_trace_of_a_launch_bound_loop_may_take_far_less_without_the_prof
     found = what_if(trace_of(tmp_path, HOST_BOUND), [])
     assert found.unprofiled is not None
     assert found.unprofiled.low_ns < 0.6 * found.unprofiled.predicted_ns
-    assert "without the profiler, whose cost is not known," in found.sentence
+    assert found.sentence.endswith("; as recorded, with the profiler's cost.")
     assert part(found, Reason.PROFILER, own=True).more_ns == 0, "no more than with it"
     assert found.narrowed_by is not None
     assert "--unprofiled" in found.narrowed_by
@@ -81,7 +81,7 @@ def test_without_calls_all_time_without_work_may_be_the_profilers(tmp_path: Path
         (Reason.HOST, False, "--unprofiled"),
         (Reason.PROFILER, False, "--unprofiled"),
         (Reason.PROFILER, True, "--warmup"),
-        (Reason.HOST, True, "another run"),
+        (Reason.HOST, True, "from run to run"),
         (Reason.ORDER, False, "notes the operators"),
         (Reason.ORDER, True, "in which order"),
     ],
@@ -96,7 +96,7 @@ def test_what_narrows_an_interval_is_not_in_the_trace_yet(
     )
     trace = trace_of(tmp_path, HOST_BOUND, **(known if recorded else {}))
     found = Estimate.of(100, (Part(reason, 50, 50),), least_ns=0, most_ns=None)
-    advice = narrower([found], [f"pin: {UNKNOWN_READER}"], trace, 0.5)
+    advice = narrower([found], [f"pin: {UNKNOWN_READER}"], trace)
     assert advice is not None
     assert said in advice
 
@@ -107,8 +107,8 @@ DOWN = "thread 1: copy 100MiB pageable DtoH 22-10_031 -> stream 7: 30-10_030 | s
 def test_a_wide_interval_on_either_basis_says_what_would_narrow_it(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, HOST_BOUND)
     narrow, wide = (Estimate.of(100, (Part(Reason.ORDER, ns, ns),), least_ns=0, most_ns=None) for ns in (5, 50))
-    assert narrower([narrow, narrow], [], trace, 0.5) is None
-    assert narrower([narrow, wide], [], trace, 0.5) == narrower([wide, narrow], [], trace, 0.5) is not None
+    assert narrower([narrow, narrow], [], trace) is None
+    assert narrower([narrow, wide], [], trace) == narrower([wide, narrow], [], trace) is not None
 
 
 def test_pinned_results_may_come_asynchronously_and_in_memory_that_is_kept(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from overlapscope import Prediction, Trace, open_trace, what_if
-from overlapscope.whatif.uncertainty import Estimate, Reason
+from overlapscope.whatif.sources import Estimate, Reason
 from tests import kineto_maker as make
 from tests.conftest import SAMPLES
 from tests.notation import trace_of
@@ -23,7 +23,7 @@ def without_sizes(trace: Trace) -> Trace:
 
 
 def on_both_bases(found: Prediction) -> tuple[Estimate, Estimate]:
-    return found.estimate, found.own.estimate
+    return found.estimate, found.unprofiled.estimate
 
 
 @pytest.mark.parametrize(

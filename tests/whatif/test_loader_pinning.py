@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from overlapscope import what_if
-from overlapscope.whatif.config import DEFAULT
+from overlapscope.whatif.copy_speeds import PACKING_GB_S
+from overlapscope.whatif.pinning import LOADER_GB_S
 from tests import kineto_maker as make
 from tests.notation import trace_of
 
 BYTES = 48_000_000
-PINNING_US = BYTES / DEFAULT.loader_gb_s / 1e3
-INLINE_US = BYTES / DEFAULT.packing.gb_s / 1e3
+PINNING_US = BYTES / LOADER_GB_S / 1e3
+INLINE_US = BYTES / PACKING_GB_S / 1e3
 COPY_US = BYTES / 55.1 / 1e3
 WORKERS, NONE = "_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"
 

@@ -12,6 +12,9 @@ The GPU was idle, and the trace lacks the data that would show why. No reason is
   only one of the possible reasons.
 - CUDA graphs were traced as a whole: the work inside them is not in the trace.
 - Device timestamps come from another clock than host timestamps.
+- Kernels without any call or operator are no work of PyTorch: torch's profiler sees those of JAX, but not their
+  launches. Nsight Systems records both.
+- ROCm records neither what a wait is for nor memory kinds: no new recording helps there.
 - The profiler was off: the file has several profiling cycles, and this time is between two of them.
 
 ## Fix
@@ -46,21 +49,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlapscope.diagnosis.causes import Cause, IdleTime
+from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
-from overlapscope.fitness.unknown import of_amd
 from overlapscope.formatting import counted, time
 from overlapscope.measure.cycles import unrecorded
 from overlapscope.measure.host import blocked_from_ns
-from overlapscope.measure.issue import first_copy_of
 from overlapscope.measure.spans import covered, intersect, union
+from overlapscope.measure.waits import first_copy_of
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction
-from overlapscope.model.trace import Trace
 
-_OWN = (Cause.UNKNOWN, Cause.WAIT_NOT_RECORDED)
 _INCOMPLETE = {
     "whole-graph-trace": "CUDA graphs were traced as a whole (record with --cuda-graph-trace=node)",
     "wrong-device-clock": "device timestamps come from another clock than host timestamps",
@@ -68,61 +67,66 @@ _INCOMPLETE = {
     "copies-not-recorded": "copies were not recorded, only their calls",
 }
 """Health warnings that make every idle interval doubtful, with what they mean."""
+_RECORDED_BY_ALL = ("profiler_off_ns", "work_without_call_ns", "copies_without_call_ns")
+"""Idle time for which what is missing can be recorded on ROCm too."""
+_ON_AMD = "# ROCm records neither what waits are for nor memory kinds: look at the program around this place"
+
+_WITH_NSYS = (
+    "nsys profile -t cuda,nvtx --cuda-graph-trace=node python SCRIPT  # torch does not launch its kernels (JAX?)"
+)
 
 
 def claims(context: DeviceContext) -> Bool:
     """Every idle interval, where device work is missing or has wrong timestamps; else those without the profiler."""
     if missing_work(context):
         return ~context.none
-    mostly: Bool = 2 * _unrecorded_ns(context.trace, context.idle) > context.idle.duration_ns
-    return mostly
-
-
-def _unrecorded_ns(trace: Trace, idle: IdleTime) -> Int64:
-    """How much of each idle interval lies between two profiling cycles."""
-    return covered(idle.start_ns, idle.end_ns, unrecorded(trace))
+    return context.mostly_in(unrecorded(context.trace))
 
 
 def missing_work(context: DeviceContext) -> list[str]:
-    """What makes every idle interval doubtful."""
+    """The reasons that make every idle interval doubtful."""
     return [text for code, text in _INCOMPLETE.items() if context.trace.health.has(code)]
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
     """Name the missing data, and the GPU idle time for which each is missing."""
     idle = context.idle.take(rows)
-    by_cause = {
-        "profiler_off_ns": int(_unrecorded_ns(context.trace, idle).sum()),
-        "work_without_call_ns": int(idle.duration_ns[idle.cause == Cause.UNKNOWN].sum()),
-        "wait_not_recorded_ns": int(idle.duration_ns[idle.cause == Cause.WAIT_NOT_RECORDED].sum()),
-        "unknown_memory_ns": int(idle.duration_ns[(idle.cause != Cause.UNKNOWN) & (idle.copy >= 0)].sum()),
-        "copies_without_call_ns": int(idle.duration_ns[~np.isin(idle.cause, _OWN) & (idle.copy < 0)].sum()),
+    other = ~np.isin(idle.cause, (Cause.UNKNOWN, Cause.WAIT_NOT_RECORDED))
+    masks = {
+        "work_without_call_ns": idle.cause == Cause.UNKNOWN,
+        "wait_not_recorded_ns": idle.cause == Cause.WAIT_NOT_RECORDED,
+        "unknown_memory_ns": (idle.cause != Cause.UNKNOWN) & (idle.copy >= 0),
+        "copies_without_call_ns": other & (idle.copy < 0),
     }
+    by_cause = {"profiler_off_ns": int(covered(idle.start_ns, idle.end_ns, unrecorded(context.trace)).sum())}
+    by_cause |= {name: int(idle.duration_ns[mask].sum()) for name, mask in masks.items()}
     missing = "; ".join(missing_work(context) or _missing(context, by_cause))
-    message = f"The GPU was idle for {time(context.idle_ns(rows))} and the trace does not record why: {missing}."
+    message = f"{context.without_kernel(rows, capital=True)} and the trace does not record why: {missing}."
     message += _meanwhile(context, rows[idle.cause == Cause.WAIT_NOT_RECORDED], context.idle_ns(rows))
-    return Report(message, dict(by_cause) | {"missing": missing}, Confidence.LOW, "a new recording with this data")
+    evidence = by_cause | {"missing": missing}
+    if context.amd and not missing_work(context) and not any(by_cause[name] for name in _RECORDED_BY_ALL):
+        return Report(message, evidence, "the program: what waits there?", True, fix=_ON_AMD, cuda_fix=_ON_AMD)
+    elsewhere = not len(context.trace.api_calls) and not len(context.trace.cpu_ops)
+    fix = _WITH_NSYS if elsewhere and not context.amd else None
+    return Report(message, evidence, "a new recording with this data", suspicion=True, fix=fix)
 
 
 def _meanwhile(context: DeviceContext, rows: Int64, idle_ns: int) -> str:
     """In which calls of one name a thread was blocked, where that is most of the idle time."""
-    trace, idle = context.trace, context.idle.take(rows)
-    calls = trace.api_calls
-    since = blocked_from_ns(trace, context.config.dependencies.host)
-    some = np.flatnonzero(
-        np.isin(calls.kind, (ApiKind.COPY, *SYNC_CALLS)) & (calls.process == context.activity.key.process)
-    )
+    trace, calls = context.trace, context.trace.api_calls
+    idle = union(context.idle.start_ns[rows], context.idle.end_ns[rows])
+    since = blocked_from_ns(calls)
+    waiting = np.isin(calls.kind, (ApiKind.COPY, *SYNC_CALLS)) & (calls.process == context.key.process)
     blocked = [
-        (spans.total_ns, number, mine)
-        for number in np.unique(calls.name_id[some]).tolist()
-        for mine in [some[calls.name_id[some] == number]]
-        for spans in [intersect(union(since[mine], calls.end_ns[mine]), union(idle.start_ns, idle.end_ns))]
+        (intersect(union(since[named], calls.end_ns[named]), idle).total_ns, number, named)
+        for number in np.unique(calls.name_id[waiting]).tolist()
+        for named in [np.flatnonzero(waiting & (calls.name_id == number))]
     ]
-    longest, number, mine = max(blocked, key=lambda entry: entry[:2], default=(0, NO_ID, some))
+    longest, number, named = max(blocked, key=lambda entry: entry[:2], default=(0, NO_ID, rows[:0]))
     if 2 * longest <= idle_ns:
         return ""
-    within = covered(since[mine], calls.end_ns[mine], union(idle.start_ns, idle.end_ns)) > 0
-    copy = first_copy_of(trace)[mine[within]]
+    within = covered(since[named], calls.end_ns[named], idle) > 0
+    copy = first_copy_of(trace)[named[within]]
     directions = {Direction(each).label for each in trace.copies.direction[copy[copy != NO_ID]].tolist()}
     where = f"{counted(int(within.sum()), 'call')} of {trace.names[number]}"
     where += f" ({', '.join(sorted(directions))})" if directions else ""
@@ -130,14 +134,13 @@ def _meanwhile(context: DeviceContext, rows: Int64, idle_ns: int) -> str:
 
 
 def _missing(context: DeviceContext, by_cause: dict[str, int]) -> list[str]:
-    health = context.trace.health
-    missing = []
+    health, missing = context.trace.health, list[str]()
     if by_cause["profiler_off_ns"]:
         missing.append("the profiler was off between two profiling cycles")
     if by_cause["work_without_call_ns"]:
         missing.append("the call that issued the next work is not in the trace (clipped, or without correlation id)")
     if by_cause["wait_not_recorded_ns"] and health.has("syncs-not-recorded"):
-        how = "ROCm records none" if of_amd(context.trace) else "enable_cuda_sync_events=True"
+        how = "ROCm records none" if context.amd else "enable_cuda_sync_events=True"
         missing.append(f"synchronisation events were not recorded ({how})")
     elif by_cause["wait_not_recorded_ns"]:
         missing.append("the next work had been issued, and what it waited for was not recorded")
@@ -149,12 +152,8 @@ def _missing(context: DeviceContext, by_cause: dict[str, int]) -> list[str]:
 
 
 RULE = Rule(
-    code="OVL000",
-    name="insufficient-data",
-    page=__doc__,
+    look=("#C3C9D2", "#4A5362", "#E4E4E4", "++++++"),
     waited_for="waits that are not recorded",
     cuda_fix="nsys profile -t cuda,nvtx --cuda-graph-trace=node ./program  # and export with the same version",
     fix='with overlapscope.record("trace.json.gz", steps=3) as recording: ...  # records the missing data',
-    claims=claims,
-    describe=describe,
 )

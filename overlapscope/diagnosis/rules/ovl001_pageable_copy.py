@@ -49,14 +49,18 @@ them: from 4 MiB on, measured on an H100, CUDA 13.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from overlapscope.diagnosis.causes import COPY_WAIT_CAUSES, Cause
-from overlapscope.diagnosis.device_context import DeviceContext
+from overlapscope.diagnosis.device_context import DeviceContext, unique
 from overlapscope.diagnosis.loaders import mostly_in_modules, noted_loaders, pinning_fix
-from overlapscope.diagnosis.rule import D2H_CUDA_FIX, D2H_FIX, FixFor, Report, Rule, median_or_none, mostly_d2h
-from overlapscope.formatting import counted, share, size, time
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.diagnosis.places import Moments
+from overlapscope.diagnosis.rule import FixFor, Report, Rule, median_or_none, with_d2h_fix
+from overlapscope.formatting import share, time
+from overlapscope.measure.places import enclosing, innermost
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
 from overlapscope.model.trace import Trace
 
@@ -71,27 +75,24 @@ def claims(context: DeviceContext) -> Bool:
 def describe(context: DeviceContext, rows: Int64) -> Report:
     """How long the copies blocked the host, the GPU idle time because of it, and how well they looked hidden."""
     copies = context.copies_of(rows)
-    calls = np.unique(context.trace.copies.call[copies]).astype(np.int64)
-    blocked, idle = context.blocked_ns(calls[calls >= 0]), context.idle_ns(rows)
+    blocked, idle = context.blocked_ns(unique(context.trace.copies.call[copies])), context.idle_ns(rows)
     hidden, total = int(context.facts.hidden_ns[copies].sum()), int(context.facts.total_ns[copies].sum())
     other_thread = _other_thread_blocked_ns(context, rows)
-    what = f"{counted(len(copies), 'pageable copy', 'pageable copies')} ({size(context.size_bytes(copies))})"
-    message = f"{what} blocked the host for {time(blocked)}; the GPU was idle for {time(idle)} because of it"
+    message = f"{context.copies_in_words(copies, 'pageable ')} blocked the host for {time(blocked)}"
+    message += f"; {context.without_kernel(rows)} because of it"
     message += f", though {share(hidden, total)} of the copy time overlapped kernels" if hidden > total / 2 else ""
     message += "; another thread's launches had to wait" if other_thread > idle / 2 else ""
-    evidence = {
-        "copies": len(copies),
-        "size_bytes": context.size_bytes(copies),
+    evidence = context.copies_as_evidence(copies) | {
         "copy_ns": total,
         "hidden_ns": hidden,
         "blocked_ns": blocked,
-        "late_launch_ns": int(context.idle.duration_ns[rows][context.idle.blocking_call[rows] >= 0].sum()),
+        "late_launch_ns": context.idle_ns(rows[context.idle.blocking_call[rows] >= 0]),
         "other_thread_blocked_ns": other_thread,
         "bandwidth_gb_s": median_or_none(context.facts.bandwidth_gb_s[copies]),
     }
-    if mostly_d2h(context, copies):
-        return Report(message + ".", evidence, fix=D2H_FIX, cuda_fix=D2H_CUDA_FIX)
-    return Report(message + ".", evidence, fix=_loader_fix(context.trace, copies))
+    report = Report(message + ".", evidence, fix=_loader_fix(context.trace, copies))
+    report = replace(report, other_fix=_COPIED_INTO if _by_copy_(context.trace, copies) else None)
+    return with_d2h_fix(report, context, copies)
 
 
 def _loader_fix(trace: Trace, copies: Int64) -> str | None:
@@ -103,6 +104,16 @@ def _loader_fix(trace: Trace, copies: Int64) -> str | None:
     return _CUSTOM_BATCH if _has_loader(trace) else None
 
 
+def _by_copy_(trace: Trace, copies: Int64) -> bool:
+    """Whether ``target.copy_(source)`` makes most bytes of some copies, and no operator around it, such as ``to()``."""
+    at, around = Moments.of_calls(trace, trace.copies.call[copies]), np.append(enclosing(trace.cpu_ops), NO_ID)
+    row = innermost(trace.cpu_ops, at.process, at.thread, at.time_ns)
+    name = np.append(trace.cpu_ops.name_id, NO_ID)[row]
+    by_itself = np.isin(name, trace.names.find(_COPY_OPERATOR)) & (around[row] == NO_ID) & (row != NO_ID)
+    sizes = trace.copies.size_bytes[copies]
+    return bool(2 * sizes[by_itself].sum() > sizes.sum())
+
+
 def _has_loader(trace: Trace) -> bool:
     """Whether a ``DataLoader`` makes the batches."""
     names = np.unique(np.concatenate([trace.ranges.name_id, trace.cpu_ops.name_id])).tolist()
@@ -111,12 +122,15 @@ def _has_loader(trace: Trace) -> bool:
 
 def _other_thread_blocked_ns(context: DeviceContext, rows: Int64) -> int:
     """GPU idle time in which a copy call of another thread blocked the launching thread."""
-    thread = np.append(context.trace.api_calls.thread, -1)
-    other = thread[context.idle.blocking_call[rows]] != thread[context.idle.launch_call[rows]]
-    known = (context.idle.blocking_call[rows] >= 0) & (context.idle.launch_call[rows] >= 0)
-    return int(context.idle.duration_ns[rows][other & known].sum())
+    thread, idle = np.append(context.trace.api_calls.thread, -1), context.idle
+    other = thread[idle.blocking_call] != thread[idle.launch_call]
+    known = (idle.blocking_call >= 0) & (idle.launch_call >= 0)
+    return context.idle_ns(rows[(other & known)[rows]])
 
 
+_COPY_OPERATOR = "aten::copy_"
+_ONCE = "host = host.pin_memory()  # once, before the loop; a DataLoader pins with pin_memory=True"
+_COPIED_INTO = f"{_ONCE}\ntarget.copy_(host, non_blocking=True)"
 _BATCH = (
     "batch = batch.pin_memory()  # once, ahead of time; DataLoader(..., pin_memory=True)\n"
     "batch = batch.to(device, non_blocking=True)"
@@ -129,9 +143,7 @@ _CUSTOM_BATCH = (
 
 
 RULE = Rule(
-    code="OVL001",
-    name="pageable-copy",
-    page=__doc__,
+    look=("#B2163D", "#E8557A", "#282828", "......"),
     fixes=(
         FixFor(
             "weight = weight.pin_memory()  # once, when the weights are loaded; the copy in pinned memory stays\n"
@@ -143,9 +155,6 @@ RULE = Rule(
     about_copies=True,
     cuda_fix="cudaMallocHost(&host, bytes);  // once, in place of malloc or new\n"
     "cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream);",
-    fix="tensor = tensor.pin_memory()  # a host tensor: once, before the loop; a DataLoader pins with pin_memory=True\n"
-    "tensor.to(device, non_blocking=True)",
+    fix=f"{_ONCE}\nx = host.to(device, non_blocking=True)",
     change="pin",
-    claims=claims,
-    describe=describe,
 )

@@ -39,9 +39,8 @@ from __future__ import annotations
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import D2H_CUDA_FIX, D2H_FIX, Report, Rule, mostly_d2h
-from overlapscope.formatting import counted, size, time
+from overlapscope.diagnosis.rule import Report, Rule, with_d2h_fix
+from overlapscope.formatting import time
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import MemoryKind
 
@@ -56,35 +55,31 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     copies = context.copies_of(rows)
     unsure = bool((context.memory[rows] == MemoryKind.UNKNOWN).any())
     message = (
-        f"{counted(len(copies), 'copy', 'copies')} ({size(context.size_bytes(copies))}) ran on the stream of the "
+        f"{context.copies_in_words(copies)} ran on the stream of the "
         f"kernels: queued kernels waited {time(context.idle_ns(rows))} for them."
     )
-    evidence = {
-        "copies": len(copies),
-        "size_bytes": context.size_bytes(copies),
+    evidence = context.copies_as_evidence(copies) | {
         "kernels_waited_ns": context.idle_ns(rows),
         "kernel_only_ns": context.kernel_only_ns,
     }
-    confirm_with = "a trace with memory kinds: pageable copies would also block the host" if unsure else ""
-    confidence = Confidence.MEDIUM if unsure else Confidence.HIGH
-    if mostly_d2h(context, copies):
-        return Report(message, evidence, confidence, confirm_with, fix=D2H_FIX, cuda_fix=D2H_CUDA_FIX)
-    return Report(message, evidence, confidence, confirm_with)
+    confirm_with = context.confirmed_by(
+        "a trace with memory kinds: pageable copies would also block the host",
+        "the program: is the host memory pinned (tensor.is_pinned())? Pageable copies would also block the host",
+    )
+    return with_d2h_fix(Report(message, evidence, confirm_with if unsure else ""), context, copies)
 
 
 RULE = Rule(
-    code="OVL002",
-    name="one-stream",
-    page=__doc__,
+    look=("#2553B7", "#5A86EE", "#555555", "||||||"),
     waited_for="copies on the kernels' stream",
     about_copies=True,
-    cuda_fix="cudaMemcpyAsync(following, pinned, bytes, cudaMemcpyHostToDevice, side);  // while this one computes\n"
+    cuda_fix="cudaStreamWaitEvent(side, read);  // recorded after the last kernels that read following\n"
+    "cudaMemcpyAsync(following, pinned, bytes, cudaMemcpyHostToDevice, side);  // while this one computes\n"
     "cudaEventRecord(arrived, side);\n"
     "cudaStreamWaitEvent(stream, arrived);  // before the kernels that use it",
     fix="with torch.cuda.stream(side):  # the next batch, while this one computes\n"
     "    following = batch.to(device, non_blocking=True)\n"
-    "torch.cuda.current_stream().wait_stream(side)  # before it is used",
+    "torch.cuda.current_stream().wait_stream(side)  # before it is used\n"
+    "following.record_stream(torch.cuda.current_stream())  # or its memory is reused too early",
     change="side-stream",
-    claims=claims,
-    describe=describe,
 )

@@ -45,9 +45,9 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.rule import D2H_CUDA_FIX, D2H_FIX, OUTPUT_SIZE_FIX, FixFor, Report, Rule, mostly_d2h
+from overlapscope.diagnosis.rule import OUTPUT_SIZE_FIX, FixFor, Report, Rule, with_d2h_fix
 from overlapscope.formatting import counted, time
-from overlapscope.measure.issue import synchronised_copy
+from overlapscope.measure.waits import synchronised_copy
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
 from overlapscope.whatif.changes.no_device_sync import may_be_needed
@@ -56,7 +56,8 @@ from overlapscope.whatif.changes.no_device_sync import may_be_needed
 def claims(context: DeviceContext) -> Bool:
     """Attributed to a synchronisation that is no scalar read, or to a synchronous copy call such as cudaMemcpy."""
     names = context.trace.names
-    blocking = [number for number, name in enumerate(names.values) if _copies(name) and "async" not in name.lower()]
+    lower = [name.lower() for name in names.values]
+    blocking = [number for number, name in enumerate(lower) if "memcpy" in name and "async" not in name]
     by_name = np.isin(np.append(context.trace.api_calls.name_id, -1)[context.idle.blocking_call], blocking)
     by_name &= (context.blocking_kind == ApiKind.COPY) & (context.memory == MemoryKind.PINNED)
     pinned_down = context.has_cause(Cause.COPY_CALL) & (context.memory == MemoryKind.PINNED) & by_name
@@ -64,16 +65,12 @@ def claims(context: DeviceContext) -> Bool:
     return result & ~context.insufficient_data
 
 
-def _copies(name: str) -> bool:
-    return "memcpy" in name.lower()
-
-
 def describe(context: DeviceContext, rows: Int64) -> Report:
     """GPU idle time during the synchronisations, and after them until the next launch."""
     calls = context.blocking_calls_of(rows)
     during = context.has_cause(Cause.SYNCHRONISATION, Cause.COPY_CALL)[rows]
-    copy_ns = int(np.where(during, context.link_copy_ns[rows], 0).sum())
-    during_ns = int(context.idle.duration_ns[rows][during].sum())
+    copy_ns = int(context.link_copy_ns[rows[during]].sum())
+    during_ns = context.idle_ns(rows[during])
     after_ns = context.idle_ns(rows) - during_ns
     blocked = context.blocked_ns(calls)
     copying = f", a copy running for {time(copy_ns)} of that" if copy_ns else ""
@@ -81,7 +78,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     idle += [f"up to {time(after_ns)} afterwards, until a launch that could have been earlier"] if after_ns else []
     message = (
         f"The host synchronised {counted(len(calls), 'time')} and was blocked for {time(blocked)}; "
-        f"the GPU was idle for {', and for '.join(idle)}."
+        f"no kernel ran for {', and for '.join(idle)}."
     )
     evidence = {
         "synchronisations": len(calls),
@@ -90,22 +87,19 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
         "late_launch_ns": after_ns,
         "waited_for_kernels_ns": max(blocked - during_ns, 0),
     }
-    copies = context.copies_of(rows)
-    if _mostly_own(context, rows):
+    if _mostly_without_copies(context, rows):
         needed = may_be_needed(context.graph)[context.graph.call_of[calls]].all()
         message += _NEEDED if needed else ""
         return Report(message, evidence, change="no-device-sync", cuda_fix=_NO_SYNC_CUDA)
-    if len(copies) and mostly_d2h(context, copies):
-        return Report(message, evidence, fix=D2H_FIX, cuda_fix=D2H_CUDA_FIX)
-    return Report(message, evidence)
+    return with_d2h_fix(Report(message, evidence), context, context.copies_of(rows))
 
 
-def _mostly_own(context: DeviceContext, rows: Int64) -> bool:
+def _mostly_without_copies(context: DeviceContext, rows: Int64) -> bool:
     """Whether most of the idle time is because of synchronisations that no copy comes right before."""
     call = context.idle.blocking_call[rows]
     follows = np.append(synchronised_copy(context.trace), NO_ID)[call] != NO_ID
-    own = context.from_sync[rows] & ~follows
-    return 2 * context.idle_ns(rows[own]) > context.idle_ns(rows)
+    without_copies = context.from_sync[rows] & ~follows
+    return 2 * context.idle_ns(rows[without_copies]) > context.idle_ns(rows)
 
 
 _NEEDED = " They may be needed: for managed memory, the order of several streams, or copies under way."
@@ -115,9 +109,7 @@ _NO_SYNC_CUDA = (
 )
 
 RULE = Rule(
-    code="OVL004",
-    name="host-synchronises",
-    page=__doc__,
+    look=("#ECB41C", "", "#A6A6A6", "------"),
     fixes=(
         OUTPUT_SIZE_FIX,
         FixFor("# no torch.cuda.synchronize() in the loop; torch.cuda.Event measures times", api="DeviceSynchronize"),
@@ -130,6 +122,4 @@ RULE = Rule(
     cuda_fix="cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, stream);  // the host does not wait",
     fix="tensor.to(device, non_blocking=True)  # kernels on this stream wait for the copy, the host need not",
     change="non-blocking",
-    claims=claims,
-    describe=describe,
 )

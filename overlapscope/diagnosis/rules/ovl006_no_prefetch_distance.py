@@ -47,9 +47,8 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.rule import Report, Rule, mostly_d2h
-from overlapscope.formatting import counted, size, time
+from overlapscope.diagnosis.rule import Report, Rule, with_d2h_fix
+from overlapscope.formatting import time
 from overlapscope.model.columns import NO_ID, Bool, Int64
 
 
@@ -62,24 +61,23 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     """How long kernels waited, and whether the stream of the event is recorded or inferred."""
     copies = context.copies_of(rows)
     message = (
-        f"Kernels waited {time(context.idle_ns(rows))} for {counted(len(copies), 'copy', 'copies')} "
-        f"({size(context.size_bytes(copies))}) through an event: the copies were issued too late, without prefetch."
+        f"Kernels waited {time(context.idle_ns(rows))} for {context.copies_in_words(copies)} through an event: "
+        "the copies were issued too late, without prefetch."
     )
     inferred = bool(context.idle.inferred[rows].any()) or context.trace.health.has("inferred-waits")
-    evidence = {
-        "copies": len(copies),
-        "size_bytes": context.size_bytes(copies),
+    evidence = context.copies_as_evidence(copies) | {
         "kernels_waited_ns": context.idle_ns(rows),
         "copies_delayed_by_kernels": _delayed_by_kernels(context, copies),
         "kernel_only_ns": context.kernel_only_ns,
         "event_inferred": inferred,
     }
-    confirm_with = "an Nsight Systems trace, which records what each event waits for" if inferred else ""
-    confidence = Confidence.MEDIUM if inferred else Confidence.HIGH
+    confirm_with = context.confirmed_by(
+        "an Nsight Systems trace, which records what each event waits for", "the program: what does the event wait for?"
+    )
     fix = "# let later kernels wait for the D2H copy only where they overwrite its source"
-    if mostly_d2h(context, copies):
-        return Report(message, evidence, confidence, confirm_with, fix=fix, cuda_fix=fix.replace("#", "//"))
-    return Report(message, evidence, confidence, confirm_with)
+    return with_d2h_fix(
+        Report(message, evidence, confirm_with if inferred else ""), context, copies, fix, fix.replace("#", "//")
+    )
 
 
 def _delayed_by_kernels(context: DeviceContext, copies: Int64) -> int:
@@ -91,14 +89,16 @@ def _delayed_by_kernels(context: DeviceContext, copies: Int64) -> int:
 
 
 RULE = Rule(
-    code="OVL006",
-    name="no-prefetch-distance",
-    page=__doc__,
+    look=("#4A3088", "#8A6FD6", "#727272", r"\\\\\\"),
     waited_for="copies that were issued too late",
     about_copies=True,
-    cuda_fix="cudaMemcpyAsync(buffers[(step + 1) % 2], pinned, bytes, cudaMemcpyHostToDevice, side);  // a step ahead",
-    fix="data, following = following, fetch(loader)  # on the side stream, before the kernels of this step",
+    cuda_fix="cudaStreamWaitEvent(side, read);  // recorded after the last kernels that read this buffer\n"
+    "cudaMemcpyAsync(buffers[(step + 1) % 2], pinned, bytes, cudaMemcpyHostToDevice, side);  // a step ahead\n"
+    "cudaEventRecord(arrived[(step + 1) % 2], side);\n"
+    "cudaStreamWaitEvent(stream, arrived[step % 2]);  // before the kernels of this step",
+    fix="torch.cuda.current_stream().wait_stream(side); data = following  # for this step\n"
+    "data.record_stream(torch.cuda.current_stream())  # so that its memory is not reused too early\n"
+    "with torch.cuda.stream(side):  # before the kernels of this step\n"
+    "    following = next(batches).to(device, non_blocking=True)",
     change="prefetch=1",
-    claims=claims,
-    describe=describe,
 )

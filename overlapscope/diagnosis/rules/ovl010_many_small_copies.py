@@ -20,7 +20,9 @@ data = [part.view_as(tensor) for part, tensor in zip(sent.split(sizes), tensors)
 sent_event = torch.cuda.current_stream().record_event()  # wait for it before the buffer is filled again
 ```
 
-`TensorDict.to` and loaders that collate into one tensor do the same.
+`TensorDict.consolidate()` packs its tensors into one block of memory, and `to()` then moves that in one copy; without
+it, `TensorDict.to` copies tensor by tensor, on an H200 600 copies for 600 tensors. A loader that collates into one
+tensor needs no packing.
 
 ## What the saving assumes
 The tensors have one data type and can be packed into one buffer, which is made once. Packing costs a copy on the host.
@@ -55,19 +57,18 @@ from overlapscope.model.columns import Bool, Int64
 
 def claims(context: DeviceContext) -> Bool:
     """Idle within a burst of small copies."""
-    return context.in_burst & ~context.has_cause(Cause.UNKNOWN)
+    return context.within(context.bursts, context.bursts.end_ns) & ~context.has_cause(Cause.UNKNOWN)
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
     """Number and size of the copies, and how much of the idle time they ran."""
     copies = unique(context.bursts.copies)
-    calls = np.unique(context.trace.copies.call[copies]).astype(np.int64)
+    calls = unique(context.trace.copies.call[copies])
     sizes = context.trace.copies.size_bytes[copies]
     total = int(context.facts.total_ns[copies].sum())
     median = int(np.median(sizes)) if len(sizes) else 0
     what = f"{counted(len(copies), 'small copy', 'small copies')} in a row (median size {size(median)})"
-    idle = time(context.idle_ns(rows))
-    message = f"{what} cost a call each: the GPU was idle for {idle}, the copies themselves took {time(total)}."
+    message = f"{what} cost a call each: {context.without_kernel(rows)}, the copies themselves took {time(total)}."
     evidence = {
         "copies": len(copies),
         "median_size_bytes": median,
@@ -79,15 +80,11 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
 
 
 RULE = Rule(
-    code="OVL010",
-    name="many-small-copies",
-    page=__doc__,
+    look=("#8E1777", "#C552AE", "#3E3E3E", "oooooo"),
     waited_for="many small copies",
     about_copies=True,
     cuda_fix="// gather the pieces in one pinned buffer, and send it with one cudaMemcpyAsync",
     fix="torch.cat([t.flatten() for t in tensors], out=pinned)  # one buffer, one copy, then views\n"
     "views = pinned.to(device, non_blocking=True).split(sizes)",
     change="batch-copies",
-    claims=claims,
-    describe=describe,
 )

@@ -16,13 +16,15 @@ Copy fewer bytes, or less often; or run other work at the same time.
 for layer in layers:
     layer.to(device)
 # after: pinned once, in the data type in which it is used; the first layers compute while the others are copied
+compute = torch.cuda.current_stream()
 for layer in layers:
     with torch.cuda.stream(side):
         for tensor in layer.parameters():
             tensor.data = tensor.data.to(device, non_blocking=True)  # pinned, and converted on the host beforehand
+            tensor.data.record_stream(compute)
     uploaded.append(side.record_event())
 for layer, event in zip(layers, uploaded):
-    torch.cuda.current_stream().wait_event(event)
+    compute.wait_event(event)
     x = layer(x)
 ```
 
@@ -43,7 +45,7 @@ from __future__ import annotations
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.rule import Report, Rule
-from overlapscope.formatting import counted, size, time
+from overlapscope.formatting import time
 from overlapscope.model.columns import Bool, Int64
 
 
@@ -56,13 +58,11 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     """The copies, and the kernel time that could hide them."""
     copies = context.copies_of(rows)
     kernels = context.kernel_only_ns
-    what = f"{counted(len(copies), 'copy', 'copies')} ({size(context.size_bytes(copies))})"
-    left = f"{time(kernels)} of kernel time" if kernels else "no kernel time"
+    what = context.copies_in_words(copies)
+    left = f"the {time(kernels)} of kernels without a copy run before or after" if kernels else "no other kernel runs"
     idle = time(context.idle_ns(rows))
-    message = f"{what} took {idle} with almost no kernel to hide behind: {left} had no concurrent copy."
-    evidence = {
-        "copies": len(copies),
-        "size_bytes": context.size_bytes(copies),
+    message = f"{what} took {idle} beside no kernel: {left}."
+    evidence = context.copies_as_evidence(copies) | {
         "copy_ns": int(context.link_copy_ns[rows].sum()),
         "kernel_only_ns": kernels,
     }
@@ -70,13 +70,9 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
 
 
 RULE = Rule(
-    code="OVL011",
-    name="nothing-to-hide-behind",
-    page=__doc__,
+    look=("#B8F79B", "", "#8E8E8E", r"\\\\\\"),
     waited_for="copies with no kernel to hide behind",
     not_simulated="there is no work to hide the copies behind, nor does a trace tell which bytes are needed",
     about_copies=True,
     fix="# copy fewer bytes (smaller data types, keep data on the GPU), or run other work at the same time",
-    claims=claims,
-    describe=describe,
 )

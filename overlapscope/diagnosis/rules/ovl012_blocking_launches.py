@@ -39,7 +39,16 @@ from overlapscope.diagnosis.causes import HOST_CAUSES, Cause
 from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import share, time
+from overlapscope.measure.host import BLOCKING_FACTOR, MOST_ENQUEUE_NS
 from overlapscope.model.columns import Bool, Int64
+
+_LAUNCH_SHARE = 0.5
+"""Launches are blocking where more than this share of them return after their kernel has ended."""
+_KERNEL_FACTOR = 2.0
+"""A kernel shows whether its launch is blocking if it takes this many times a launch that has nothing to wait for.
+
+Else it may end before a slow host returns.
+"""
 
 
 def claims(context: DeviceContext) -> Bool:
@@ -56,21 +65,20 @@ def _blocking_launches(context: DeviceContext) -> tuple[bool, int, int]:
     Only kernels that take much longer than launches usually take count: shorter ones end before a slow host returns.
     """
     kernels, calls = context.trace.kernels, context.trace.api_calls
-    mine = context.activity.key.rows(kernels) & (kernels.call >= 0) & (kernels.graph_node < 0)
-    mine &= kernels.duration_ns > context.config.blocking_kernel_factor * _usual_launch_ns(context, mine)
-    inside = context.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
-    call, rows = kernels.call[mine & inside], np.flatnonzero(mine & inside)
+    launched = context.key.rows(kernels) & (kernels.call >= 0) & (kernels.graph_node < 0)
+    long = kernels.duration_ns > _KERNEL_FACTOR * _plain_launch_ns(context, launched)
+    rows = context.rows_in_window(kernels, launched & long)
+    call = kernels.call[rows]
     # Host and device clocks may differ by some microseconds; a blocking call is longer than its kernel all the same.
-    host = context.config.dependencies.host
-    together = np.abs(calls.end_ns[call] - kernels.end_ns[rows]) <= host.tolerance * host.most_enqueue_ns
+    together = np.abs(calls.end_ns[call] - kernels.end_ns[rows]) <= BLOCKING_FACTOR * MOST_ENQUEUE_NS
     together &= calls.duration_ns[call] >= kernels.duration_ns[rows]
     blocking = int(together.sum())
-    return blocking > context.config.blocking_launch_share * len(rows), blocking, len(rows)
+    return blocking > _LAUNCH_SHARE * len(rows), blocking, len(rows)
 
 
-def _usual_launch_ns(context: DeviceContext, launched: Bool) -> float:
-    """What a launch takes without a wait: the median of those whose kernel is shorter than any launch."""
-    kernels, least = context.trace.kernels, context.config.dependencies.host.most_enqueue_ns
+def _plain_launch_ns(context: DeviceContext, launched: Bool) -> float:
+    """The time of a launch without a wait: the median of launches of a kernel that is shorter than any launch."""
+    kernels, least = context.trace.kernels, MOST_ENQUEUE_NS
     calls = kernels.call[launched & (kernels.duration_ns <= least)]
     return max(least, float(np.median(context.trace.api_calls.duration_ns[calls]))) if len(calls) else least
 
@@ -78,30 +86,25 @@ def _usual_launch_ns(context: DeviceContext, launched: Bool) -> float:
 def describe(context: DeviceContext, rows: Int64) -> Report:
     """How many launches were blocking, and the GPU idle time because of the profiler."""
     mostly, blocking, total = _blocking_launches(context)
-    profiler = int(context.idle.duration_ns[rows][np.isin(context.cause[rows], Cause.PROFILER)].sum())
+    profiler = context.idle_ns(rows[context.idle.cause[rows] == Cause.PROFILER])
     what = f"{share(blocking, total)} of the launches returned only after their kernel had ended"
-    idle = time(context.idle_ns(rows))
-    message = f"{what} (CUDA_LAUNCH_BLOCKING=1?): the host never ran ahead, and the GPU was idle for {idle}."
+    message = f"{what} (CUDA_LAUNCH_BLOCKING=1?): the host never ran ahead, and {context.without_kernel(rows)}."
     evidence = {"blocking_launches": blocking, "launches": total, "profiler_ns": profiler}
     if mostly:
         return Report(message, evidence)
     message = f"Profiler overhead blocked the launching thread; the GPU was idle for {time(profiler)} because of it."
-    return Report(
-        message,
-        evidence,
-        waited_for="the profiler",
-        fix="# record less: no stacks, fewer steps, larger profiler buffers",
-    )
+    fix = "# record less: no stacks, fewer steps, larger profiler buffers"
+    return Report(message, evidence, waited_for="the profiler", fix=fix)
+
+
+def always(context: DeviceContext) -> bool:
+    """Blocking launches are reported whatever they cost here: they serialise everything."""
+    return _blocking_launches(context)[0]
 
 
 RULE = Rule(
-    code="OVL012",
-    name="blocking-launches",
-    page=__doc__,
+    look=("#4C0B2B", "#B0557F", "#1F1F1F", "||||||"),
     waited_for="blocking launches",
     not_simulated="a trace made with blocking launches does not tell how far ahead the host would launch",
     fix="unset CUDA_LAUNCH_BLOCKING  # and profile again",
-    claims=claims,
-    describe=describe,
-    always=lambda context: _blocking_launches(context)[0],  # it serialises everything, whatever it costs here
 )

@@ -43,25 +43,27 @@ from overlapscope.measure.devices import is_collective
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import Bool, Int64
 
+_QUEUED_SHARE = 0.2
+"""Share of the kernel time for which kernels of another stream must be queued before missing concurrency is mentioned.
+
+It is also the share of that time that a stream must have to count there.
+"""
+
 
 def view(context: DeviceContext) -> Report | None:
     """Report how long kernels were queued while a kernel of another stream filled the GPU."""
-    key = context.activity.key
-    processors = next((d.multiprocessors for d in context.trace.metadata.devices if d.number == key.device), None)
-    kernels = context.trace.kernels
-    inside = context.window.touches(kernels.process, kernels.start_ns, kernels.end_ns)
-    rows = np.flatnonzero(
-        inside & key.rows(kernels) & (kernels.call >= 0) & ~is_collective(context.trace, kernels.name_id)
-    )
+    devices, kernels = context.trace.metadata.devices, context.trace.kernels
+    processors = next((each.multiprocessors for each in devices if each.number == context.key.device), None)
+    rows = context.rows_in_window(kernels, (kernels.call >= 0) & ~is_collective(context.trace, kernels.name_id))
     streams, member = np.unique(kernels.stream[rows], return_inverse=True)
     each = np.bincount(member, kernels.duration_ns[rows], len(streams))
-    streams = streams[each >= context.config.queued_share * each.sum()]
+    streams = streams[each >= _QUEUED_SHARE * each.sum()]
     if processors is None or len(streams) < 2:  # noqa: PLR2004 - one stream has nothing to run beside
         return None
     full = rows[kernels.blocks[rows] >= processors]
     queued = sum(_queued_ns(context, rows, full, stream) for stream in streams.tolist())
     busy, concurrent = context.activity.kernels.total_ns, context.activity.kernel_concurrency.total_ns
-    if queued <= context.config.queued_share * busy or concurrent > queued:
+    if queued <= _QUEUED_SHARE * busy or concurrent > queued:
         return None
     message = (
         f"Kernels of {len(streams)} streams waited {time(queued)} while a kernel of another stream filled the GPU "
@@ -73,27 +75,23 @@ def view(context: DeviceContext) -> Report | None:
         "concurrent_ns": concurrent,
         "multiprocessors": processors,
     }
-    return Report(message, evidence, informational=True, idle_ns=0)
+    return Report(message, evidence, informational=True)
 
 
 def _queued_ns(context: DeviceContext, rows: Int64, full: Int64, stream: int) -> int:
     """Time in which a kernel was next in its stream, issued, and waiting while another stream filled the GPU."""
     kernels, calls = context.trace.kernels, context.trace.api_calls
-    mine = rows[kernels.stream[rows] == stream]
-    mine = mine[np.argsort(kernels.start_ns[mine], kind="stable")]
-    ready = calls.end_ns[kernels.call[mine]]
-    ready[1:] = np.maximum(ready[1:], kernels.end_ns[mine][:-1])
+    on_stream = rows[kernels.stream[rows] == stream]
+    on_stream = on_stream[np.argsort(kernels.start_ns[on_stream], kind="stable")]
+    ready = calls.end_ns[kernels.call[on_stream]]
+    ready[1:] = np.maximum(ready[1:], kernels.end_ns[on_stream][:-1])
     others = full[kernels.stream[full] != stream]
     spans = union(kernels.start_ns[others], kernels.end_ns[others])
-    waiting: Bool = kernels.start_ns[mine] > ready
-    return int(covered(ready[waiting], kernels.start_ns[mine][waiting], spans).sum())
+    waiting: Bool = kernels.start_ns[on_stream] > ready
+    return int(covered(ready[waiting], kernels.start_ns[on_stream][waiting], spans).sum())
 
 
 RULE = Rule(
-    code="OVL015",
-    name="device-full",
-    page=__doc__,
     waited_for="kernels that fill the GPU",
     fix="# nothing to fix: more streams gain nothing here",
-    view=view,
 )

@@ -38,7 +38,6 @@ import re
 import numpy as np
 
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import share, time
 from overlapscope.measure.devices import is_collective
@@ -57,26 +56,15 @@ def view(context: DeviceContext) -> Report | None:
     message = f"Collectives ran for {time(exposed)} without concurrent computation ({part} of their time){beside}."
     evidence = {"exposed_ns": exposed, "collective_ns": total, "during_copies_ns": during_copies}
     confirm_with = "the traces of the other ranks, since waiting for them looks the same"
-    nothing = np.empty(0, np.int64)
-    return Report(
-        message,
-        evidence,
-        Confidence.MEDIUM,
-        confirm_with,
-        copies=nothing,
-        calls=nothing,
-        idle_ns=exposed,
-        fix=_fix(context),
-    )
+    return Report(message, evidence, confirm_with, idle_ns=exposed, fix=_fix(context))
 
 
 def _fix(context: DeviceContext) -> str:
-    """What fits the collectives that are exposed longest, and the program, as far as its ranges and operators tell."""
+    """The fix for the collectives that are exposed longest, and for the program, as its ranges and operators tell."""
     trace = context.trace
     names = [trace.names[row] for table in (trace.ranges, trace.cpu_ops) for row in np.unique(table.name_id).tolist()]
-    words = " ".join(names).lower()
-    signs = (sign for sign, kinds in _SIGNS.items() if re.search(sign, words) and _largest_kind(context) in kinds)
-    return next((_BY_SIGN[sign] for sign in signs), _GENERAL)
+    words, kind = " ".join(names).lower(), _largest_kind(context)
+    return next((fix for sign, kinds, fix in _FIXES if kind in kinds and re.search(sign, words)), _GENERAL)
 
 
 def _largest_kind(context: DeviceContext) -> str | None:
@@ -94,28 +82,29 @@ _KINDS = ("allreduce", "sendrecv", "alltoall", "allgather", "reducescatter", "br
 _GENERAL = (
     "work = dist.all_reduce(x, async_op=True)  # or any other; then kernels that do not need it, then work.wait()"
 )
-_SIGNS = {
-    "distributeddataparallel": ("allreduce",),
-    "fsdp|fully_shard|fullyshardeddataparallel": ("allgather", "reducescatter"),
-    "backward": ("allreduce",),
-}
-"""What a program has to have in its ranges and operators for a fix, and for which kinds of collectives it is."""
-_BY_SIGN = {
-    "distributeddataparallel": "model = DistributedDataParallel(model, bucket_cap_mb=10, static_graph=True)  # small "
-    "buckets start earlier",
-    "fsdp|fully_shard|fullyshardeddataparallel": "fully_shard(block)  # each block by itself: its all-gather runs "
-    "while the block before it computes",
-    "backward": "model = DistributedDataParallel(model)  # reduces gradients in buckets during the backward pass",
-}
+_FIXES = (
+    (
+        "distributeddataparallel",
+        ("allreduce",),
+        "model = DistributedDataParallel(model, bucket_cap_mb=10, static_graph=True)  # small buckets start earlier",
+    ),
+    (
+        "fsdp|fully_shard|fullyshardeddataparallel",
+        ("allgather", "reducescatter"),
+        "fully_shard(block)  # each block by itself: its all-gather runs while the block before it computes",
+    ),
+    (
+        "backward",
+        ("allreduce",),
+        "model = DistributedDataParallel(model)  # reduces gradients in buckets during the backward pass",
+    ),
+)
+"""Fixes: what a program has to have in its ranges and operators, for which kinds of collectives, and the code."""
 
 
 RULE = Rule(
-    code="OVL016",
-    name="exposed-collective",
-    page=__doc__,
     waited_for="exposed collectives",
     not_simulated="when the other ranks arrive is not in the trace of one",
     cuda_fix="// on a stream of its own, beside kernels that do not need it; cudaStreamWaitEvent before it is used",
     fix=_GENERAL,
-    view=view,
 )

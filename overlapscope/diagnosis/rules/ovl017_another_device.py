@@ -42,7 +42,6 @@ import numpy as np
 
 from overlapscope.diagnosis.causes import Cause
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
 from overlapscope.model.columns import NO_ID, Bool, Int64
@@ -61,20 +60,18 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
     message = f"The GPU waited {time(waited)} for work of another GPU, {often}."
     evidence = {"waited_ns": waited, "waits": waits}
     syncs = context.trace.syncs
-    events = (syncs.kind == SyncKind.STREAM_WAIT_EVENT) & np.isin(syncs.device, (context.activity.key.device, NO_ID))
+    events = (syncs.kind == SyncKind.STREAM_WAIT_EVENT) & np.isin(syncs.device, (context.key.device, NO_ID))
     inferred = bool(syncs.inferred[events].any())
-    confirm_with = "an Nsight Systems trace, which records what each event waits for" if inferred else ""
-    return Report(message, evidence, Confidence.MEDIUM if inferred else Confidence.HIGH, confirm_with)
+    confirm_with = context.confirmed_by(
+        "an Nsight Systems trace, which records what each event waits for", "the program: what does the event wait for?"
+    )
+    return Report(message, evidence, confirm_with if inferred else "")
 
 
 RULE = Rule(
-    code="OVL017",
-    name="another-device",
-    page=__doc__,
+    look=("#271991", "#5A50D8", "#B3B3B3", r"\\\\\\"),
     waited_for="another GPU",
     not_simulated="how the work could be split between the GPUs is not in a trace",
     cuda_fix="// in parts: one GPU computes the next part while the other has this one",
     fix="out = [second(first(piece).to(other, non_blocking=True)) for piece in batch.chunk(8)]  # micro-batches",
-    claims=claims,
-    describe=describe,
 )

@@ -66,7 +66,7 @@ from overlapscope.diagnosis.device_context import DeviceContext
 from overlapscope.diagnosis.finding import Number
 from overlapscope.diagnosis.rule import FixFor, Report, Rule
 from overlapscope.formatting import counted, time
-from overlapscope.measure.spans import covered, union
+from overlapscope.measure.spans import union
 from overlapscope.model.columns import Bool, Int64
 from overlapscope.model.enums import HOST_ALLOCATIONS
 from overlapscope.whatif.pinning import PINNING
@@ -87,24 +87,21 @@ def claims(context: DeviceContext) -> Bool:
 
 
 def _inside_pinning(context: DeviceContext) -> Bool:
-    """Which idle intervals lie mostly inside ``aten::pin_memory``."""
+    """Mask of idle intervals that lie mostly inside ``aten::pin_memory``."""
     ops = context.trace.cpu_ops
-    mine = np.isin(ops.name_id, context.trace.names.find(*PINNING)) & (ops.process == context.activity.key.process)
-    inside = covered(context.idle.start_ns, context.idle.end_ns, union(ops.start_ns[mine], ops.end_ns[mine]))
-    return inside * 2 > context.idle.duration_ns
+    rows = np.isin(ops.name_id, context.trace.names.find(*PINNING)) & (ops.process == context.key.process)
+    return context.mostly_in(union(ops.start_ns[rows], ops.end_ns[rows]))
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """Which calls page-lock, and how much time went into ``pin_memory`` with cached memory."""
-    calls = context.blocking_calls_of(rows)
-    calls = calls[np.isin(context.trace.api_calls.kind[calls], HOST_ALLOCATIONS)]
+    """The calls that page-lock, and how much time went into ``pin_memory`` with cached memory."""
+    calls, names = context.allocations(rows, HOST_ALLOCATIONS)
     pinning = context.idle_ns(rows[~context.allocating(*HOST_ALLOCATIONS)[rows]])
-    names = ", ".join(sorted(set(context.trace.names.decode(context.trace.api_calls.name_id[calls]))))
     blocked = context.blocked_ns(calls)
     locking = f"{counted(len(calls), 'call')} to page-lock or unlock host memory ({names}) blocked the host for "
     parts = [locking + time(blocked)] if len(calls) else []
     parts += [f"in the loop, pin_memory() copied on the host for {time(pinning)}"] if pinning else []
-    message = f"{' and '.join(parts)}; the GPU was idle for {time(context.idle_ns(rows))} because of it."
+    message = f"{' and '.join(parts)}; {context.without_kernel(rows)} because of it."
     message = message[0].upper() + message[1:]
     evidence: dict[str, Number] = {
         "allocations": len(calls),
@@ -118,9 +115,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
 
 
 RULE = Rule(
-    code="OVL018",
-    name="pinned-allocation",
-    page=__doc__,
+    look=("#5A2F16", "#8F5A34", "#373737", "------"),
     fixes=(
         FixFor(
             "torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.nbytes, 0)  # all of it, once, before the "
@@ -134,6 +129,4 @@ RULE = Rule(
     fix="staging = torch.empty(largest_shape, pin_memory=True)  # once, before the loop\n"
     "staging[: len(x)].copy_(x)  # reuse it when its last copy is complete: event.synchronize()",
     change="preallocate",
-    claims=claims,
-    describe=describe,
 )

@@ -23,8 +23,11 @@ with torch.cuda.stream(side):
     ids.copy_(next_ids, non_blocking=True)
 # after: what is needed first is copied first; the rest in parts, each behind the step that leaves time for it
 with torch.cuda.stream(side):
+    side.wait_event(ids_read)  # recorded after the kernels that read the ids before
     ids.copy_(next_ids, non_blocking=True)
+torch.cuda.current_stream().wait_stream(side)
 with torch.cuda.stream(bulk):
+    bulk.wait_event(weights_read)  # recorded after the kernels that read these buffers before
     for layer in later_layers[:per_step]:
         buffers[layer].copy_(weights[layer], non_blocking=True)
 ```
@@ -57,10 +60,11 @@ import numpy as np
 from overlapscope.diagnosis.causes import COPY_WAIT_CAUSES, Cause
 from overlapscope.diagnosis.device_context import DeviceContext, unique
 from overlapscope.diagnosis.rule import Report, Rule
-from overlapscope.formatting import counted, size, time
+from overlapscope.formatting import counted, size
 from overlapscope.measure.spans import covered, union
 from overlapscope.model.columns import NO_ID, Bool, Int32, Int64
 from overlapscope.model.enums import LINK, ApiKind
+from overlapscope.whatif.changes.copy_first import STUCK_SHARE
 
 
 def claims(context: DeviceContext) -> Bool:
@@ -73,7 +77,7 @@ def claims(context: DeviceContext) -> Bool:
     behind &= np.isin(direction[idle.copy], LINK) & (direction[idle.awaited_copy] == direction[idle.copy])
     rows = np.flatnonzero(behind)
     rows = rows[_stuck(context, idle.awaited_copy[rows])]
-    result[rows] = ~_asked_for(context, rows) & _apart(context, rows)
+    result[rows] = ~_asked_for(context, rows) & _distinguishable(context, rows)
     return result
 
 
@@ -85,15 +89,15 @@ def _issued(context: DeviceContext, copies: Int32 | Int64) -> Int64:
 
 
 def _stuck(context: DeviceContext, copies: Int32 | Int64) -> Bool:
-    """Which copies waited much longer for others in their direction than they took."""
+    """Mask of copies that waited much longer for others in their direction than they took."""
     table, result = context.trace.copies, np.zeros(len(copies), np.bool_)
-    here = context.activity.key.rows(table)
+    here = context.key.rows(table)
     for direction in np.unique(table.direction[copies]).tolist():
-        mine = table.direction[copies] == direction
+        in_direction = table.direction[copies] == direction
         others = here & (table.direction == direction)
         spans = union(table.start_ns[others], table.end_ns[others])
-        waited = covered(_issued(context, copies[mine]), table.start_ns[copies[mine]], spans)
-        result[mine] = table.duration_ns[copies[mine]] < context.config.dependencies.stuck_share * waited
+        waited = covered(_issued(context, copies[in_direction]), table.start_ns[copies[in_direction]], spans)
+        result[in_direction] = table.duration_ns[copies[in_direction]] < STUCK_SHARE * waited
     return result
 
 
@@ -109,7 +113,7 @@ def _asked_for(context: DeviceContext, rows: Int64) -> Bool:
     return result
 
 
-def _apart(context: DeviceContext, rows: Int64) -> Bool:
+def _distinguishable(context: DeviceContext, rows: Int64) -> Bool:
     """Whether the copy in front can be told from the one that is waited for.
 
     It is on another stream, which the host does not synchronise with; or an event between the two is waited for later.
@@ -120,8 +124,8 @@ def _apart(context: DeviceContext, rows: Int64) -> Bool:
     synchronises = context.has_cause(Cause.SYNCHRONISATION)[rows]
     other = (table.stream[front] != table.stream[stuck]) & ~(synchronises & (kind == ApiKind.DEVICE_SYNC))
     later = _first_wait_ns(context, front, _issued(context, stuck)) < np.iinfo(np.int64).max
-    apart: Bool = other | (later & ~synchronises)
-    return apart
+    distinguishable: Bool = other | (later & ~synchronises)
+    return distinguishable
 
 
 def _stream_of_launch(context: DeviceContext, rows: Int64) -> Int64:
@@ -142,30 +146,29 @@ def _first_wait_ns(context: DeviceContext, copies: Int64, before_ns: Int64, wait
     """
     waits, table = context.trace.event_waits, context.trace.copies
     result = np.full(len(copies), np.iinfo(np.int64).max)
-    here = waits.process == context.activity.key.process
+    of_process = waits.process == context.key.process
     issued = _issued(context, copies)
     key = np.stack([table.stream[copies], np.full(len(copies), NO_ID) if waiting is None else waiting])
     for source, target in np.unique(key, axis=1).T.tolist():
-        some = np.flatnonzero(here & (waits.source_stream == source) & ((waiting is None) | (waits.stream == target)))
-        some = some[np.lexsort((waits.time_ns[some], waits.recorded_ns[some]))]
-        mine = np.flatnonzero((key[0] == source) & (key[1] == target))
-        place = np.searchsorted(waits.recorded_ns[some], issued[mine], "right")
-        recorded = np.append(waits.recorded_ns[some], np.iinfo(np.int64).max)[place]
-        at = np.append(waits.time_ns[some], np.iinfo(np.int64).max)[place]
-        result[mine] = np.where(recorded < before_ns[mine], at, np.iinfo(np.int64).max)
+        for_target = of_process & ((waiting is None) | (waits.stream == target))
+        events = np.flatnonzero(for_target & (waits.source_stream == source))
+        events = events[np.lexsort((waits.time_ns[events], waits.recorded_ns[events]))]
+        members = np.flatnonzero((key[0] == source) & (key[1] == target))
+        place = np.searchsorted(waits.recorded_ns[events], issued[members], "right")
+        recorded = np.append(waits.recorded_ns[events], np.iinfo(np.int64).max)[place]
+        at = np.append(waits.time_ns[events], np.iinfo(np.int64).max)[place]
+        result[members] = np.where(recorded < before_ns[members], at, np.iinfo(np.int64).max)
     return result
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
-    """Which copies were stuck, behind how many others, and the GPU idle time because of it."""
+    """The copies that were stuck, the number of others in front, and the GPU idle time because of it."""
     table = context.trace.copies
     stuck, front = unique(context.idle.awaited_copy[rows]), context.copies_of(rows)
-    what = f"{counted(len(stuck), 'small copy', 'small copies')} ({size(context.size_bytes(stuck))}) waited behind "
+    what = f"{context.copies_in_words(stuck, 'small ')} waited behind "
     what += f"{counted(len(front), 'other', 'others')} ({size(context.size_bytes(front))}) that nothing had asked for"
-    message = f"{what}; the GPU was idle for {time(context.idle_ns(rows))} because of it."
-    evidence = {
-        "copies": len(stuck),
-        "size_bytes": context.size_bytes(stuck),
+    message = f"{what}; {context.without_kernel(rows)} because of it."
+    evidence = context.copies_as_evidence(stuck) | {
         "copy_ns": int(table.duration_ns[stuck].sum()),
         "copies_in_front": len(front),
         "size_in_front_bytes": context.size_bytes(front),
@@ -175,15 +178,11 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
 
 
 RULE = Rule(
-    code="OVL019",
-    name="head-of-line",
-    page=__doc__,
+    look=("#652BC8", "#8F62E0", "#8E8E8E", "......"),
     waited_for="small copies behind large ones",
     about_copies=True,
     cuda_fix="// issue the copies that are needed first before large ones, and large ones in parts",
     fix="ids.copy_(next_ids, non_blocking=True)  # what is needed first is copied first\n"
     "for part in weights.split(rows_per_step): ...  # large copies after it, in parts",
     change="copy-first",
-    claims=claims,
-    describe=describe,
 )

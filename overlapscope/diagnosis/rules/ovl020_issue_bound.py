@@ -24,7 +24,10 @@ output = model(batch)
 # after: neighbours as one copy, and no more of them ahead than the step needs
 output = model(batch)
 with torch.cuda.stream(side):
+    side.wait_event(read)  # recorded after the kernels that read these buffers before
     buffers[first:last].copy_(pinned[first:last], non_blocking=True)
+    arrived = side.record_event()
+torch.cuda.current_stream().wait_event(arrived)  # before the kernels that read them
 ```
 
 Launch the kernels that do not need the copies first. Only the thread that issues the copies waits for room: kernels of
@@ -56,12 +59,26 @@ import numpy as np
 from overlapscope.diagnosis.causes import HOST_CAUSES
 from overlapscope.diagnosis.device_context import DeviceContext, unique
 from overlapscope.diagnosis.rule import Report, Rule
-from overlapscope.formatting import counted, size, time
-from overlapscope.measure.host import QUEUE_FULL
-from overlapscope.measure.queue_depth import copies_before
+from overlapscope.formatting import time
+from overlapscope.measure.devices import device_keys
+from overlapscope.measure.host import BLOCKING_FACTOR, QUEUE_FULL
 from overlapscope.measure.spans import covered, union
-from overlapscope.model.columns import Bool, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, MemoryKind
+from overlapscope.model.trace import Trace
+
+_ISSUE_CALL_SHARE = 0.5
+"""A thread is bound by copy calls when they take more than this share of the time in which it issues them in a row.
+
+Else its work between them takes most of it.
+"""
+_QUEUED_MIN_COPIES = 64
+"""A copy call that waits for no copy of its own waits for room in its queue, if so many copies were queued before it.
+
+With fewer it waits for something else (a lock, the profiler). The shortest queue has room for 253 calls (H200,
+CUDA_SCALE_LAUNCH_QUEUES=0.25x), the usual one for 1021; this is a quarter of the shortest, since launches and waits for
+events between the copies take room too.
+"""
 
 
 def claims(context: DeviceContext) -> Bool:
@@ -79,11 +96,11 @@ def _issuing(context: DeviceContext) -> Bool:
     call_ns = context.trace.api_calls.duration_ns[context.trace.copies.call[sequences.copies]]
     waited = _waited_for_room(context)[sequences.copies]
     count = len(sequences.begin_ns)
-    in_calls, waiting = (np.bincount(sequences.sequence, call_ns * some, count) for some in (pinned, waited))
-    least = context.config.issue_call_share * (sequences.issued_ns - sequences.begin_ns)
+    in_calls, waiting = (np.bincount(sequences.sequence, call_ns * mask, count) for mask in (pinned, waited))
+    least = _ISSUE_CALL_SHARE * (sequences.issued_ns - sequences.begin_ns)
     issuing = sequences.take((waiting > least) | (~sequences.small & (in_calls > least)))
-    own = context.has_cause(*HOST_CAUSES) & np.isin(context.blocking_kind, (ApiKind.OTHER, ApiKind.COPY))
-    return own & context.within(issuing, issuing.issued_ns)
+    late = context.has_cause(*HOST_CAUSES) & np.isin(context.blocking_kind, (ApiKind.OTHER, ApiKind.COPY))
+    return late & context.within(issuing, issuing.issued_ns)
 
 
 def _full_queue(context: DeviceContext) -> Bool:
@@ -103,28 +120,27 @@ def _waited_for_room(context: DeviceContext) -> Bool:
     recorded = np.isin(trace.overheads.name_id, trace.names.find(QUEUE_FULL))
     spans = union(trace.overheads.start_ns[recorded], trace.overheads.end_ns[recorded])
     told = 2 * covered(begin, end, spans) > end - begin
-    full: Bool = blocked & (end < copies.end_ns) & (told | (copies_before(trace) >= context.config.queued_min_copies))
+    full: Bool = blocked & (end < copies.end_ns) & (told | (copies_before(trace) >= _QUEUED_MIN_COPIES))
     return full
 
 
 def describe(context: DeviceContext, rows: Int64) -> Report:
     """How many copies the thread issued, for how long, and how its calls got slower as more were queued."""
     trace, sequences = context.trace, context.copy_sequences
-    touched = _touched(context, rows)
-    copies = unique(np.concatenate([sequences.copies[touched[sequences.sequence]], _of_calls(context, rows)]))
+    in_sequences = sequences.copies[_touched(context, rows)[sequences.sequence]]
+    of_calls = context.copy[rows[context.blocking_kind[rows] == ApiKind.COPY]]
+    copies = unique(np.concatenate([in_sequences, of_calls]))
     calls = unique(trace.copies.call[copies])
     depth, call_ns = copies_before(trace)[copies], trace.api_calls.duration_ns[trace.copies.call[copies]]
     few = 2 * depth < max(int(depth.max(initial=0)), 1)
-    shallow, deep = (int(np.median(call_ns[some])) if some.any() else None for some in (few, ~few))
+    shallow, deep = (int(np.median(call_ns[mask])) if mask.any() else None for mask in (few, ~few))
     total = int(trace.api_calls.duration_ns[calls].sum())
-    what = f"{counted(len(copies), 'asynchronous copy', 'asynchronous copies')} ({size(context.size_bytes(copies))})"
-    message = f"A thread issued {what} in {time(total)} of calls; the GPU was idle for {time(context.idle_ns(rows))} "
+    what = context.copies_in_words(copies, "asynchronous ")
+    message = f"A thread issued {what} in {time(total)} of calls; {context.without_kernel(rows)} "
     message += "because it launched nothing meanwhile"
-    if shallow is not None and deep is not None and deep > context.config.dependencies.host.tolerance * shallow:
+    if shallow is not None and deep is not None and deep > BLOCKING_FACTOR * shallow:
         message += f". With many queued, a call took {time(deep)} instead of {time(shallow)}"
-    evidence = {
-        "copies": len(copies),
-        "size_bytes": context.size_bytes(copies),
+    evidence = context.copies_as_evidence(copies) | {
         "call_ns": total,
         "blocked_ns": context.blocked_ns(calls),
         "most_queued": int(depth.max(initial=0)),
@@ -135,7 +151,7 @@ def describe(context: DeviceContext, rows: Int64) -> Report:
 
 
 def _touched(context: DeviceContext, rows: Int64) -> Bool:
-    """Which sequences have some of the idle intervals in them."""
+    """Mask of sequences that have some of the idle intervals in them."""
     sequences, idle = context.copy_sequences, context.idle
     ends = np.sort(idle.end_ns[rows])
     begins = np.sort(idle.start_ns[rows])
@@ -143,21 +159,28 @@ def _touched(context: DeviceContext, rows: Int64) -> Bool:
     return meets
 
 
-def _of_calls(context: DeviceContext, rows: Int64) -> Int64:
-    """The copies of the blocking calls of some idle intervals."""
-    return unique(context.copy[rows[context.blocking_kind[rows] == ApiKind.COPY]])
+def copies_before(trace: Trace) -> Int64:
+    """For each copy, how many others of its GPU were issued before and not complete when its call began.
+
+    `NO_ID` where its call is not in the trace.
+    """
+    copies = trace.copies
+    issued = np.append(trace.api_calls.start_ns, 0)[copies.call]
+    result = np.full(len(copies), NO_ID, np.int64)
+    for key in device_keys(trace):
+        rows = np.flatnonzero(key.rows(copies) & (copies.call != NO_ID))
+        order, ends = np.sort(issued[rows]), np.sort(copies.end_ns[rows])
+        complete = np.searchsorted(ends, issued[rows], "right")
+        result[rows] = np.searchsorted(order, issued[rows]) - complete
+    return np.maximum(result, NO_ID)
 
 
 RULE = Rule(
-    code="OVL020",
-    name="issue-bound",
-    page=__doc__,
+    look=("#628760", "", "#6F6F6F", "oooooo"),
     waited_for="a thread that issues copies",
     about_copies=True,
     cuda_fix="// fewer and larger copies; launch kernels that do not need them first, or from another thread",
     fix="buffers[first:last].copy_(pinned[first:last], non_blocking=True)  # fewer and larger copies\n"
     "# launch kernels that do not need them first, or from another thread",
     change="batch-copies",
-    claims=claims,
-    describe=describe,
 )

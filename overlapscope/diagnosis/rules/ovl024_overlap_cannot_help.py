@@ -48,16 +48,12 @@ all copies of a direction: measured on an H200 with three copy engines (OVL007).
 
 from __future__ import annotations
 
-import numpy as np
-
-from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.finding import Confidence
+from overlapscope.diagnosis.device_context import HIDEABLE_SHARE, DeviceContext
+from overlapscope.diagnosis.finding import NOISE_SHARE
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import share, time
-from overlapscope.measure.ceiling import DTOH, HOST, HTOD, Ceiling, ceiling
+from overlapscope.measure.ceiling import HOST, Ceiling
 from overlapscope.model.enums import Direction, MemoryKind
-
-_DIRECTION = {HTOD: Direction.HTOD, DTOH: Direction.DTOH}
 
 
 def view(context: DeviceContext) -> Report | None:
@@ -66,8 +62,8 @@ def view(context: DeviceContext) -> Report | None:
     copies, exposed = active.copies.total_ns, active.copies.total_ns - active.overlap.total_ns
     if not _noticeable(context, copies, exposed):
         return None
-    most = ceiling(context.trace, active, context.config.dependencies.host)
-    if most.above_ns >= context.config.report_share * most.now_ns or _pageable(context, most):
+    most = context.ceiling
+    if not most.at_limit(context.config.report_share) or _pageable(context, most):
         return None
     message = (
         f"Copies were exposed for {time(exposed)}, but perfect overlap of copies would save at most "
@@ -75,14 +71,11 @@ def view(context: DeviceContext) -> Report | None:
         f"{most.limit}."
     )
     evidence = most.to_dict() | {"exposed_copy_ns": exposed}
-    nothing = np.empty(0, np.int64)
-    confirm = _confirm(context) if most.bound_by == HOST else ""
-    sure = Confidence.MEDIUM if confirm else Confidence.HIGH
-    return Report(message, evidence, sure, confirm, informational=True, copies=nothing, calls=nothing, idle_ns=0)
+    return Report(message, evidence, _confirm(context) if most.bound_by == HOST else "", informational=True)
 
 
 def _confirm(context: DeviceContext) -> str:
-    """What shows how much of the host's time is its own work, not a wait in an operator or the profiler's."""
+    """The recording that shows how much of the host's time is work, not a wait in an operator or the profiler."""
     recording = context.trace.metadata.recording
     if recording is None:
         tool = "a recording by overlapscope.record, which measures the profiler overhead"
@@ -95,28 +88,24 @@ def _confirm(context: DeviceContext) -> str:
 
 def _noticeable(context: DeviceContext, copies: int, exposed: int) -> bool:
     """Whether exposed copies raise the question, and OVL011 does not answer it: there are kernels to hide behind."""
-    config, span = context.config, context.span_ns
-    mostly = 2 * exposed > copies and exposed >= config.noise_share * span
-    long = exposed >= config.report_share * span
-    return (mostly or long) and context.kernel_only_ns >= config.hideable_share * exposed
+    span = context.activity.span_ns
+    mostly = 2 * exposed > copies and exposed >= NOISE_SHARE * span
+    long = exposed >= context.config.report_share * span
+    return (mostly or long) and context.kernel_only_ns >= HIDEABLE_SHARE * exposed
 
 
 def _pageable(context: DeviceContext, most: Ceiling) -> bool:
     """Whether the limit is copies that are mostly pageable: pinned ones are faster."""
-    if most.bound_by not in _DIRECTION:
+    if most.bound_direction not in (Direction.HTOD, Direction.DTOH):
         return False
-    rows = context.activity.key.rows(context.trace.copies)
-    rows &= context.trace.copies.direction == _DIRECTION[most.bound_by]
+    rows = context.key.rows(context.trace.copies)
+    rows &= context.trace.copies.direction == most.bound_direction
     lengths = context.facts.total_ns
     pageable = rows & (context.facts.host_kind == MemoryKind.PAGEABLE)
     return bool(2 * lengths[pageable].sum() > lengths[rows].sum())
 
 
 RULE = Rule(
-    code="OVL024",
-    name="overlap-cannot-help",
-    page=__doc__,
     waited_for="copies whose overlap would save almost nothing",
     fix="# nothing to gain from the order of copies and kernels: shorten what takes the time",
-    view=view,
 )

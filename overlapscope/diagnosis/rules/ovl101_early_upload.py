@@ -56,30 +56,28 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.finding import Confidence
-from overlapscope.diagnosis.races import of_device, race_report
+from overlapscope.diagnosis.races import race_report
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.ordering.accesses import accesses_known, early_uploads
-from overlapscope.ordering.put_away import put_away
+from overlapscope.whatif.host_memory import put_away
 
 
 def view(context: DeviceContext) -> Report | None:
     """Report uploads that their downloads are not ordered before; suspect some where it is not known what they read."""
-    races = of_device(context, early_uploads(context.order))
-    if len(races):
-        message = f"Nothing orders {counted(len(races), 'upload')} behind the download into the same host buffer."
-        return race_report(context, races, message, "the program: does something else order the upload?")
-    return None if accesses_known(context.graph) else _suspected(context)
+    message = "Nothing orders {} behind the download into the same host buffer."
+    confirm_with = "the program: does something else order the upload?"
+    report = race_report(context, early_uploads(context.order), message, confirm_with)
+    return _suspected(context) if report is None and not accesses_known(context.graph) else report
 
 
 def _suspected(context: DeviceContext) -> Report | None:
     """Uploads of sizes that seem to come back, of which more have started than have come down before."""
-    graph, config = context.graph, context.order.config
+    graph = context.graph
     down, up = (_pinned(context, direction) for direction in (Direction.DTOH, Direction.HTOD))
-    early = [each.early(graph, config.clear_ns) for each in put_away(graph, down, up, config)]
+    early = [each.early(graph) for each in put_away(graph, down, up)]
     copies = np.sort(graph.work.row[np.concatenate([np.empty(0, np.int64), *early])])
     if not len(copies):
         return None
@@ -89,24 +87,20 @@ def _suspected(context: DeviceContext) -> Report | None:
     )
     evidence = {"unordered": len(copies), "began_early": len(copies)}
     confirm_with = "a recording of overlapscope record, which says what each copy reads"
-    return Report(message, evidence, Confidence.LOW, confirm_with, hazard=True, copies=copies, idle_ns=0)
+    return Report(message, evidence, confirm_with, suspicion=True, hazard=True, copies=copies)
 
 
 def _pinned(context: DeviceContext, direction: Direction) -> Int64:
     """Copies of a direction between this device and pinned memory, as work."""
-    work, copies, key = context.graph.work, context.trace.copies, context.activity.key
+    work, copies, key = context.graph.work, context.trace.copies, context.key
     pinned = np.append((context.facts.host_kind == MemoryKind.PINNED) & (copies.size_bytes > 0), False)
-    mine = (work.process == key.process) & (work.device == key.device) & (work.call != NO_ID)
-    return np.flatnonzero(mine & (work.engine == direction) & pinned[work.copy])
+    of_device = (work.process == key.process) & (work.device == key.device) & (work.call != NO_ID)
+    return np.flatnonzero(of_device & (work.engine == direction) & pinned[work.copy])
 
 
 RULE = Rule(
-    code="OVL101",
-    name="early-upload",
-    page=__doc__,
     waited_for="uploads that do not wait for their download",
     about_copies=True,
     fix="left = torch.cuda.current_stream().record_event()  # right after the download\n"
     "side.wait_event(left)  # before the upload",
-    view=view,
 )

@@ -42,28 +42,21 @@ CUDA Runtime API, API synchronization behavior. `overlapscope.workloads.staging_
 from __future__ import annotations
 
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.races import of_device, race_report
+from overlapscope.diagnosis.races import race_report
 from overlapscope.diagnosis.rule import Report, Rule
-from overlapscope.formatting import counted
 from overlapscope.ordering.accesses import early_refills
 
 
 def view(context: DeviceContext) -> Report | None:
     """Report host buffers that are overwritten before their uploads are known to be complete."""
-    races = of_device(context, early_refills(context.order))
-    if not len(races):
-        return None
-    message = f"Nothing waits for {counted(len(races), 'upload')} before the host buffer is overwritten."
-    return race_report(context, races, message, "the program: does something else wait for the upload?")
+    message = "Nothing waits for {} before the host buffer is overwritten."
+    confirm_with = "the program: does something else wait for the upload?"
+    return race_report(context, early_refills(context.order), message, confirm_with)
 
 
 RULE = Rule(
-    code="OVL102",
-    name="early-refill",
-    page=__doc__,
     waited_for="buffers that are overwritten too early",
     about_copies=True,
     fix="sent = torch.cuda.Event(); sent.record()  # right after the upload\n"
     "sent.synchronize()  # before the host fills the buffer again; with two buffers it seldom waits",
-    view=view,
 )

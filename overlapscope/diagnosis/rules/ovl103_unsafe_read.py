@@ -51,29 +51,20 @@ from dataclasses import replace
 import numpy as np
 
 from overlapscope.calibration.schema import Access
-from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.finding import Confidence, Number
-from overlapscope.diagnosis.races import of_device, race_report
+from overlapscope.diagnosis.device_context import HOST_ACTIVE_NS, DeviceContext
+from overlapscope.diagnosis.finding import Number
+from overlapscope.diagnosis.races import race_report, races_of_device
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted, time
+from overlapscope.measure.grouping import any_between
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.ordering.accesses import accesses_known, copies_before_host, early_reads
 
 _NEVER = np.iinfo(np.int64).max
-_READS = (
-    "aten::item",
-    "aten::_local_scalar_dense",
-    "aten::is_nonzero",
-    "aten::equal",
-    "aten::sum",
-    "aten::mean",
-    "aten::max",
-    "aten::min",
-    "aten::argmax",
-    "aten::clone",
-    "aten::resolve_conj",  # of tolist() and numpy()
-)
+_OF_SCALARS = ("item", "_local_scalar_dense", "is_nonzero", "equal")
+_OF_TENSORS = ("sum", "mean", "max", "min", "argmax", "clone", "resolve_conj")  # the last is of tolist() and numpy()
+_READS = tuple(f"aten::{name}" for name in (*_OF_SCALARS, *_OF_TENSORS))
 """Operators that read data; where they make no CUDA call, they read host tensors."""
 _NEITHER_WORK_NOR_WAIT = (ApiKind.OTHER, ApiKind.EVENT_RECORD, ApiKind.WAIT_EVENT)
 """Calls that may lie between the copy and the read: they neither issue work nor synchronise."""
@@ -82,14 +73,11 @@ _WAITING = (*SYNC_CALLS, ApiKind.QUERY)
 
 def view(context: DeviceContext) -> Report | None:
     """Report D2H copies that the host reads too early, or, where no tensor is known, while which it reads any."""
-    races = of_device(context, early_reads(context.order))
-    if len(races):
-        number = len(np.unique(races.first))
-        copies = counted(number, "D2H copy", "D2H copies")
-        message = f"Nothing waits for {copies} before the host uses the tensor."
-        report = race_report(context, races, message, "the program: does something else wait for the copy?")
-        return replace(report, evidence=_evidence(number, number))
-    return _suspected(context)
+    races = races_of_device(context, early_reads(context.order))
+    number = len(np.unique(races.first))
+    message = f"Nothing waits for {counted(number, 'D2H copy', 'D2H copies')} before the host uses the tensor."
+    report = race_report(context, races, message, "the program: does something else wait for the copy?")
+    return _suspected(context) if report is None else replace(report, evidence=_evidence(number, number))
 
 
 def _suspected(context: DeviceContext) -> Report | None:
@@ -109,24 +97,21 @@ def _suspected(context: DeviceContext) -> Report | None:
     until = np.minimum(np.minimum(np.append(calls.start_ns, _NEVER)[following], waited), copies.end_ns[rows])
     read = _operator_between(context, call, until)
     active = np.zeros(len(call), np.int64) if len(context.trace.cpu_ops) else _active_ns(context, call, waited)
-    paused = (active > context.config.host_active_ns) & _most_of_stream(context, rows, active)
-    found = rows[read | paused]
-    if not len(found):
-        return None
-    return _report(context, found, int(read.sum()), int(active.max()))
+    paused = (active > HOST_ACTIVE_NS) & _most_of_stream(context, rows, active)
+    unsafe = rows[read | paused]
+    return _report(context, unsafe, int(read.sum()), int(active.max())) if len(unsafe) else None
 
 
-def _report(context: DeviceContext, found: Int64, reads: int, active_ns: int) -> Report:
+def _report(context: DeviceContext, copies: Int64, reads: int, active_ns: int) -> Report:
     how = "an operator read host data" if reads else f"the host was active for up to {time(active_ns)}"
     message = (
-        f"Suspected: {counted(len(found), 'D2H copy', 'D2H copies')} to pinned memory had not finished when {how}, "
+        f"Suspected: {counted(len(copies), 'D2H copy', 'D2H copies')} to pinned memory had not finished when {how}, "
         "without a synchronisation in between: if it read the copied data, it read wrong values."
     )
-    evidence = _evidence(len(found), reads)
-    calls = np.unique(context.trace.copies.call[found]).astype(np.int64)
+    evidence = _evidence(len(copies), reads)
     confirm_with = "the program itself: does the host read the copied tensor there?"
-    confidence = Confidence.MEDIUM if reads and not accesses_known(context.graph) else Confidence.LOW
-    return Report(message, evidence, confidence, confirm_with, hazard=True, copies=found, calls=calls, idle_ns=0)
+    suspicion = not reads or accesses_known(context.graph)
+    return Report(message, evidence, confirm_with, suspicion, hazard=True, copies=copies)
 
 
 def _evidence(copies: int, read: int) -> dict[str, Number]:
@@ -136,14 +121,8 @@ def _evidence(copies: int, read: int) -> dict[str, Number]:
 def _in_flight(context: DeviceContext) -> Int64:
     """D2H copies to pinned memory whose call returned before the copy had finished."""
     copies, calls = context.trace.copies, context.trace.api_calls
-    inside = context.window.touches(copies.process, copies.start_ns, copies.end_ns)
-    rows = np.flatnonzero(
-        inside
-        & context.activity.key.rows(copies)
-        & (copies.direction == Direction.DTOH)
-        & (context.facts.host_kind == MemoryKind.PINNED)
-        & (copies.call != NO_ID)
-    )
+    pinned = (copies.direction == Direction.DTOH) & (context.facts.host_kind == MemoryKind.PINNED)
+    rows = context.rows_in_window(copies, pinned & (copies.call != NO_ID))
     rows = rows[calls.kind[copies.call[rows]] == ApiKind.COPY]
     early: Int64 = rows[calls.end_ns[copies.call[rows]] < copies.end_ns[rows]]
     return early
@@ -155,35 +134,28 @@ def _next_call(context: DeviceContext, call: Int64, between: tuple[ApiKind, ...]
     others = np.flatnonzero(~np.isin(calls.kind, between) & (calls.parent == NO_ID))
     result = np.full(len(call), NO_ID, np.int64)
     for thread in np.unique(calls.thread[call]).tolist():
-        mine = np.flatnonzero(calls.thread[call] == thread)
-        theirs = others[(calls.thread[others] == thread) & (calls.process[others] == context.activity.key.process)]
-        position = np.searchsorted(calls.start_ns[theirs], calls.end_ns[call[mine]])
-        result[mine] = np.append(theirs, NO_ID)[position]
+        members = np.flatnonzero(calls.thread[call] == thread)
+        of_thread = others[(calls.thread[others] == thread) & (calls.process[others] == context.key.process)]
+        position = np.searchsorted(calls.start_ns[of_thread], calls.end_ns[call[members]])
+        result[members] = np.append(of_thread, NO_ID)[position]
     return result
 
 
 def _first_wait(context: DeviceContext, moment_ns: Int64) -> Int64:
     """When any thread of the process first synchronises, or queries an event or stream, after each moment."""
     calls = context.trace.api_calls
-    waits = calls.start_ns[np.isin(calls.kind, _WAITING) & (calls.process == context.activity.key.process)]
+    waits = calls.start_ns[np.isin(calls.kind, _WAITING) & (calls.process == context.key.process)]
     first: Int64 = np.append(waits, _NEVER)[np.searchsorted(waits, moment_ns)]
     return first
 
 
 def _operator_between(context: DeviceContext, call: Int64, until: Int64) -> Bool:
     """Whether the copy's thread started an operator that reads data, and makes no CUDA call, before ``until``."""
-    ops, calls = context.trace.cpu_ops, context.trace.api_calls
-    rows = np.flatnonzero(np.isin(ops.name_id, context.trace.names.find(*_READS)))
-    result = np.zeros(len(call), np.bool_)
-    for number in np.unique(calls.thread[call]).tolist():
-        made = calls.start_ns[(calls.thread == number) & (calls.process == context.activity.key.process)]
-        theirs = rows[ops.thread[rows] == number]
-        no_call = np.searchsorted(made, ops.start_ns[theirs]) == np.searchsorted(made, ops.end_ns[theirs])
-        starts = ops.start_ns[theirs[no_call]]
-        mine = calls.thread[call] == number
-        begin = calls.end_ns[call[mine]]
-        result[mine] = np.searchsorted(starts, until[mine]) > np.searchsorted(starts, begin)
-    return result
+    calls = context.trace.api_calls
+    made = calls.take(calls.process == context.key.process)
+    ops = context.trace.cpu_ops.take(np.isin(context.trace.cpu_ops.name_id, context.trace.names.find(*_READS)))
+    ops = ops.take(~any_between(made.start_ns, made.thread, ops.thread, ops.start_ns, ops.end_ns))
+    return any_between(ops.start_ns, ops.thread, calls.thread[call], calls.end_ns[call], until)
 
 
 def _active_ns(context: DeviceContext, call: Int64, waited: Int64) -> Int64:
@@ -199,17 +171,13 @@ def _most_of_stream(context: DeviceContext, rows: Int64, active: Int64) -> Bool:
     """Whether most of the copies of each one's stream are like that: one that is not read, none is, most likely."""
     stream = context.trace.copies.stream[rows]
     _, member, count = np.unique(stream, return_inverse=True, return_counts=True)
-    paused = np.bincount(member, active > context.config.host_active_ns, len(count))
+    paused = np.bincount(member, active > HOST_ACTIVE_NS, len(count))
     return (2 * paused > count)[member]
 
 
 RULE = Rule(
-    code="OVL103",
-    name="unsafe-read",
-    page=__doc__,
     waited_for="copies that are read too early",
     about_copies=True,
     fix="arrived = torch.cuda.Event(); arrived.record()  # right after the copy\n"
     "arrived.synchronize()  # before the host reads",
-    view=view,
 )

@@ -41,27 +41,19 @@ PyTorch, `torch.Tensor.record_stream`; CUDA semantics, Memory management. `overl
 from __future__ import annotations
 
 from overlapscope.diagnosis.device_context import DeviceContext
-from overlapscope.diagnosis.races import of_device, race_report
+from overlapscope.diagnosis.races import race_report
 from overlapscope.diagnosis.rule import Report, Rule
-from overlapscope.formatting import counted
 from overlapscope.ordering.accesses import early_reuses
 
 
 def view(context: DeviceContext) -> Report | None:
     """Report memory that was handed out again before its use on another stream is known to be complete."""
-    races = of_device(context, early_reuses(context.order))
-    if not len(races):
-        return None
-    uses = counted(len(races), "use", "uses")
-    message = f"Memory of the GPU was freed and used again, and nothing orders that behind {uses} on another stream."
-    return race_report(context, races, message, "the program: does something else order the two streams?")
+    message = "Memory of the GPU was freed and used again, and nothing orders that behind {} on another stream."
+    confirm_with = "the program: does something else order the two streams?"
+    return race_report(context, early_reuses(context.order), message, confirm_with, "use")
 
 
 RULE = Rule(
-    code="OVL104",
-    name="early-reuse",
-    page=__doc__,
     waited_for="memory that is reused too early",
     fix="batch.record_stream(torch.cuda.current_stream())  # of the stream that uses it",
-    view=view,
 )

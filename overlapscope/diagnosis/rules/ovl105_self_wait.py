@@ -52,9 +52,9 @@ from __future__ import annotations
 import numpy as np
 
 from overlapscope.diagnosis.device_context import DeviceContext, unique
-from overlapscope.diagnosis.finding import Confidence
 from overlapscope.diagnosis.rule import Report, Rule
 from overlapscope.formatting import counted
+from overlapscope.measure.grouping import any_between
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction
 from overlapscope.model.tables import EventWaits
@@ -64,35 +64,34 @@ _TO_GPU, _TO_HOST = (Direction.HTOD, Direction.PTOP), (Direction.DTOH,)
 
 def view(context: DeviceContext) -> Report | None:
     """Report copies that a self-wait leaves without order."""
-    own, possible = _self_waits(context), _possible_self_waits(context)
-    before, after = _neighbours(context, own)
+    self_waits, possible = _self_waits(context), _possible_self_waits(context)
+    before, after = _neighbours(context, self_waits)
     parts = [
-        _unordered_copy(context, before, after, _TO_GPU, ordered=_waited_for(context, own, before)),
-        _unordered_copy(context, after, before, _TO_HOST, ordered=_waited(context, own, after)),
+        _unordered_copy(context, before, after, _TO_GPU, ordered=_waited_for(context, self_waits, before)),
+        _unordered_copy(context, after, before, _TO_HOST, ordered=_waited(context, self_waits, after)),
         _unordered_copy(context, *_neighbours(context, possible), _TO_GPU, ordered=_ordered_at_all(context, possible)),
     ]
-    copies, waits = np.concatenate(parts), np.concatenate([own, own, possible])
-    found = copies != NO_ID
-    return _report(context, np.unique(copies[found]), np.unique(waits[found])) if found.any() else None
+    copies, waits = np.concatenate(parts), np.concatenate([self_waits, self_waits, possible])
+    unordered = copies != NO_ID
+    return _report(context, np.unique(copies[unordered]), np.unique(waits[unordered])) if unordered.any() else None
 
 
 def _report(context: DeviceContext, copies: Int64, waits: Int64) -> Report:
     table = context.trace.event_waits
     inferred = bool(table.inferred[waits].any())
-    some = counted(len(copies), "copy", "copies")
+    number = counted(len(copies), "copy", "copies")
     message = (
-        f"Suspected: {some} ran beside work of another stream that was issued next; the wait between is of a stream "
+        f"Suspected: {number} ran beside work of another stream that was issued next; the wait between is of a stream "
         "for itself and orders nothing: if the work shares data with the copy, values are wrong."
     )
     return Report(
         message,
         {"unordered_copies": len(copies), "self_waits": len(waits), "inferred": inferred},
-        Confidence.LOW if inferred else Confidence.MEDIUM,
         "the program itself: does the wait stand inside of torch.cuda.stream(...), and is the copied data used there?",
+        suspicion=inferred,
         hazard=True,
         copies=copies,
         calls=unique(table.call[waits]),
-        idle_ns=0,
     )
 
 
@@ -101,37 +100,43 @@ def _self_waits(context: DeviceContext) -> Int64:
 
     Streams of which another GPU of the process has one with the same number are left out: the wait may be for that one.
     """
-    waits, key, work = context.trace.event_waits, context.activity.key, context.graph.work
-    mine = (waits.process == key.process) & (waits.device == key.device) & (waits.stream != NO_ID)
-    mine &= (waits.stream == waits.source_stream) & (waits.source_device == waits.device) & (waits.call != NO_ID)
-    mine &= ~np.isin(waits.stream, work.stream[(work.process == key.process) & (work.device != key.device)])
-    return np.flatnonzero(mine & context.window.touches(waits.process, waits.time_ns, waits.time_ns + 1))
+    waits, key, work = context.trace.event_waits, context.key, context.graph.work
+    for_itself = (waits.stream == waits.source_stream) & (waits.source_device == waits.device) & (waits.stream != NO_ID)
+    for_itself &= ~np.isin(waits.stream, work.stream[(work.process == key.process) & (work.device != key.device)])
+    return _in_window(context, for_itself)
+
+
+def _in_window(context: DeviceContext, mask: Bool) -> Int64:
+    """Rows of event_waits on this device, in the window, with a call, that the mask selects."""
+    waits, key = context.trace.event_waits, context.key
+    of_device = (waits.process == key.process) & (waits.device == key.device) & (waits.call != NO_ID)
+    within = context.window.touches(waits.process, waits.time_ns, waits.time_ns + 1)
+    return np.flatnonzero(mask & of_device & within)
 
 
 def _possible_self_waits(context: DeviceContext) -> Int64:
     """Waits of a stream right after its copy, of which the trace does not record what they wait for."""
-    waits, key, work = context.trace.event_waits, context.activity.key, context.graph.work
-    mine = (waits.process == key.process) & (waits.device == key.device) & (waits.stream != waits.source_stream)
-    mine &= waits.inferred & np.isin(waits.call, context.trace.syncs.call) & (waits.call != NO_ID)
-    rows = np.flatnonzero(mine & context.window.touches(waits.process, waits.time_ns, waits.time_ns + 1))
+    waits, work = context.trace.event_waits, context.graph.work
+    other = (waits.stream != waits.source_stream) & waits.inferred
+    rows = _in_window(context, other & np.isin(waits.call, context.trace.syncs.call))
     before, _ = _neighbours(context, rows)
     recorded_after = waits.recorded_ns[rows] >= work.issued_ns(context.graph.calls)[before]
     result: Int64 = rows[(before != NO_ID) & (work.stream[before] == waits.stream[rows]) & recorded_after]
     return result
 
 
-def _neighbours(context: DeviceContext, own: Int64) -> tuple[Int64, Int64]:
+def _neighbours(context: DeviceContext, waits: Int64) -> tuple[Int64, Int64]:
     """The work that the thread of each self-wait issued last before it and first after it; `NO_ID` for none."""
     graph = context.graph
     work = np.flatnonzero(graph.work.call != NO_ID)
     work = work[np.argsort(graph.work.call[work], kind="stable")]
-    place = graph.call_of[context.trace.event_waits.call[own]]
+    place = graph.call_of[context.trace.event_waits.call[waits]]
     position = np.searchsorted(graph.work.call[work], place)
     before, after = np.append(NO_ID, work)[position], np.append(work, NO_ID)[position]
     owner = np.append(graph.calls.owner, NO_ID)
 
-    def same_thread(found: Int64) -> Int64:
-        return np.where(owner[np.append(graph.work.call, NO_ID)[found]] == owner[place], found, NO_ID)
+    def same_thread(neighbours: Int64) -> Int64:
+        return np.where(owner[np.append(graph.work.call, NO_ID)[neighbours]] == owner[place], neighbours, NO_ID)
 
     return same_thread(before), same_thread(after)
 
@@ -148,18 +153,18 @@ def _unordered_copy(
     return np.where(np.isin(np.append(context.trace.copies.direction, 0)[copy], directions), copy, NO_ID)
 
 
-def _waited_for(context: DeviceContext, own: Int64, before: Int64) -> Bool:
+def _waited_for(context: DeviceContext, self_waits: Int64, before: Int64) -> Bool:
     """Whether another stream waits for that of each self-wait, from the copy before it on, until the next self-wait."""
     waits = context.trace.event_waits
     issued = context.graph.work.issued_ns(context.graph.calls)[before]
     others = np.flatnonzero(waits.stream != waits.source_stream)
     moments = waits.recorded_ns[others], waits.source_stream[others]
-    return _any_between(*moments, waits.stream[own], issued, _next(waits, own))
+    return any_between(*moments, waits.stream[self_waits], issued, _next(waits, self_waits))
 
 
 def _ordered_at_all(context: DeviceContext, possible: Int64) -> Bool:
     """Whether another stream waits, or the host waits for the stream of the copy, until the next such wait."""
-    trace, process = context.trace, context.activity.key.process
+    trace, process = context.trace, context.key.process
     waits, calls = trace.event_waits, trace.api_calls
     since, until = waits.time_ns[possible], _next(waits, possible)
     stream = np.full(len(calls) + 1, NO_ID, np.int64)
@@ -167,43 +172,30 @@ def _ordered_at_all(context: DeviceContext, possible: Int64) -> Bool:
     host = np.isin(calls.kind, SYNC_CALLS) & (calls.process == process)
     result = np.zeros(len(possible), np.bool_)
     for number in np.unique(waits.stream[possible]).tolist():
-        mine = waits.stream[possible] == number
+        on_stream = waits.stream[possible] == number
         others = waits.time_ns[(waits.process == process) & (waits.stream != number)]
         for_it = host & ((calls.kind != ApiKind.STREAM_SYNC) | np.isin(stream[:-1], (number, NO_ID)))
         moments = np.sort(np.concatenate([others, calls.start_ns[for_it]]))
-        result[mine] = np.searchsorted(moments, until[mine]) > np.searchsorted(moments, since[mine])
+        result[on_stream] = np.searchsorted(moments, until[on_stream]) > np.searchsorted(moments, since[on_stream])
     return result
 
 
-def _waited(context: DeviceContext, own: Int64, after: Int64) -> Bool:
+def _waited(context: DeviceContext, self_waits: Int64, after: Int64) -> Bool:
     """Whether the stream of each self-wait waits for another one, from the self-wait before it to the copy after it."""
     waits = context.trace.event_waits
     issued = context.graph.work.issued_ns(context.graph.calls)[after]
     others = np.flatnonzero(waits.stream != waits.source_stream)
-    since = np.append(0, waits.time_ns[own][:-1])
-    return _any_between(waits.time_ns[others], waits.stream[others], waits.stream[own], since, issued)
+    since = np.append(0, waits.time_ns[self_waits][:-1])
+    return any_between(waits.time_ns[others], waits.stream[others], waits.stream[self_waits], since, issued)
 
 
-def _next(waits: EventWaits, own: Int64) -> Int64:
-    return np.append(waits.time_ns[own][1:], np.iinfo(np.int64).max)
-
-
-def _any_between(time_ns: Int64, stream: Int64, wanted: Int64, since: Int64, until: Int64) -> Bool:
-    """Whether there is a moment of the wanted stream in each interval; moments are sorted."""
-    result = np.zeros(len(wanted), np.bool_)
-    for number in np.unique(wanted).tolist():
-        moments = np.sort(time_ns[stream == number])
-        mine = wanted == number
-        result[mine] = np.searchsorted(moments, until[mine]) > np.searchsorted(moments, since[mine])
-    return result
+def _next(waits: EventWaits, rows: Int64) -> Int64:
+    return np.append(waits.time_ns[rows][1:], np.iinfo(np.int64).max)
 
 
 RULE = Rule(
-    code="OVL105",
-    name="self-wait",
-    page=__doc__,
     waited_for="a stream that waits for itself",
     about_copies=True,
-    fix="torch.cuda.current_stream().wait_stream(side)  # outside of with torch.cuda.stream(side)",
-    view=view,
+    fix="torch.cuda.current_stream().wait_stream(side)  # outside of with torch.cuda.stream(side)\n"
+    "batch.record_stream(torch.cuda.current_stream())  # so that its memory is not reused too early",
 )

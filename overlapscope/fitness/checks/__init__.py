@@ -1,1 +1,1 @@
-"""The checks, one file each, in the order of the catalogue."""
+"""The checks by topic; each is a function from a trace to its `Answer`, listed in the catalogue."""

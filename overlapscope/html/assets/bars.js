@@ -34,7 +34,7 @@ async function unzipped(id) {
   return new Response(new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
-// Columns as overlapscope/html/columns.py packs them: bytes by significance, some columns as differences.
+// Columns as overlapscope/html/packing.py packs them: bytes by significance, some columns as differences.
 function columnsOf(described, bytes) {
   const columns = {};
   let at = 0;
@@ -67,6 +67,37 @@ async function unpacked(view) {
     return { ...lane, from: first, to, styles: [...used.keys()].filter(style => used[style]) };
   });
   return { ...view, ...bars, reach, lanes };
+}
+
+// Moments of two views of one program that belong together: the edges of their ranges, as far as both have the same
+// ranges one after the other, and of all that each shows. Each is a pair of times; neither goes back.
+function momentsOf(one, other, range) {
+  const filled = view => view.lanes.filter(({ from, to }) => to > from);
+  const begin = view => Math.min(...filled(view).map(({ from }) => view.start[from]));
+  const end = view => Math.max(...filled(view).map(({ to }) => view.reach[to - 1]));
+  const pairs = [[begin(one), begin(other)], [end(one), end(other)]].filter(pair => pair.every(Number.isFinite));
+  one.lanes.forEach(({ from, to }, number) => {
+    const lane = other.lanes[number];
+    for (let at = 0; lane && at < Math.min(to - from, lane.to - lane.from); at++) {
+      const [left, right] = [from + at, lane.from + at];
+      if (one.style[left] !== range || other.style[right] !== range || one.name[left] !== other.name[right]) break;
+      pairs.push([one.start[left], other.start[right]]);
+      pairs.push([one.start[left] + one.length[left], other.start[right] + other.length[right]]);
+    }
+  });
+  pairs.sort((left, right) => left[0] - right[0] || left[1] - right[1]);
+  let latest = -Infinity;
+  return pairs.map(([left, right]) => [left, latest = Math.max(latest, right)]);
+}
+// The moment of the other view for a time of the one: between two moments in proportion, beyond them as far away.
+function momentAt(moments, time) {
+  const after = moments.findIndex(([left]) => left > time);
+  if (after < 1) {
+    const [left, right] = after ? moments.at(-1) : moments[0];
+    return right + time - left;
+  }
+  const [[left, right], [next, then]] = [moments[after - 1], moments[after]];
+  return right + (time - left) / (next - left) * (then - right);
 }
 
 // The bars that a call issued, the first ones.

@@ -212,6 +212,10 @@
     found.textContent = text ? `${countText(matches)} found` : "";
     redraw();
   }
+  function clear() {
+    sought.value = "";
+    seek();
+  }
   function step(way) {
     if (!matches) return;
     const next = nextFound(shown, matched, selected, way > 0 ? first : last, way);
@@ -333,10 +337,13 @@
 
   const every = (selector, act) => document.querySelectorAll(selector).forEach(act);
   const choices = [...document.querySelectorAll("button[data-view]")];
-  // Views are unpacked when they are first shown.
+  const range = about.styles.findIndex(style => style.name === "range");
+  // Views are unpacked when they are first shown. The ranges that were in view stay there.
   async function choose(number) {
     const view = loaded[number] ??= await unpacked(about.views[number]);
     if (view === shown) return;
+    const all = !shown || first <= shown.begin && last >= shown.end;
+    const moments = all ? [] : momentsOf(shown, view, range);
     shown = view;
     selected = -1;
     marked = measured = null;
@@ -344,7 +351,9 @@
     byId("left-out").textContent = shown.left_out.join(" ");
     choices.forEach(button => button.setAttribute("aria-pressed", String(Number(button.dataset.view) === number)));
     arrange();
-    if (first !== undefined) show(first, last); else whole();
+    if (all) whole();
+    else if (moments.length) show(momentAt(moments, first), momentAt(moments, last));
+    else show(first, last);
     seek();
   }
   every("button[data-view]", button => button.addEventListener("click", () => choose(Number(button.dataset.view))));
@@ -356,6 +365,7 @@
     button.closest("tr")?.addEventListener("click", event => event.target !== button && button.click());
     button.addEventListener("click", async event => {
       await choose(0);
+      clear();
       select(-1);
       marked = places[next];
       next = (next + 1) % places.length;
@@ -369,7 +379,7 @@
   let typed = 0;
   sought.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(seek, 150); });
   sought.addEventListener("keydown", event => {
-    if (event.key === "Escape") { sought.value = ""; seek(); place.focus({ preventScroll: true }); }
+    if (event.key === "Escape") { clear(); place.focus({ preventScroll: true }); }
     if (event.key !== "Enter") return;
     event.preventDefault();
     clearTimeout(typed);

@@ -26,18 +26,17 @@ import numpy as np
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
 from overlapscope.formatting import counted
-from overlapscope.measure.issue import first_copy_of
+from overlapscope.measure.grouping import at
+from overlapscope.measure.host import MOST_ENQUEUE_NS
 from overlapscope.measure.places import innermost
+from overlapscope.measure.waits import first_copy_of
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import ApiKind, Direction
 from overlapscope.model.trace import Trace
-from overlapscope.whatif.calls import enqueue_ns, synchronisations_after
-from overlapscope.whatif.change import Change
-from overlapscope.whatif.copy_speeds import pinned_speed
-from overlapscope.whatif.editor import Editor, Where
-from overlapscope.whatif.packing import Packing, packing
+from overlapscope.whatif.calls import HOST_GAP_NS, enqueue_ns, leaders
+from overlapscope.whatif.change import Change, Editor, Where
+from overlapscope.whatif.copy_speeds import Packing, packing, pinned_speed
 from overlapscope.whatif.pinning import without_pinning
-from overlapscope.whatif.runs import leaders
 
 _MORE = "that pieces may be in no cache, and need views: only the upper bound counts that"
 _KEPT = "the pinned buffer is made once; torch.stack() without it makes a pageable tensor, which is staged again"
@@ -54,9 +53,10 @@ class BatchCopies(Change):
     """Small copies in a row are sent as one."""
 
     name: ClassVar[str] = "batch-copies"
+    condition: ClassVar[str] = "if data of the copies is ready together"
     needs_order: ClassVar[bool] = True
     old_name: ClassVar[str | None] = "coalesce"
-    keeps_apart: ClassVar[bool] = True
+    one_by_one: ClassVar[bool] = True
 
     as_tiny: bool = False
     """Whether copies whose size is not recorded are packed too, as if they were tiny: the lower bound has that."""
@@ -69,27 +69,24 @@ class BatchCopies(Change):
     def apply(self, editor: Editor, where: Where) -> None:
         """Let the first copy of each run carry all of it."""
         graph, calls, copies = editor.graph, editor.graph.calls, editor.trace.copies
-        most_ns = editor.config.dependencies.host.most_enqueue_ns
         copy = first_copy_of(graph.trace)[calls.row]
-        wanted = where.copies & (copies.direction == Direction.HTOD) & (copies.duration_ns <= most_ns)
+        wanted = where.copies & (copies.direction == Direction.HTOD) & (copies.duration_ns <= MOST_ENQUEUE_NS)
         unsized = wanted & (copies.size_bytes < 0)
         if unsized.any() and not self.as_tiny:
             editor.assume(
                 f"{counted(int(unsized.sum()), 'copy', 'copies')} without a size: what packing takes is not known"
             )
             wanted &= ~unsized
-        mine = (calls.kind == ApiKind.COPY) & np.append(wanted, False)[copy] & (copy != NO_ID)
-        place = np.append(copies.stream * _DEVICES + copies.device, NO_ID)[copy]
-        leader = leaders(graph, mine, _BESIDE, place)
-        leader[~(mine | synchronisations_after(graph, wanted) | (leader != NO_ID))] = NO_ID
-        members = np.flatnonzero(mine & (leader != NO_ID))
-        editor.without_waits(np.flatnonzero(leader != NO_ID), enqueue_ns(graph, editor.config))
+        small = (calls.kind == ApiKind.COPY) & at(wanted, copy, False)
+        leader = leaders(graph, small, _BESIDE, at(copies.stream * _DEVICES + copies.device, copy))
+        members = np.flatnonzero(small & (leader != NO_ID))
+        editor.without_waits(np.flatnonzero(leader != NO_ID), enqueue_ns(graph))
         if not len(members):
             editor.assume("no small copies to the device are in a row")
             return
         without_pinning(editor, members)  # each piece by itself: packing writes into pinned memory
         run = _Run.of(graph, members, leader, copy)
-        pack = packing(graph.trace, editor.config.packing)
+        pack = packing(graph.trace)
         _send_as_one(editor, run, pack)
         _skip(editor, np.flatnonzero((leader != NO_ID) & (leader != np.arange(len(calls)))))
         _may_take_more(editor, run, pack)
@@ -123,20 +120,16 @@ def _send_as_one(editor: Editor, run: _Run, pack: Packing) -> None:
     speed = pinned_speed(graph.trace, Direction.HTOD, total)
     first = graph.work_of_copy[first_copy_of(graph.trace)[graph.calls.row[run.leader]]]
     weight, edges = editor.dependencies.weight_ns.copy(), editor.dependencies
-    weight[graph.into(graph.work_end(run.work), DependencyKind.EXECUTION)] = 0
+    weight[graph.runs(run.work)] = 0
     others = graph.work_start(np.setdiff1d(run.work, first))
     order = edges.of_kind(DependencyKind.STREAM_ORDER, DependencyKind.COPY_ENGINE)
     weight[np.isin(edges.target, others) & order] = 0
     took = run.sums(copies.duration_ns) if speed is None else speed.copy_time_ns(total)
-    weight[graph.into(graph.work_end(first), DependencyKind.EXECUTION)] = took
-    call = graph.into(graph.call_end(run.leader), *OWN_DURATION)
-    weight[call] += pack.host_ns(sizes[run.copy], run.group)
+    weight[graph.runs(first)] = took
+    weight[graph.into(graph.call_end(run.leader), *OWN_DURATION)] += pack.host_ns(sizes[run.copy], run.group)
     editor.set_weights(weight)
-    issue = graph.into(graph.work_start(first), DependencyKind.LAUNCH)
-    launched = issue != NO_ID
-    editor.set_sources(issue[launched], graph.call_end(run.leader[launched]), 0)
-    editor.assume(*([] if speed is None else [f"one copy of all bytes: {speed.known_from}"]))
-    editor.assume(pack.known_from, _KEPT)
+    editor.issue(first, graph.call_end(run.leader), 0)
+    editor.assume(*[f"one copy of all bytes: {each.known_from}" for each in [speed] if each], pack.known_from, _KEPT)
     editor.grant(_READY)
 
 
@@ -144,20 +137,20 @@ def _skip(editor: Editor, inside: Int64) -> None:
     """Calls of runs after their first take no host time, nor does Python between them; longer work stays."""
     graph, edges = editor.graph, editor.dependencies
     into = np.isin(edges.target, np.concatenate([graph.call_start(inside), graph.call_end(inside)]))
-    short = edges.of_kind(DependencyKind.PROGRAM_ORDER) & (edges.weight_ns <= editor.config.host_gap_ns)
+    short = edges.of_kind(DependencyKind.PROGRAM_ORDER) & (edges.weight_ns <= HOST_GAP_NS)
     editor.limit_weights(into & (edges.of_kind(*OWN_DURATION) | short), 0)
 
 
 def _may_take_more(editor: Editor, run: _Run, pack: Packing) -> None:
-    """What may come to packing, as far as that is known, is possible."""
+    """Note the most that packing may take beyond its estimate, as far as that is known."""
     graph = editor.graph
     made = _made_for(graph.trace, graph.calls.row[run.member])
     more_ns = pack.more_ns(graph.trace.copies.size_bytes[run.copy], made, run.group)
-    some = run.leader[more_ns > 0]
-    taken = editor.dependencies.weight_ns[graph.into(graph.call_end(some), *OWN_DURATION)] + more_ns[more_ns > 0]
-    more = Dependencies.of(graph.call_start(some), graph.call_end(some), taken, DependencyKind.API_CALL)
+    calls = run.leader[more_ns > 0]
+    taken = editor.dependencies.weight_ns[graph.into(graph.call_end(calls), *OWN_DURATION)] + more_ns[more_ns > 0]
+    more = Dependencies.of(graph.call_start(calls), graph.call_end(calls), taken, DependencyKind.API_CALL)
     if len(more):
-        editor.possible = Dependencies.together(editor.possible, more)
+        editor.possible = Dependencies.concat(editor.possible, more)
         editor.assume(_MORE)
 
 
@@ -165,5 +158,4 @@ def _made_for(trace: Trace, rows: Int64) -> Bool:
     """Which copy calls are of an operator that makes a tensor for what it copies, as ``.to(device)`` does."""
     ops, calls = trace.cpu_ops, trace.api_calls
     makers = ops.take(np.isin(ops.name_id, trace.names.find("aten::_to_copy")))
-    made: Bool = innermost(makers, calls.process[rows], calls.thread[rows], calls.start_ns[rows]) != NO_ID
-    return made
+    return np.not_equal(innermost(makers, calls.process[rows], calls.thread[rows], calls.start_ns[rows]), NO_ID)

@@ -1,8 +1,9 @@
 """Small copies are issued before the longer copies that they are queued behind.
 
 ## What it changes
-A copy goes before the first of the copies in its direction that its thread issued since it last synchronised and that
-take ten times as long: it may start when that one is issued, and that one waits for it.
+A copy goes before the first of the copies in its direction that its thread issued since it last synchronised, that its
+stream has not waited for, and that take ten times as long: it may start when that one is issued, and that one waits for
+it. In its stream it goes before all that was issued since.
 
 ## What it assumes
 The data of the small copy is ready when the longer ones are issued, since its thread waited for nothing between. Where
@@ -19,21 +20,29 @@ from typing import ClassVar
 
 import numpy as np
 
-from overlapscope.dependencies.graph import Dependencies, Graph
+from overlapscope.dependencies.device import before
+from overlapscope.dependencies.graph import Graph
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.dependencies.simulate import has_cycle
 from overlapscope.formatting import counted
+from overlapscope.measure.grouping import at
 from overlapscope.measure.spans import each_of
-from overlapscope.model.columns import NO_ID, Int64
+from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import SYNC_CALLS
 from overlapscope.ordering.accesses import filled_ns
-from overlapscope.whatif.change import Change
-from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.calls import codes
+from overlapscope.whatif.change import Change, Editor, Where
+
+STUCK_SHARE = 0.1
+"""A copy is stuck behind others when its transfer takes less than this share of theirs.
+
+First in the queue, it would hold them up for no longer.
+"""
 
 _MOVED = "the other changes put these copies in another order, which stays"
 _NONE = "no copy is queued behind longer ones that its thread issued since it last synchronised"
 _LATE = "of host tensors that are filled only after that stay where they are"
-_READY = "what the copies send is ready when the longer copies before them are issued"
+_READY = "what the copies send is ready, and what they overwrite is read, when the longer copies before them are issued"
 
 
 @dataclass(frozen=True)
@@ -41,15 +50,15 @@ class CopyFirst(Change):
     """Small copies first."""
 
     name: ClassVar[str] = "copy-first"
+    condition: ClassVar[str] = "if the small data is ready before the long copies"
     needs_order: ClassVar[bool] = True
-    of_findings_calls: ClassVar[bool] = True
 
     def apply(self, editor: Editor, where: Where) -> None:
         """Let each start when the first of those in front is issued, and these after it."""
         graph = editor.graph
         small = where.work(graph)
         small = small[(graph.work.engine[small] > 0) & (graph.work.call[small] != NO_ID)]
-        front = _first_in_front(graph, small, editor.config.dependencies.stuck_share)
+        front = _first_in_front(graph, small, STUCK_SHARE)
         small, front = small[front != NO_ID], front[front != NO_ID]
         late = filled_ns(graph)[small] > graph.calls.start_ns[graph.work.call[front]]
         editor.assume(*[f"{counted(int(late.sum()), 'copy', 'copies')} {_LATE}"] * bool(late.any()))
@@ -57,12 +66,12 @@ class CopyFirst(Change):
         if not len(small):
             editor.assume(*[_NONE] * (not late.any()))
             return
-        launch = graph.into(graph.work_start(small), DependencyKind.LAUNCH)
-        known = launch != NO_ID
-        editor.set_sources(launch[known], graph.call_start(graph.work.call[front[known]]))
-        copies, every = np.flatnonzero(graph.work.engine > 0), np.arange(len(graph.work))
-        _requeue(editor, _Move(graph, graph.work.engine, copies, small, front), DependencyKind.COPY_ENGINE)
-        _requeue(editor, _Move(graph, graph.work.stream, every, small, front), DependencyKind.STREAM_ORDER)
+        editor.issue(small, graph.call_start(graph.work.call[front]))
+        place = 2 * np.arange(len(graph.work)) + 1
+        place[small] = 2 * front
+        _requeue(editor, DependencyKind.COPY_ENGINE, graph.work.engine, place)
+        place[small] = 2 * _issued_before(graph, small, front) + 2
+        _requeue(editor, DependencyKind.STREAM_ORDER, graph.work.stream, place)
         if has_cycle(editor.graph):
             editor.graph = graph
             editor.assume(_MOVED)
@@ -71,9 +80,9 @@ class CopyFirst(Change):
 
 
 def _first_in_front(graph: Graph, small: Int64, share: float) -> Int64:
-    """Of the longer copies in front of each that its thread issued since it last synchronised the first, or `NO_ID`.
+    """The first longer copy in front of each that its thread issued since it last synchronised, or `NO_ID`.
 
-    Each takes less than a share of these.
+    No stream passes copies that it has waited for. Each takes less than a share of these.
     """
     calls, work = graph.calls, graph.work
     starts = np.isin(calls.kind, SYNC_CALLS)
@@ -88,46 +97,44 @@ def _first_in_front(graph: Graph, small: Int64, share: float) -> Int64:
     one, other = small[which], others[place]
     ahead = (work.engine[other] == work.engine[one]) & (work.device[other] == work.device[one])
     ahead &= (work.start_ns[other] < work.start_ns[one]) & (work.end_ns[other] > calls.start_ns[work.call[one]])
+    ahead &= ~_waited(graph, one, other)
     ahead &= work.end_ns[one] - work.start_ns[one] < share * (work.end_ns[other] - work.start_ns[other])
     result = np.full(len(small), NO_ID, np.int64)
     result[which[ahead][::-1]] = other[ahead][::-1]  # the first one is written last
     return result
 
 
-@dataclass(frozen=True, eq=False)
-class _Move:
-    """Queues of work with the same key on a device, in which some ops move before others."""
-
-    graph: Graph
-    key: Int64
-    queued: Int64
-    small: Int64
-    front: Int64
-
-    def before(self, *, moved: bool) -> Int64:
-        """For each op the one before it in its queue; `NO_ID` for the first ones."""
-        work, position = self.graph.work, 2 * np.arange(len(self.graph.work)) + 1
-        if moved:
-            here = self.key[self.small] == self.key[self.front]
-            position[self.small[here]] = 2 * self.front[here]
-        places = tuple(values[self.queued] for values in (position, self.key, work.device, work.process))
-        order = self.queued[np.lexsort(places)]
-        same = np.ones(max(len(order) - 1, 0), np.bool_)
-        for values in (self.key, work.device, work.process):
-            same &= values[order[1:]] == values[order[:-1]]
-        result = np.full(len(work), NO_ID, np.int64)
-        result[order[1:][same]] = order[:-1][same]
-        return result
+def _waited(graph: Graph, one: Int64, other: Int64) -> Bool:
+    """Which of some copies are in streams that waited for the stream of another copy since that was issued."""
+    work, waits, several = graph.work, graph.trace.event_waits, len(graph.calls) + 1
+    of_copies = np.stack([work.process[one], work.device[one], work.stream[one], work.stream[other]])
+    of_waits = np.stack([waits.process, waits.device, waits.stream, waits.source_stream])
+    numbers = several * codes(np.concatenate([of_copies, of_waits], axis=1))
+    pair, wait = np.split(numbers, [len(one)])
+    wait = np.sort(wait + graph.call_of[waits.call] + 1)
+    last = at(wait, np.searchsorted(wait, pair + work.call[one] + 1) - 1)
+    waited: Bool = last > pair + work.call[other] + 1
+    return waited
 
 
-def _requeue(editor: Editor, move: _Move, kind: DependencyKind) -> None:
-    """Let the ops that have another one before them in their queue wait for that one."""
-    graph, edges, follow_ns = editor.graph, editor.dependencies, editor.config.dependencies.follow_ns
-    front = np.full(len(graph.work) + 1, len(graph.work))
-    front[move.small] = move.front
+def _issued_before(graph: Graph, small: Int64, front: Int64) -> Int64:
+    """For each small copy the last op in its stream that was issued before another op, or `NO_ID`."""
+    work, several = graph.work, len(graph.calls) + 1
+    stream = codes(np.stack([work.process, work.device, work.stream]))
+    issued = several * stream + work.call + 1
+    order = np.argsort(issued, kind="stable")
+    place = np.searchsorted(issued[order], several * stream[small] + work.call[front] + 1) - 1
+    last = at(order, place)
+    return np.where(at(stream, last) == stream[small], last, NO_ID)
+
+
+def _requeue(editor: Editor, kind: DependencyKind, key: Int64, place: Int64) -> None:
+    """Queue work by place among work with the same key; a copy waits no longer for work that it has passed."""
+    graph, work, edges = editor.graph, editor.graph.work, editor.dependencies
     source, target = np.maximum(graph.work_of(edges.source), NO_ID), np.maximum(graph.work_of(edges.target), NO_ID)
-    passed = (source >= front[target]) & (target != source) & (np.append(graph.work.engine, 0)[source] > 0)
+    passed = (target != source) & (np.append(place, NO_ID)[source] > np.append(place, 2 * len(work))[target])
     editor.remove(passed & edges.of_kind(kind))
-    after = move.before(moved=True)
-    other = np.flatnonzero(after != move.before(moved=False))
-    editor.add(Dependencies.of(graph.work_end(after[other]), graph.work_start(other), follow_ns, kind))
+    queued = np.flatnonzero(work.engine > 0) if kind == DependencyKind.COPY_ENGINE else np.arange(len(work))
+    ahead = before(work, key, queued, place)
+    other = np.flatnonzero(ahead != before(work, key, queued))
+    editor.add(graph.after_work(ahead[other], other, kind))

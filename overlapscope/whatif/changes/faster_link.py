@@ -15,12 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.errors import ChangeNotUnderstood
 from overlapscope.measure.copies import host_kind
 from overlapscope.model.enums import MemoryKind
-from overlapscope.whatif.change import Change
-from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.change import Change, Editor, Where
 
 _LEAST_GB_S = 1e-3
 
@@ -30,6 +28,7 @@ class FasterLink(Change):
     """Pinned copies at ``gb_s`` GB/s."""
 
     name: ClassVar[str] = "faster-link"
+    of_findings_only: ClassVar[bool] = True
     only_removes: ClassVar[bool] = True
     option: ClassVar[str | None] = "gb_s"
     gb_s: float = float("nan")
@@ -43,10 +42,9 @@ class FasterLink(Change):
     def apply(self, editor: Editor, where: Where) -> None:
         """Shorten copies that are slower."""
         graph, copies = editor.graph, editor.trace.copies
-        mine = where.copies & (host_kind(copies) == MemoryKind.PINNED) & (copies.size_bytes > 0)
-        some = where.but(mine).work(graph)
-        run = graph.into(graph.work_end(some), DependencyKind.EXECUTION)
-        wanted = np.rint(copies.size_bytes[graph.work.row[some]] / self.gb_s).astype(np.int64)
+        pinned = where.copies & (host_kind(copies) == MemoryKind.PINNED) & (copies.size_bytes > 0)
+        sent = graph.work_of_rows(pinned)
+        run, wanted = graph.runs(sent), np.rint(copies.size_bytes[graph.work.row[sent]] / self.gb_s).astype(np.int64)
         faster = editor.dependencies.weight_ns[run] > wanted
         editor.limit_weights(run[faster], wanted[faster])
         linked = f"a link of {self.gb_s:g} GB/s, as asked for"

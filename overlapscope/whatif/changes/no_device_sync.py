@@ -22,10 +22,10 @@ from typing import ClassVar
 import numpy as np
 
 from overlapscope.dependencies.graph import Graph
+from overlapscope.measure.grouping import each_value
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import LINK, SYNC_CALLS, Direction, MemoryKind
-from overlapscope.whatif.change import Change
-from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.change import Change, Editor, Where
 
 _GRANTED = "the host does not use what kernels read and write right after the synchronisations that are removed"
 
@@ -35,10 +35,10 @@ class NoDeviceSync(Change):
     """No synchronisation where the host reads nothing afterwards."""
 
     name: ClassVar[str] = "no-device-sync"
+    condition: ClassVar[str] = "if nothing outside the trace needs the synchronisations"
     needs_order: ClassVar[bool] = True
     only_removes: ClassVar[bool] = True
-    about_calls: ClassVar[bool] = True
-    of_findings_calls: ClassVar[bool] = True
+    changes_calls: ClassVar[bool] = True
 
     def apply(self, editor: Editor, where: Where) -> None:
         """Take the calls out that nothing in the trace needs."""
@@ -57,29 +57,25 @@ def may_be_needed(graph: Graph) -> Bool:
     calls = graph.calls
     needed = np.zeros(len(calls), np.bool_)
     pending = _pending(graph)
-    for process in np.unique(calls.process).tolist():
-        mine = np.flatnonzero((calls.process == process) & np.isin(calls.kind, SYNC_CALLS))
-        if not len(mine):
-            continue
-        mine = mine[np.argsort(calls.start_ns[mine], kind="stable")]
+    every = np.flatnonzero(np.isin(calls.kind, SYNC_CALLS))
+    for process, rows in each_value(calls.process[every]):
+        syncs = every[rows]
         if not _in_order_by_itself(graph, process):
-            needed[mine] = True
+            needed[syncs] = True
             continue
-        issued = np.sort(pending[calls.process[pending] == process])
-        issued_ns = np.sort(calls.start_ns[issued])
-        before = np.searchsorted(issued_ns, calls.start_ns[mine])
-        needed[mine] = np.diff(before, prepend=0) > 0
-        needed[mine[-1]] = True
+        syncs = syncs[np.argsort(calls.start_ns[syncs], kind="stable")]
+        issued_ns = np.sort(calls.start_ns[pending[calls.process[pending] == process]])
+        needed[syncs] = np.diff(np.searchsorted(issued_ns, calls.start_ns[syncs]), prepend=0) > 0
+        needed[syncs[-1]] = True
     return needed
 
 
 def _in_order_by_itself(graph: Graph, process: int) -> bool:
     """Whether all work of a process is on one stream of one GPU, and none moves managed memory."""
-    work, copies = graph.work, graph.trace.copies
-    mine = work.process == process
-    places = {(int(device), int(stream)) for device, stream in zip(work.device[mine], work.stream[mine], strict=True)}
+    copies = graph.trace.copies
+    streams = [stream for stream in graph.streams if stream[0] == process]
     managed = (copies.process == process) & ~np.isin(copies.direction, (*LINK, Direction.DTOD, Direction.PTOP))
-    return len(places) == 1 and not managed.any()
+    return len(streams) == 1 and not managed.any()
 
 
 def _pending(graph: Graph) -> Int64:

@@ -23,8 +23,7 @@ import numpy as np
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.model.enums import Direction
 from overlapscope.whatif.calls import enqueue_ns, scalar_reads, synchronisations_after
-from overlapscope.whatif.change import Change
-from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.change import Change, Editor, Where
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,8 @@ class NoScalarSync(Change):
     """The host reads no value in the loop."""
 
     name: ClassVar[str] = "no-scalar-sync"
+    condition: ClassVar[str] = "if the program goes on without these values"
+    form_of: ClassVar[str] = "reads"
     needs_order: ClassVar[bool] = True
     only_removes: ClassVar[bool] = True
     old_name: ClassVar[str | None] = "no-host-read"
@@ -43,12 +44,12 @@ class NoScalarSync(Change):
         values = down & scalar_reads(editor.trace)
         reads, waits = editor.calls_of(values), np.flatnonzero(synchronisations_after(graph, values))
         editor.without_waits(np.flatnonzero(synchronisations_after(graph, down)))
-        editor.without_waits(editor.calls_of(down), enqueue_ns(graph, editor.config))
+        editor.without_waits(editor.calls_of(down), enqueue_ns(graph))
         editor.without_waits(np.concatenate([reads, waits]))
         edges = editor.dependencies
         gone = edges.of_kind(DependencyKind.EXECUTION)
-        gone &= np.isin(edges.target, graph.work_end(where.but(values).work(graph)))
+        gone &= np.isin(edges.target, graph.work_end(graph.work_of_rows(values)))
         gone |= edges.of_kind(DependencyKind.PROGRAM_ORDER) & np.isin(edges.target, graph.call_start(waits))
         editor.limit_weights(gone, 0)
         later = edges.of_kind(DependencyKind.SYNCHRONISATION) & (edges.target % 2 == 0)  # into the call of a reader
-        editor.remove(later & np.isin(edges.source, graph.work_end(where.but(down).work(graph))))
+        editor.remove(later & np.isin(edges.source, graph.work_end(graph.work_of_rows(down))))

@@ -25,16 +25,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from overlapscope.dependencies.graph import Dependencies, Graph
+from overlapscope.dependencies.graph import Dependencies
 from overlapscope.measure.copies import host_kind
-from overlapscope.model.columns import Bool
 from overlapscope.model.enums import SYNC_CALLS, ApiKind, Direction, MemoryKind
 from overlapscope.whatif.calls import blocking_by_name, enqueue_ns, scalar_reads, synchronisations_after
-from overlapscope.whatif.change import Change
-from overlapscope.whatif.d2h_consumers import keep_waits_of_readers
-from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.change import Change, Editor, Where
+from overlapscope.whatif.host_memory import keep_waits_of_readers
 
-_OWN = "a synchronisation of the GPU or an event after a copy is taken to be there for the copy"
+_FOR_COPY = "a synchronisation of the GPU or an event after a copy is taken to be there for the copy"
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,9 @@ class NonBlocking(Change):
     """The host does not wait for copies."""
 
     name: ClassVar[str] = "non-blocking"
+    condition: ClassVar[str] = "if the host leaves copied memory alone"
     needs_order: ClassVar[bool] = True
     only_removes: ClassVar[bool] = True
-    often_followed_by: ClassVar[tuple[str, ...]] = ("side-stream", "no-scalar-sync")
 
     def apply(self, editor: Editor, where: Where) -> None:
         """Take the waits out, and keep those of readers."""
@@ -57,17 +55,12 @@ class NonBlocking(Change):
         pinned = wanted & (host_kind(copies) == MemoryKind.PINNED)
         blocking = np.intersect1d(editor.calls_of(pinned), blocking_by_name(before))
         if len(blocking):
-            editor.without_waits(blocking, enqueue_ns(before, editor.config))
-        came = where.but(wanted & down).work(before)
+            editor.without_waits(blocking, enqueue_ns(before))
+        came = before.work_of_rows(wanted & down)
         gone = keep_waits_of_readers(editor, before, came)
-        own = gone.take(~np.isin(gone.source, before.work_end(came)) & _of_the_program(before, gone))
-        if len(own):
-            editor.assume(_OWN)
-            editor.possible = Dependencies.together(editor.possible, own)
-
-
-def _of_the_program(graph: Graph, waits: Dependencies) -> Bool:
-    """Which waits are of synchronisations of the GPU or an event, which no copy makes by itself."""
-    kind = graph.calls.kind[waits.target // 2]
-    own: Bool = np.isin(kind, SYNC_CALLS) & (kind != ApiKind.STREAM_SYNC)
-    return own
+        kind = before.calls.kind[gone.target // 2]  # no copy synchronises with the GPU or an event by itself
+        of_program = np.isin(kind, SYNC_CALLS) & (kind != ApiKind.STREAM_SYNC)
+        waits = gone.take(~np.isin(gone.source, before.work_end(came)) & of_program)
+        if len(waits):
+            editor.assume(_FOR_COPY)
+            editor.possible = Dependencies.concat(editor.possible, waits)

@@ -30,18 +30,17 @@ from overlapscope.dependencies.graph import Dependencies
 from overlapscope.dependencies.kinds import OWN_DURATION, DependencyKind
 from overlapscope.formatting import counted
 from overlapscope.measure.copies import host_kind
-from overlapscope.measure.launches import launch_latency_ns
+from overlapscope.measure.grouping import at
+from overlapscope.measure.launches import launch_slack_ns
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import Direction, MemoryKind
 from overlapscope.model.trace import Trace
 from overlapscope.whatif.calls import blocking_by_name, enqueue_ns
-from overlapscope.whatif.change import Change
+from overlapscope.whatif.change import Change, Editor, Where
 from overlapscope.whatif.changes.non_blocking import NonBlocking
 from overlapscope.whatif.copy_speeds import pinned_speed
-from overlapscope.whatif.d2h_consumers import keep_waits_of_readers
-from overlapscope.whatif.editor import Editor, Where
-from overlapscope.whatif.loader_pinning import charge_loader
-from overlapscope.whatif.post_staging import without_slowdown
+from overlapscope.whatif.host_memory import keep_waits_of_readers
+from overlapscope.whatif.pinning import charge_loader, without_slowdown
 
 
 @dataclass(frozen=True)
@@ -49,71 +48,63 @@ class Pin(Change):
     """Pageable memory is pinned ahead of time."""
 
     name: ClassVar[str] = "pin"
+    condition: ClassVar[str] = "if host memory is pinned once and reused"
+    form_of: ClassVar[str] = "pinned memory"
     needs_order: ClassVar[bool] = True
     only_removes: ClassVar[bool] = True
-    of_any_plan: ClassVar[bool] = True
-    often_followed_by: ClassVar[tuple[str, ...]] = ("non-blocking", "side-stream", "no-scalar-sync")
 
     def may_bring(self, trace: Trace) -> tuple[Change, ...]:
-        """Where one switch pins the results on the host, their copies are often asynchronous from then on."""
+        """The changes that pinning may bring: where one switch pins results, copies often become asynchronous."""
         pageable = self.concerns(trace).copies & (host_kind(trace.copies) == MemoryKind.PAGEABLE)
         down = np.flatnonzero(pageable & (trace.copies.direction == Direction.DTOH))
         return (NonBlocking(copies=tuple(down.tolist())),) if len(down) else ()
 
     def apply(self, editor: Editor, where: Where) -> None:
         """Make the copies pinned."""
-        before, config = editor.graph, editor.config
+        before = editor.graph
         pageable = where.copies & (host_kind(editor.trace.copies) == MemoryKind.PAGEABLE)
-        some = where.but(pageable).work(before)
-        without_slowdown(editor, some)
-        _shorten(editor, some)
-        charge_loader(editor, some)
-        graph, calls = editor.graph, np.unique(before.work.call[some])
-        calls = calls[calls != NO_ID]
-        editor.limit_weights(graph.into(graph.call_end(calls), *OWN_DURATION), enqueue_ns(before, config))
-        launch = config.dependencies.launch
-        latency = round(launch.tolerance * launch_latency_ns(before.trace, launch))
+        sent = before.work_of_rows(pageable)
+        without_slowdown(editor, sent)
+        _shorten(editor, sent)
+        charge_loader(editor, sent)
+        graph, calls = editor.graph, np.setdiff1d(before.work.call[sent], NO_ID)
+        editor.limit_weights(graph.into(graph.call_end(calls), *OWN_DURATION), enqueue_ns(before))
         edges = editor.dependencies
-        into = np.isin(edges.target, graph.work_start(some))
-        editor.limit_weights(into & edges.of_kind(DependencyKind.LAUNCH), latency)
+        into = np.isin(edges.target, graph.work_start(sent))
+        editor.limit_weights(into & edges.of_kind(DependencyKind.LAUNCH), launch_slack_ns(before.trace))
         gone = np.isin(edges.target, graph.call_end(calls)) & edges.of_kind(DependencyKind.STAGING)
         editor.remove(gone | (into & edges.of_kind(DependencyKind.NOT_RECORDED)))  # it was staging
         kinds = (editor.trace.copies.source_kind, editor.trace.copies.target_kind)
         source, target = (np.where(pageable & (kind == MemoryKind.PAGEABLE), MemoryKind.PINNED, kind) for kind in kinds)
         editor.set_copies(source_kind=source, target_kind=target)
-        _still_block(editor, some)
-        down = graph.work.engine[some] == Direction.DTOH
-        keep_waits_of_readers(editor, before, some[down])
+        _still_block(editor, sent)
+        down = graph.work.engine[sent] == Direction.DTOH
+        keep_waits_of_readers(editor, before, sent[down])
 
 
-def _still_block(editor: Editor, some: Int64) -> None:
+def _still_block(editor: Editor, sent: Int64) -> None:
     """Calls that block by name wait for pinned copies too; one that returned before its copy ended did not block."""
-    graph = editor.graph
-    ended = graph.work.end_ns[some] <= np.append(graph.calls.end_ns, 0)[graph.work.call[some]]
-    blocking = some[ended & np.isin(graph.work.call[some], blocking_by_name(graph))]
-    source, target = graph.work_end(blocking), graph.call_end(graph.work.call[blocking])
+    graph, call = editor.graph, editor.graph.work.call[sent]
+    blocked = (graph.work.end_ns[sent] <= at(graph.calls.end_ns, call, 0)) & np.isin(call, blocking_by_name(graph))
+    source, target = graph.work_end(sent[blocked]), graph.call_end(call[blocked])
     editor.add(Dependencies.of(source, target, 0, DependencyKind.STAGING))
 
 
-def _shorten(editor: Editor, some: Int64) -> None:
-    """Let some copies take as long as they would pinned, and note what that is known from."""
-    graph, copies, row = editor.graph, editor.trace.copies, editor.graph.work.row[some]
-    run = graph.into(graph.work_end(some), DependencyKind.EXECUTION)
+def _shorten(editor: Editor, sent: Int64) -> None:
+    """Let copies take as long as they would pinned, and note what that is known from."""
+    graph, row = editor.graph, editor.graph.work.row[sent]
+    every = editor.trace.copies.size_bytes[row]
     for direction in (Direction.HTOD, Direction.DTOH):
-        mine = copies.direction[row] == direction
-        if not mine.any():
+        of_direction = editor.trace.copies.direction[row] == direction
+        if unsized := int((every[of_direction] < 0).sum()):
+            copies = counted(unsized, "copy", "copies")
+            editor.assume(f"{direction.label}: {copies} without a size: no other duration is known")
+        sized = of_direction & (every >= 0)
+        if not sized.any():
             continue
-        if unknown := int((copies.size_bytes[row[mine]] < 0).sum()):
-            editor.assume(
-                f"{direction.label}: {counted(unknown, 'copy', 'copies')} without a size: no other duration is known"
-            )
-        mine &= copies.size_bytes[row] >= 0
-        sizes = copies.size_bytes[row[mine]]
-        if not len(sizes):
-            continue
-        speed = pinned_speed(graph.trace, direction, sizes)
+        speed = pinned_speed(graph.trace, direction, every[sized])
         if speed is None:
             editor.assume(f"{direction.label}: no pinned bandwidth is known, so copies keep their duration")
-            continue
-        editor.limit_weights(run[mine], speed.copy_time_ns(sizes))
-        editor.assume(f"{direction.label}: {speed.known_from}")
+        else:
+            editor.limit_weights(graph.runs(sent[sized]), speed.copy_time_ns(every[sized]))
+            editor.assume(f"{direction.label}: {speed.known_from}")

@@ -20,11 +20,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from overlapscope.dependencies.kinds import DependencyKind
+from overlapscope.measure.grouping import at
 from overlapscope.model.enums import Direction, MemoryKind
-from overlapscope.whatif.change import Change
+from overlapscope.whatif.change import Change, Editor, Where
 from overlapscope.whatif.copy_speeds import calibrated_speed
-from overlapscope.whatif.editor import Editor, Where
 from overlapscope.whatif.pinning import after_pinning, without_pinning
 
 
@@ -33,27 +32,26 @@ class PinAhead(Change):
     """No ``pin_memory()`` in the loop."""
 
     name: ClassVar[str] = "pin-ahead"
+    condition: ClassVar[str] = "if somebody else pins in time"
+    form_of: ClassVar[str] = "pinned memory"
     only_removes: ClassVar[bool] = True
-    about_calls: ClassVar[bool] = True
-    of_any_plan: ClassVar[bool] = True
-    often_followed_by: ClassVar[tuple[str, ...]] = ("non-blocking", "side-stream")
+    changes_calls: ClassVar[bool] = True
 
     def apply(self, editor: Editor, where: Where) -> None:
         """Take the time of the operators out, and what their fresh data costs the copies."""
         if not without_pinning(editor, np.flatnonzero(where.calls[editor.graph.calls.row])):
             editor.assume("no pin_memory() on a thread that calls the GPU")
             return
-        _send_as_usual(editor, where)
+        _send_pinned(editor, where)
 
 
-def _send_as_usual(editor: Editor, where: Where) -> None:
+def _send_pinned(editor: Editor, where: Where) -> None:
     """Copies of what was pinned in the loop take no longer than others of their size, where that was measured."""
     copies = editor.trace.copies
-    fresh = after_pinning(editor.trace) & np.append(where.calls, False)[copies.call] & (copies.size_bytes >= 0)
+    fresh = after_pinning(editor.trace) & at(where.calls, copies.call, False) & (copies.size_bytes >= 0)
     speed = calibrated_speed(editor.trace, Direction.HTOD, MemoryKind.PINNED)
     if speed is None or not fresh.any():
         return
-    graph, some = editor.graph, where.but(fresh).work(editor.graph)
-    run = graph.into(graph.work_end(some), DependencyKind.EXECUTION)
-    editor.limit_weights(run, speed.copy_time_ns(copies.size_bytes[graph.work.row[some]]))
+    sent = editor.graph.work_of_rows(fresh)
+    editor.limit_weights(editor.graph.runs(sent), speed.copy_time_ns(copies.size_bytes[editor.graph.work.row[sent]]))
     editor.assume(f"copies take no longer than pinned ahead: {speed.known_from}")

@@ -2,6 +2,7 @@
 
 ## What it changes
 `cudaMalloc`, `cudaFree`, `cudaHostAlloc`, `cudaFreeHost` and their like are gone, and with them what they waited for.
+First calls by which the program sets itself up stay.
 
 ## What it assumes
 Memory that is made once is used again and again: copies from and to it are complete by then, and before the host reads
@@ -19,9 +20,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from overlapscope.measure.first_use import FirstUse
 from overlapscope.model.enums import ALLOCATIONS, MemoryKind
-from overlapscope.whatif.change import Change
-from overlapscope.whatif.editor import Editor, Where
+from overlapscope.whatif.change import Change, Editor, Where
 
 _COMPLETE = "copies are complete before the host reads or refills their memory; no allocation waits for them any more"
 
@@ -31,15 +32,16 @@ class Preallocate(Change):
     """No allocation and no free in the loop."""
 
     name: ClassVar[str] = "preallocate"
+    condition: ClassVar[str] = "if the allocations can move before the loop"
     needs_order: ClassVar[bool] = True
     only_removes: ClassVar[bool] = True
-    about_calls: ClassVar[bool] = True
-    of_findings_calls: ClassVar[bool] = True
+    changes_calls: ClassVar[bool] = True
 
     def apply(self, editor: Editor, where: Where) -> None:
         """Take the calls out."""
         calls = editor.graph.calls
-        gone = np.flatnonzero(np.isin(calls.kind, ALLOCATIONS) & where.calls[calls.row])
+        loop = where.calls & ~FirstUse(editor.trace).calls
+        gone = np.flatnonzero(np.isin(calls.kind, ALLOCATIONS) & loop[calls.row])
         editor.without_waits(gone)
         if len(gone) and editor.graph.of_memory(MemoryKind.PINNED).any():
             editor.grant(_COMPLETE)

@@ -16,7 +16,7 @@ A loader that is slower than the GPU cannot be ahead of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -27,13 +27,14 @@ from overlapscope.dependencies.simulate import has_cycle
 from overlapscope.errors import ChangeNotUnderstood
 from overlapscope.formatting import counted
 from overlapscope.measure.copies import host_kind
+from overlapscope.measure.grouping import at, each_value, first_from
 from overlapscope.measure.spans import each_of
 from overlapscope.model.columns import NO_ID, Int64
 from overlapscope.model.enums import LAUNCHES, ApiKind, Direction, MemoryKind
+from overlapscope.whatif.change import Editor, Where
 from overlapscope.whatif.changes.non_blocking import NonBlocking
 from overlapscope.whatif.changes.side_stream import SideStream
-from overlapscope.whatif.editor import Editor, Where
-from overlapscope.whatif.host_buffers import downloaded
+from overlapscope.whatif.host_memory import downloaded
 
 _EVENTS = (DependencyKind.EVENT, DependencyKind.OTHER_DEVICE)
 
@@ -43,6 +44,8 @@ class Prefetch(SideStream):
     """Copies to the GPU are issued ``steps`` steps ahead."""
 
     name: ClassVar[str] = "prefetch"
+    condition: ClassVar[str] = "if the data of copies is ready that much earlier"
+    of_findings_only: ClassVar[bool] = True
     option: ClassVar[str | None] = "steps"
     says_where_to: ClassVar[bool] = False
     steps: float = 1.0
@@ -62,63 +65,58 @@ class Prefetch(SideStream):
         came_back = downloaded(editor.graph)
         if (wanted & came_back).any():
             editor.assume(f"{int((wanted & came_back).sum())} copies of what comes from the GPU first are not earlier")
-        up = where.but(wanted & ~pageable & ~came_back)
+        up = replace(where, copies=wanted & ~pageable & ~came_back)
         NonBlocking().apply(editor, up)
         super().apply(editor, up)
         graph = editor.graph
-        some = up.work(graph)
-        some = some[graph.work.call[some] != NO_ID]
-        earlier = _same_copy_earlier(graph, some, round(self.steps))
-        issue = graph.into(graph.work_start(some), DependencyKind.LAUNCH)
-        launched = issue != NO_ID
-        editor.set_sources(issue[launched], graph.call_start(graph.work.call[earlier[launched]]))
-        other = earlier != some
-        if other.any():
-            sent, steps = counted(int(other.sum()), "copy", "copies"), counted(round(self.steps), "step")
+        copies = up.work(graph)
+        copies = copies[graph.work.call[copies] != NO_ID]
+        earlier = _copy_steps_earlier(graph, copies, round(self.steps))
+        editor.issue(copies, graph.call_start(graph.work.call[earlier]))
+        copies, earlier = copies[earlier != copies], earlier[earlier != copies]
+        if len(copies):
+            sent, steps = counted(len(copies), "copy", "copies"), counted(round(self.steps), "step")
             editor.grant(f"the data of {sent} to the GPU is ready {steps} earlier, and there are buffers for it")
-        _wait_earlier(editor, some[other], earlier[other])
-        _synchronised_too(editor, some[other], earlier[other])
+        _wait_earlier(editor, copies, earlier)
+        _synchronised_too(editor, copies, earlier)
         call = editor.trace.copies.call.copy()
-        call[graph.work.row[some[other]]] = graph.calls.row[graph.work.call[earlier[other]]]
+        call[graph.work.row[copies]] = graph.calls.row[graph.work.call[earlier]]
         editor.set_copies(call=call)
 
 
-def _wait_earlier(editor: Editor, some: Int64, earlier: Int64) -> None:
-    """The events that ``earlier`` copies wait for are what ``some`` wait for, instead of their own."""
-    graph = editor.graph
-    events = editor.dependencies.take(editor.dependencies.of_kind(*_EVENTS))
+def _wait_earlier(editor: Editor, copies: Int64, earlier: Int64) -> None:
+    """The events that ``earlier`` copies wait for are what ``copies`` wait for, instead of their own."""
+    graph, edges = editor.graph, editor.dependencies
+    events = edges.take(edges.of_kind(*_EVENTS))
     events = events.take(np.argsort(events.target, kind="stable"))
     first, last = (np.searchsorted(events.target, graph.work_start(earlier), side) for side in ("left", "right"))
     member, edge = each_of(first, last)
-    waits = Dependencies.of(
-        events.source[edge], graph.work_start(some[member]), events.weight_ns[edge], DependencyKind.EVENT
-    )
-    editor.remove(editor.dependencies.of_kind(*_EVENTS) & np.isin(editor.dependencies.target, graph.work_start(some)))
-    editor.add(waits)
+    start, weight = graph.work_start(copies[member]), events.weight_ns[edge]
+    editor.remove(edges.of_kind(*_EVENTS) & np.isin(edges.target, graph.work_start(copies)))
+    editor.add(Dependencies.of(events.source[edge], start, weight, DependencyKind.EVENT))
 
 
-def _synchronised_too(editor: Editor, some: Int64, earlier: Int64) -> None:
+def _synchronised_too(editor: Editor, copies: Int64, earlier: Int64) -> None:
     """The next call of their thread that waits for the GPU waits for copies that were issued early too."""
     graph, calls = editor.graph, editor.graph.calls
     call = graph.work.call[earlier]
     syncs = np.flatnonzero(calls.kind == ApiKind.DEVICE_SYNC)
-    found = np.append(syncs, NO_ID)[np.searchsorted(syncs, call, "right")]
-    found = np.where((found != NO_ID) & (np.append(calls.owner, NO_ID)[found] == calls.owner[call]), found, NO_ID)
-    waits = Dependencies.of(graph.work_end(some), graph.call_end(found), 0, DependencyKind.SYNCHRONISATION)
+    sync = first_from(syncs, syncs, call, "right")
+    sync = np.where(at(calls.owner, sync) == calls.owner[call], sync, NO_ID)
+    waits = Dependencies.of(graph.work_end(copies), graph.call_end(sync), 0, DependencyKind.SYNCHRONISATION)
     # In a trace out of order, a copy may wait for what follows the synchronisation.
     if len(waits) and not has_cycle(graph.with_dependencies(editor.dependencies, waits)):
         editor.add(waits)
 
 
-def _same_copy_earlier(graph: Graph, some: Int64, steps: int) -> Int64:
+def _copy_steps_earlier(graph: Graph, copies: Int64, steps: int) -> Int64:
     """For each copy the first one of the group that lies this many steps before its own, at least the first group's."""
-    call = graph.work.call[some]
+    call = graph.work.call[copies]
     group = np.cumsum(np.isin(graph.calls.kind, LAUNCHES))[call]
-    owner, result = graph.calls.owner[call], some.copy()
-    for thread in np.unique(owner).tolist():
-        mine = np.flatnonzero(owner == thread)
-        order = mine[np.argsort(call[mine], kind="stable")]
+    result = copies.copy()
+    for _, rows in each_value(graph.calls.owner[call]):
+        order = rows[np.argsort(call[rows], kind="stable")]
         _, first, number = np.unique(group[order], return_index=True, return_inverse=True)
-        leader = some[order[first]]
+        leader = copies[order[first]]
         result[order] = leader[np.maximum(number - steps, 0)]
     return result

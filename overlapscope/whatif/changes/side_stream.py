@@ -36,16 +36,13 @@ import numpy as np
 from overlapscope.dependencies.graph import Dependencies, Graph
 from overlapscope.dependencies.kinds import DependencyKind
 from overlapscope.measure.copies import host_kind
-from overlapscope.measure.issue import synchronised_copy
+from overlapscope.measure.grouping import at, last_before, neighbours
+from overlapscope.measure.waits import synchronised_copy
 from overlapscope.model.columns import NO_ID, Bool, Int64
 from overlapscope.model.enums import LINK, ApiKind, Direction, MemoryKind
-from overlapscope.whatif.change import Bounds, Change
-from overlapscope.whatif.config import SimulationConfig
-from overlapscope.whatif.copy_consumers import consumers_known, first_consumers
-from overlapscope.whatif.editor import Editor, Where
-from overlapscope.whatif.host_buffers import IN_ORDER, in_their_order
-from overlapscope.whatif.round_trips import round_trips
-from overlapscope.whatif.streams import Streams, codes
+from overlapscope.whatif.calls import Streams, codes
+from overlapscope.whatif.change import Bounds, Change, Editor, Where
+from overlapscope.whatif.host_memory import IN_ORDER, consumers_known, first_consumers, in_recorded_order, round_trips
 
 _RECEIVED = "copies to another device find a free buffer there"
 UNKNOWN_CONSUMERS = "the trace does not say what reads a copy, so the next work of its old stream waits for it"
@@ -63,30 +60,31 @@ class SideStream(Change):
     """Copies over a link get a stream of their own."""
 
     name: ClassVar[str] = "side-stream"
+    condition: ClassVar[str] = "if events order copies and consumers"
     needs_order: ClassVar[bool] = True
     says_where_to: ClassVar[bool] = True
     """Whether it says by itself what is assumed of the memory that copies write to."""
 
     def apply(self, editor: Editor, where: Where) -> None:
         """Move them; what was moved before stays so."""
-        graph, edges, follow_ns = editor.graph, editor.dependencies, editor.config.dependencies.follow_ns
+        graph, edges = editor.graph, editor.dependencies
         move = _Move.of(graph, where)
         received = move.received()
-        consumed = move.consumers(follow_ns)
+        consumed = move.consumers()
         gone = move.released() | received
         gone |= edges.of_kind(*_ORDER) & np.isin(edges.source, graph.work_end(move.arrivals)) & ~edges.among(consumed)
         kept = edges.take(~gone)
         order = (
             *move.still_waited(),
-            *move.new_order(follow_ns),
-            round_trips(graph, move.arrivals, follow_ns, inputs=False),
-            known := in_their_order(graph, np.flatnonzero(move.moved), follow_ns),
+            *move.new_order(),
+            round_trips(graph, move.arrivals, inputs=False),
+            known := in_recorded_order(graph, np.flatnonzero(move.moved)),
         )
         streams = move.new_streams()
         editor.remove(gone)
         editor.add(consumed.take(~consumed.among(kept)), *order)
         editor.set_copies(stream=streams)
-        editor.possible = Dependencies.together(editor.possible, edges.take(received))
+        editor.possible = Dependencies.concat(editor.possible, edges.take(received))
         uploads = move.moved & (graph.work.engine == Direction.HTOD)
         if move.left_running().any():
             editor.grant(_LEAVING)
@@ -98,16 +96,16 @@ class SideStream(Change):
             *[IN_ORDER] * bool(len(known)),
         )
 
-    def bounds(self, before: Graph, after: Graph, config: SimulationConfig) -> Bounds | None:
+    def bounds(self, before: Graph, after: Graph) -> Bounds | None:
         """Two buffers at worst; at best no wait for copies whose consumers are not known, nor by coincidence."""
-        other = np.append(before.trace.copies.stream != after.trace.copies.stream, False)
-        moved = np.flatnonzero((before.work.engine == Direction.HTOD) & other[before.work.copy])
+        other = at(before.trace.copies.stream != after.trace.copies.stream, before.work.copy, False)
+        moved = np.flatnonzero((before.work.engine == Direction.HTOD) & other)
         if not len(moved):
             return None
         edges, unknown = after.dependencies, moved[~consumers_known(after)[moved]]
         free = edges.of_kind(DependencyKind.NOT_RECORDED)
         free |= np.isin(edges.source, after.work_end(unknown)) & edges.of_kind(DependencyKind.STREAM_ORDER)
-        return Bounds(_two_buffers(before, after, moved, config.dependencies.follow_ns), edges.take(free))
+        return Bounds(_two_buffers(before, after, moved), edges.take(free))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,28 +118,25 @@ class _Move:
 
     @classmethod
     def of(cls, graph: Graph, where: Where) -> _Move:
-        """Those asked for, and those that were moved before."""
+        """The copies to which the change applies, and copies that an earlier change has moved."""
         work = graph.work
-        moved = np.append(graph.trace.copies.stream, NO_ID)[work.copy] != work.stream
-        moved &= work.table == 1
+        moved = at(graph.trace.copies.stream, work.copy) != work.stream
         moved[where.work(graph)] = True
         return cls(graph, Streams.of(graph), moved & (work.engine > 0))
 
     @property
     def leaving(self) -> Bool:
         """Which work copies something from the device of its stream to elsewhere."""
-        work, copies = self.graph.work, self.graph.trace.copies
-        source = np.append(copies.source_device, NO_ID)[work.copy]
-        leaves: Bool = (work.engine == Direction.DTOH) | ((work.engine == Direction.PTOP) & (work.device == source))
-        return leaves
+        work = self.graph.work
+        at_source = np.equal(work.device, at(self.graph.trace.copies.source_device, work.copy))
+        return np.isin(work.engine, Direction.DTOH) | (np.isin(work.engine, Direction.PTOP) & at_source)
 
     def left_running(self) -> Bool:
         """Which moved copies to the host are not waited for right after, so that later work may run beside them."""
         work, trace = self.graph.work, self.graph.trace
         waited = np.append(host_kind(trace.copies) == MemoryKind.PAGEABLE, False)
         waited[synchronised_copy(trace)] = True
-        left: Bool = self.moved & (work.engine == Direction.DTOH) & ~waited[work.copy]
-        return left
+        return self.moved & np.isin(work.engine, Direction.DTOH) & ~at(waited[:-1], work.copy, False)
 
     @property
     def arrivals(self) -> Int64:
@@ -151,23 +146,23 @@ class _Move:
     def released(self) -> Bool:
         """Dependencies that a stream of its own takes away: of stream order, of the default stream, by coincidence."""
         graph, edges = self.graph, self.graph.dependencies
-        source, target = graph.work_of(edges.source), graph.work_of(edges.target)
-        ordered, work = edges.of_kind(*_ORDER), np.append(graph.work.stream, NO_ID)
-        gone: Bool = ordered & np.isin(edges.target, graph.work_start(self.arrivals))
+        source, target = (np.maximum(graph.work_of(nodes), NO_ID) for nodes in (edges.source, edges.target))
+        ordered, stream = edges.of_kind(*_ORDER), graph.work.stream
+        gone = ordered & np.isin(edges.target, graph.work_start(self.arrivals))
         gone |= ordered & np.isin(edges.source, graph.work_end(np.flatnonzero(self.moved & self.leaving)))
-        from_moved = (source >= 0) & np.append(self.moved, False)[np.maximum(source, NO_ID)] & (edges.source % 2 == 1)
-        to_moved = (target >= 0) & np.append(self.moved, False)[np.maximum(target, NO_ID)] & (edges.target % 2 == 0)
+        from_moved = at(self.moved, source, False) & (edges.source % 2 == 1)
+        to_moved = at(self.moved, target, False) & (edges.target % 2 == 0)
         gone |= (from_moved | to_moved) & edges.of_kind(DependencyKind.LEGACY_DEFAULT_STREAM)
-        elsewhere = work[np.maximum(source, NO_ID)] != work[np.maximum(target, NO_ID)]
+        elsewhere = at(stream, source) != at(stream, target)
         gone |= from_moved & elsewhere & edges.of_kind(DependencyKind.NOT_RECORDED)
         return gone
 
     def received(self) -> Bool:
-        """What moved copies to other devices waited for on the streams that receive them, and what waited with them."""
+        """Which waits of moved copies, and of work that shares such a wait, are for work on the receiving device."""
         graph, work, edges = self.graph, self.graph.work, self.graph.dependencies
         rows = np.flatnonzero(edges.of_kind(*_EVENTS))
         source, target = graph.work_of(edges.source[rows]), graph.work_of(edges.target[rows])
-        to = np.append(graph.trace.copies.target_device, NO_ID)[work.copy[target]]
+        to = at(graph.trace.copies.target_device, work.copy[target])
         sent = self.moved[target] & (work.engine[target] == Direction.PTOP) & (work.device[target] != to)
         sent &= work.device[source] == to
         wait = codes(np.stack([edges.source[rows], self.streams.stream[target]]))
@@ -175,13 +170,12 @@ class _Move:
         gone[rows] = np.isin(wait, wait[sent])
         return gone
 
-    def consumers(self, follow_ns: int) -> Dependencies:
+    def consumers(self) -> Dependencies:
         """Work that stays on its stream and may consume a copy waits for it."""
         graph, copies = self.graph, self.arrivals
-        found = first_consumers(graph, self.streams, copies, ~self.moved)
-        apart = graph.work.end_ns[copies] <= graph.work.start_ns[found]
-        source, target = graph.work_end(copies), graph.work_start(np.where(apart, found, NO_ID))
-        return Dependencies.of(source, target, follow_ns, DependencyKind.STREAM_ORDER)
+        consumer = first_consumers(graph, self.streams, copies, ~self.moved)
+        later = graph.work.end_ns[copies] <= graph.work.start_ns[consumer]
+        return graph.after_work(copies, np.where(later, consumer, NO_ID), DependencyKind.STREAM_ORDER)
 
     def still_waited(self) -> Iterator[Dependencies]:
         """Host and other streams that waited for work after a moved copy on its stream wait for the copy too.
@@ -195,18 +189,17 @@ class _Move:
         whole = np.zeros(len(edges), np.bool_)
         whole[by_host] = graph.calls.kind[edges.target[by_host] // 2] == ApiKind.DEVICE_SYNC
         for direction in LINK:
-            mine = np.sort(streams.place[self.moved & (work.engine == direction)])
+            places = np.sort(streams.place[self.moved & (work.engine == direction)])
             waits = edges.of_kind(*_EVENTS) | (by_host & (whole | (direction == Direction.DTOH)))
             rows = np.flatnonzero(waits & (source >= 0))
-            at = np.searchsorted(mine, streams.place[source[rows]], "right") - 1
-            copy = np.append(streams.order[mine], NO_ID)[at]
-            same = (at >= 0) & (streams.stream[copy] == streams.stream[source[rows]]) & (copy != source[rows])
-            yield replace(edges.take(rows[same]), source=graph.work_end(copy[same]))
+            copy = last_before(streams.order[places], places, streams.place[source[rows]], "right")
+            of_stream = (at(streams.stream, copy) == streams.stream[source[rows]]) & (copy != source[rows])
+            yield replace(edges.take(rows[of_stream]), source=graph.work_end(copy[of_stream]))
 
     def _lanes(self) -> Int64:
         """A number for what shares a stream afterwards: what stays on each, and its copies by direction and device."""
         work = self.graph.work
-        to = np.append(self.graph.trace.copies.target_device, NO_ID)[work.copy]
+        to = at(self.graph.trace.copies.target_device, work.copy)
         engine, target = np.where(self.moved, work.engine, 0), np.where(self.moved, to, NO_ID)
         return codes(np.stack([self.streams.stream, engine, target]))
 
@@ -216,50 +209,43 @@ class _Move:
         Each stream that shared them with anything else gets a new one for every direction.
         """
         trace, work, lane = self.graph.trace, self.graph.work, self._lanes()
-        stream_of, keeps = (
-            self.streams.stream,
-            self.streams.first,
-        )  # what a stream begins with stays, if nothing else is to
-        emptied = ~np.isin(stream_of[keeps], stream_of[~self.moved])
-        shared = self.moved & ~np.isin(lane, lane[keeps[emptied]])
+        stream_of, begins = self.streams.stream, self.streams.first
+        emptied = ~np.isin(stream_of[begins], stream_of[~self.moved])
+        shared = self.moved & ~np.isin(lane, lane[begins[emptied]])  # what a stream begins with stays if all is moved
         stream = trace.copies.stream.copy()
         used = np.concatenate([table.stream for table in trace.device_work])
         highest = int(used[used < _LARGEST_STREAM].max(initial=0))
         stream[work.row[shared]] = highest + 1 + np.unique(lane[shared], return_inverse=True)[1]
         return stream
 
-    def new_order(self, follow_ns: int) -> Iterator[Dependencies]:
-        """What shares a stream keeps its order; copies that leave their device stay after the work before them."""
+    def new_order(self) -> Iterator[Dependencies]:
+        """The order of the new streams: work on one stream keeps its order, copies to other devices come later."""
         order, stream, moved, lane = self.streams.order, self.streams.stream, self.moved, self._lanes()
-        by_lane = order[np.argsort(lane[order], kind="stable")]
-        same = lane[by_lane[:-1]] == lane[by_lane[1:]]
-        yield _after(self.graph, by_lane[:-1][same], by_lane[1:][same], follow_ns)
+        yield _after(self.graph, *neighbours(order[np.argsort(lane[order], kind="stable")], lane))
         staying = order[np.maximum.accumulate(np.where(moved[order], 0, np.arange(len(order))))]
         leaving = (moved & self.leaving)[order] & (stream[staying] == stream[order]) & ~moved[staying]
-        yield _after(self.graph, staying[leaving], order[leaving], follow_ns)
+        yield _after(self.graph, staying[leaving], order[leaving])
 
 
-def _after(graph: Graph, one: Int64, other: Int64, follow_ns: int) -> Dependencies:
+def _after(graph: Graph, one: Int64, other: Int64) -> Dependencies:
     """Each op after another one of its stream that was over before it, where in the trace one was between them."""
-    apart = graph.work.end_ns[one] <= graph.work.start_ns[other]
-    source, target = graph.work_end(one[apart]), graph.work_start(other[apart])
-    ordered = graph.into(target, DependencyKind.STREAM_ORDER)
-    new = np.append(graph.dependencies.source, NO_ID)[ordered] != source
-    return Dependencies.of(source[new], target[new], follow_ns, DependencyKind.STREAM_ORDER)
+    ordered = graph.into(graph.work_start(other), DependencyKind.STREAM_ORDER)
+    new = graph.work.end_ns[one] <= graph.work.start_ns[other]
+    new &= at(graph.dependencies.source, ordered) != graph.work_end(one)
+    return graph.after_work(one[new], other[new], DependencyKind.STREAM_ORDER)
 
 
-def _two_buffers(before: Graph, after: Graph, moved: Int64, follow_ns: int) -> Dependencies:
+def _two_buffers(before: Graph, after: Graph, moved: Int64) -> Dependencies:
     """Moved copies wait for what was before the group before their own, and for what they may send back."""
     work = before.work
     order = moved[np.lexsort((moved, work.stream[moved], work.device[moved], work.process[moved]))]
     edge = before.into(before.work_start(order), DependencyKind.STREAM_ORDER)
-    ahead = np.where(edge == NO_ID, NO_ID, before.work_of(np.append(before.dependencies.source, 0)[edge]))
+    ahead = np.where(edge == NO_ID, NO_ID, before.work_of(at(before.dependencies.source, edge, 0)))
     begins = ~np.isin(ahead, order)
     group, first = np.cumsum(begins) - 1, np.flatnonzero(begins)
-    where = np.stack([work.process, work.device, work.stream])[:, order[first]]
-    same = (where[:, 1:] == where[:, :-1]).all(axis=0)
+    columns = (values[order[first]] for values in (work.process, work.device, work.stream))
+    one, other = neighbours(np.arange(len(first)), *columns)
     earlier = np.full(len(first), NO_ID)
-    earlier[1:][same] = ahead[first][:-1][same]
-    source, target = after.work_end(earlier[group]), after.work_start(order)
-    buffers = Dependencies.of(source, target, follow_ns, DependencyKind.EVENT)
-    return Dependencies.together(buffers, round_trips(before, moved, follow_ns, inputs=True))
+    earlier[other] = ahead[first[one]]
+    buffers = after.after_work(earlier[group], order, DependencyKind.EVENT)
+    return Dependencies.concat(buffers, round_trips(before, moved, inputs=True))

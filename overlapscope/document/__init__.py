@@ -1,0 +1,1 @@
+"""What overlapscope says, as a small tree of plain data, and its renderers: terminal, HTML, Markdown."""
