@@ -106,8 +106,7 @@ def measured(part: Callable[..., Row], *arguments: object, python: str = sys.exe
 
 
 def map_part(traces: str, out: str, workers: str) -> Row:
-    from overlapscope.fleet.processes import Processes
-    from overlapscope.fleet.run import map_traces
+    from overlapscope.fleet.executors import Processes, map_traces
     from overlapscope.fleet.sources import find_sources
 
     began = time.perf_counter()
@@ -220,18 +219,19 @@ def copied(mapped: Path, out: Path, ranks: int) -> None:
     """Results of so many ranks: those of a few, each under a number of its own."""
     import pyarrow as pa
 
-    from overlapscope.fleet.store import Run, Shard, outcomes, read_part, write_part
+    from overlapscope.fleet.store import outcomes, prepare, read_part, recording, write_part
 
     found = outcomes(mapped)
     parts = [read_part(mapped, outcome.key) for outcome in found]
-    with Run(out, Shard()).recording(ranks) as recorder:
+    prepare(out, (1, 1))
+    with recording(out, (1, 1), ranks) as record:
         for rank in range(ranks):
             part = dict(parts[rank % len(parts)])
             for name, value in (("recorded_rank", rank), ("world_size", ranks)):
                 place = part["traces"].column_names.index(name)
                 part["traces"] = part["traces"].set_column(place, name, pa.array([value], pa.int64()))
             write_part(out, f"{rank:08}", part)
-            recorder.add(replace(found[0], source=f"/job/rank{rank:05}.json.gz", key=f"{rank:08}"))
+            record(replace(found[0], source=f"/job/rank{rank:05}.json.gz", key=f"{rank:08}"))
 
 
 def costs_of(maps: Sequence[Row], reduced: Sequence[Row], dask: Row) -> Costs:

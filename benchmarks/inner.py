@@ -14,22 +14,17 @@ from typing import Any
 import pytest
 
 from benchmarks.big_trace import make
+from overlapscope.analysis.analysis import analyse
 from overlapscope.dependencies.build import build_graph
-from overlapscope.dependencies.chains import Chains
-from overlapscope.dependencies.critical_path import critical_path
 from overlapscope.dependencies.graph import Graph
-from overlapscope.dependencies.simulate import has_cycle, simulate
-from overlapscope.diagnosis.attribution import Attribution
-from overlapscope.diagnosis.config import DEFAULT
-from overlapscope.diagnosis.idle_by_rule import attributed
+from overlapscope.dependencies.simulate import Chains, critical_path, has_cycle, simulate
 from overlapscope.measure.places import innermost
 from overlapscope.measure.spans import union
 from overlapscope.measure.windows import whole
 from overlapscope.model.trace import Trace
 from overlapscope.read.opening import open_trace
 from overlapscope.whatif.catalogue import changed, understood
-from overlapscope.whatif.length import length_ns
-from overlapscope.whatif.retimed import retimed
+from overlapscope.whatif.retimed import length_ns, retimed
 
 SOURCE = Path(__file__).resolve().parent.parent / "sample_traces" / "moe_prefetch-pageable.json.gz"
 EVENTS = 100_000
@@ -54,7 +49,7 @@ def moments_in_operators() -> object:
 
 
 def attributed_idle_time() -> object:
-    return attributed(Attribution(graph()), whole(trace()), DEFAULT)
+    return analyse(trace()).contexts
 
 
 PIECES: dict[str, Callable[[], Any]] = {

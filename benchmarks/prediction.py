@@ -282,7 +282,7 @@ def outcome(group: str, traces: str, pair: Pair) -> Outcome:
 def outcome_of(found: Prediction, named: tuple[str, str, str, str], times_ms: tuple[float, float]) -> Outcome:
     """What came of a prediction, per step: named by trace, group and both programs, with the times of these."""
     traces, group, faulty, fixed = named
-    own, step_ms = found.own, 1e6 * len(found.window.start_ns)
+    own, step_ms = found.unprofiled, 1e6 * len(found.window.start_ns)
     return Outcome(
         traces=traces,
         group=group,

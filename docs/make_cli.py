@@ -60,7 +60,8 @@ def sections(source: typer.Typer, group: Any, before: str = "") -> Iterator[str]
 
 def section(name: str, command: Any, hints: dict[str, Any]) -> Iterator[str]:
     arguments = [entry for entry in command.params if entry.param_type_name == "argument"]
-    options = [entry for entry in command.params if entry.param_type_name == "option" and entry.name != "help"]
+    given = (entry for entry in command.params if entry.param_type_name == "option" and entry.name != "help")
+    options = [entry for entry in given if not entry.hidden]
     yield f"## overlapscope {name}\n\n{inspect.cleandoc(command.help or '').replace(chr(12), '')}\n"
     yield f"    overlapscope {name} {' '.join([*(['[OPTIONS]'] if options else []), *map(shown, arguments)])}\n"
     if arguments or options:

@@ -6,19 +6,15 @@ python docs/make_columns.py [--check]
 from __future__ import annotations
 
 import sys
+from inspect import getdoc
 from pathlib import Path
 
+from overlapscope.analysis.tables import CopyTable, FindingTable, GapTable, RangeTable, StreamTable
 from overlapscope.diagnosis.causes import IdleTime
-from overlapscope.fleet.reduce import COLUMNS as OF_A_JOB
-from overlapscope.fleet.schema import COLUMNS as OF_ALL_TRACES
+from overlapscope.fleet.schema import MAPPED, OF_JOBS
 from overlapscope.measure.copies import CopyFacts
 from overlapscope.model.columns import Column, Table
 from overlapscope.model.trace import TABLES
-from overlapscope.report.copy_table import CopyTable
-from overlapscope.report.finding_table import FindingTable
-from overlapscope.report.gap_table import GapTable
-from overlapscope.report.range_table import RangeTable
-from overlapscope.report.stream_table import StreamTable
 
 TARGET = Path(__file__).with_name("columns.md")
 HEAD = """# Column reference
@@ -48,7 +44,7 @@ def reference() -> str:
         "range_table(trace, ...)": RangeTable,
         "stream_table(trace, ...)": StreamTable,
     }
-    fleet = [FLEET, *(plain(name, columns) for name, columns in (OF_A_JOB | OF_ALL_TRACES).items())]
+    fleet = [FLEET, *(plain(name, columns) for name, columns in (OF_JOBS | MAPPED).items())]
     return "\n".join([HEAD, *(section(name, table) for name, table in tables.items()), *fleet])
 
 
@@ -56,7 +52,7 @@ def section(name: str, table: type[Table]) -> str:
     lines = [
         f"## `{name}`",
         "",
-        table.row_meaning,
+        (getdoc(table) or "").partition("\n")[0],
         "",
         "| column | dtype | unit | unknown | meaning |",
         "|---|---|---|---|---|",

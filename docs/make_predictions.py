@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.held_out import FILE as HELD_OUT
 from benchmarks.outcomes import FILE, WITHIN, Coverage, Outcome, Outcomes, Summary
-from overlapscope.whatif.config import UncertaintyConfig
+from overlapscope.whatif.interval import WIDE
+from overlapscope.whatif.profiler import CALL_NS, OPERATOR_NS
+from overlapscope.whatif.sources import BESIDE_COPIES, DEVICE_SCATTER, FREE_PAGE_NS, HOST_SCATTER, LINK_SCATTER
 
 NARROW = "\N{NO-BREAK SPACE}%"
 TARGET = Path(__file__).with_name("predictions.md")
@@ -86,6 +88,15 @@ REASONS = {
     "link": ("the spread of the link", "how pinned copies of one size differ in the trace, at least {link:.0%}"),
     "device": ("the pace of the GPU", "{device:.0%} of its part of the critical path"),
 }
+SHARES = {
+    "host": HOST_SCATTER,
+    "link": LINK_SCATTER,
+    "device": DEVICE_SCATTER,
+    "beside": BESIDE_COPIES,
+    "free_page_ns": FREE_PAGE_NS,
+    "operator_ns": OPERATOR_NS,
+    "call_ns": CALL_NS,
+}
 WORST = {"recorded": 8, "nsys": 5, "plain": 5}
 HEAD = """# How good predictions are
 
@@ -127,7 +138,7 @@ interval. An interval wider than {wide} says which recording would narrow it.
 |---|---|---|---|---|---|
 {coverage}
 
-The spreads are measured facts of hosts and GPUs (`overlapscope/whatif/config.py` has each with its source); none was
+The spreads are measured facts of hosts and GPUs (`overlapscope/whatif/sources.py` has each with its source); none was
 chosen for a pair to fit. A few of these facts come from programs of the table: what an event costs the profiler from
 all recordings, `beside` from two. So the last column tests each program by the others alone: their times say by which
 factor all parts have to be scaled for nine of ten of them to be inside, and that scales the parts of the one left out.
@@ -249,26 +260,26 @@ def _figures(rows: Sequence[Outcome]) -> str:
 
 def _about_intervals(rows: Sequence[Outcome]) -> dict[str, object]:
     """What the section about intervals says in figures."""
-    unseen, config = Outcomes.from_json(HELD_OUT.read_text()).rows, UncertaintyConfig()
+    unseen = Outcomes.from_json(HELD_OUT.read_text()).rows
     known = [replace(row, group="known") for row in rows]
     found = {key: Coverage.of([row for row in (*known, *unseen) if (row.group, row.traces) == key]) for key in COVERED}
     least, most = (pick(each.scales[side] for each in found.values()) for side, pick in ((0, min), (1, max)))
     return {
-        "host": f"{config.host:.0%}".replace("%", NARROW),
-        "wide": f"{config.wide:.0%}".replace("%", NARROW),
-        "reasons": "\n".join(_reasons(config)),
+        "host": f"{HOST_SCATTER:.0%}".replace("%", NARROW),
+        "wide": f"{WIDE:.0%}".replace("%", NARROW),
+        "reasons": "\n".join(_reasons()),
         "coverage": "\n".join(_covered(*key, each) for key, each in found.items()),
         "scales": f"from {least:.2f} to {most:.2f}",
         "outside": "\n".join(_outside(row) for row in unseen if not row.inside),
     }
 
 
-def _reasons(config: UncertaintyConfig) -> Iterator[str]:
+def _reasons() -> Iterator[str]:
     """A line for each reason."""
     yield "| reason | what is unknown | how it is found |"
     yield "|---|---|---|"
     for name, (unknown, how) in REASONS.items():
-        yield f"| `{name}` | {unknown} | {how.format(**asdict(config)).replace('%', NARROW)} |"
+        yield f"| `{name}` | {unknown} | {how.format(**SHARES).replace('%', NARROW)} |"
 
 
 def _covered(group: str, traces: str, found: Coverage) -> str:

@@ -12,9 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from overlapscope.calibration.reading import gpus
-from overlapscope.workloads.catalogue import workloads
-from overlapscope.workloads.harness import Workload
+from overlapscope.calibration.data import gpus
+from overlapscope.workloads.harness import Workload, workloads
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "workloads.md"

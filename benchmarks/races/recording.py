@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from overlapscope import diagnose, open_trace, record
-from overlapscope.diagnosis.config import DEFAULT
+from overlapscope import open_trace, record
+from overlapscope.analysis.analysis import diagnose
 
 RULES = ("OVL101", "OVL102", "OVL103", "OVL104", "OVL105")
-_WITHOUT_PLAN = replace(DEFAULT, simulate=False)
 
 
 def findings(step: Callable[[], object], path: Path, device: str) -> dict[str, dict[str, Any]]:
     """Record a step into a file; each finding about a race in it, by its rule."""
     with record(path, steps=1, unprofiled=0, device=device) as recording:
         recording.run(step)
-    found = diagnose(open_trace(path), config=_WITHOUT_PLAN).findings
+    found = diagnose(open_trace(path), plan=False).findings
     return {
         each.code: {"confidence": str(each.confidence), "evidence": dict(each.evidence)}
         for each in found

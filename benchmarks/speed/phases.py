@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +43,14 @@ def _graph(path: str) -> Work:
 
 def _audit(path: str) -> Work:
     trace = _open(path)()
-    from overlapscope.report.content import AuditConfig, audit
+    from overlapscope.report.content import audit
 
-    config = AuditConfig()
-    config = replace(config, diagnosis=replace(config.diagnosis, simulate=False))
-    return lambda: audit(trace, config=config)
+    return lambda: audit(trace, plan=False)
 
 
 def _what_if(path: str) -> Work:
     trace = _open(path)()
-    from overlapscope.whatif.what_if import what_if
+    from overlapscope.analysis.analysis import what_if
 
     return lambda: what_if(trace, ["pin", "non-blocking"])
 
@@ -87,7 +84,7 @@ def _compare(path: str, other: str) -> Work:
 
 
 def _fleet_map(path: str) -> Work:
-    from overlapscope.fleet.map import map_trace
+    from overlapscope.fleet.rows import map_trace
 
     return lambda: map_trace(path, "0" * 64)
 

@@ -15,7 +15,8 @@ from typing import Any
 from benchmarks.wild.figure import draw
 from benchmarks.wild.results import FILE, Answers, Result, Times, to_json
 from benchmarks.wild.texts import Text
-from overlapscope import Audit, Prediction, Step, Trace, audit, open_trace, what_if
+from overlapscope import Audit, Prediction, Trace, audit, open_trace, what_if
+from overlapscope.diagnosis.finding import Step
 
 FIGURES = Path(__file__).resolve().parent.parent.parent / "docs" / "images" / "wild"
 RANGE = "step"
@@ -42,7 +43,7 @@ def result(facts: dict[str, Any], trace: Trace, *, fix_recorded: bool) -> Result
         spread_ms=facts["spread_ms"],
         headline=found.headline,
         findings=_findings(found),
-        simulated_ms=predicted.own.simulated_ns / steps / 1e6,
+        simulated_ms=predicted.unprofiled.simulated_ns / steps / 1e6,
         predicted=_predicted(predicted, steps),
         plan=_plan(found, steps),
         fix_recorded=fix_recorded,
@@ -54,7 +55,7 @@ def _findings(found: Audit) -> tuple[str, ...]:
 
 
 def _predicted(found: Prediction, steps: int) -> Times:
-    own = found.own
+    own = found.unprofiled
     times = (each / steps / 1e6 for each in (own.predicted_ns, own.low_ns, own.high_ns))
     return Times(tuple(map(str, found.changes)), *times)
 

@@ -10,9 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from overlapscope import Appearance, Shown, Trace
-from overlapscope.plot.before_after import stacked
-from overlapscope.timeline.comparison import View
+from overlapscope import Appearance, Shown, Trace, Window, analyse, draw_timelines
 
 DOTS_PER_IN = 100
 COLOURS = 32  # few enough for a small file, enough for the palette and its edges
@@ -22,21 +20,20 @@ LOOK = Appearance(width="page", exposed=False)
 
 def draw(traces: Mapping[str, Trace], name: str, path: Path) -> None:
     """Write the last range of this name in each trace, under each other, to a PNG."""
-    stretches = {label: _last(trace, name) for label, trace in traces.items()}
-    longest = max(end - begin for begin, end in stretches.values())
-    views = []
-    for label, (begin, end) in stretches.items():
-        title = f"{label}: {(end - begin) / 1e6:.3g} ms under the profiler"
-        views.append(View(title, traces[label], begin, begin, begin + longest))
-    _write(stacked(views, shown=SHOWN, look=LOOK), path)
+    windows = {label: _last(trace, name) for label, trace in traces.items()}
+    panels = [
+        (f"{label}: {window.wall_ns / 1e6:.3g} ms under the profiler", analyse(traces[label], window))
+        for label, window in windows.items()
+    ]
+    _write(draw_timelines(panels, shown=SHOWN, look=LOOK), path)
 
 
-def _last(trace: Trace, name: str) -> tuple[int, int]:
+def _last(trace: Trace, name: str) -> Window:
     """The last range of this name: nothing follows it."""
     ranges = trace.ranges
     mine = np.flatnonzero(np.isin(ranges.name_id, trace.names.find(name)))
     last = mine[np.argmax(ranges.start_ns[mine])]
-    return int(ranges.start_ns[last]), int(ranges.end_ns[last])
+    return Window.between(int(ranges.start_ns[last]), int(ranges.end_ns[last]))
 
 
 def _write(figure: Figure, path: Path) -> None:
