@@ -45,8 +45,9 @@ def as_frame(*arguments: str | Path) -> pd.DataFrame:
 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("command", ["audit", *TABLES])
-def test_nothing_is_wider_than_the_terminal(command: str, width: int) -> None:
-    result = run(command, LONG_NAMES, width=width)
+def test_nothing_is_wider_than_the_terminal(command: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(LONG_NAMES.parent)
+    result = run(command, LONG_NAMES.name, width=width)
     assert result.exit_code == 0, result.output
     assert max(len(line.rstrip()) for line in result.stdout.splitlines()) <= width
     assert "\x1b" not in result.stdout, "no colours without a terminal"

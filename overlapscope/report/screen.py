@@ -229,9 +229,13 @@ def _plan(audit: Audit, room: _Room, command: str, width: int) -> Iterator[Node]
             work += f" and {time(plan.limit.copies_ns)} of copies"
             work += f", more overlap saves at most {time(plan.limit.overlap_ns)}"
         yield Paragraph(f"Then limited by {plan.limit.limited_by}: {work}.", Tone.NOTE)
-    words = [f"overlapscope what-if {quote(audit.trace.metadata.path)}", f"{command} --change {quote(last.command)}"]
-    fits = len("".join(words)) <= width
-    yield Code(("" if fits else " \\\n   ").join(words), breaks=False)
+    path, changes = quote(audit.trace.metadata.path), quote(last.command)
+    lines = ["overlapscope what-if"]
+    for word in (f" {path}", f"{command} --change {changes}"):
+        if len(lines[-1] + word) > width - len(" \\"):
+            lines.append("   ")
+        lines[-1] += word
+    yield Code(" \\\n".join(lines), breaks=False)
 
 
 def _rows(plan_steps: tuple[Step, ...], baseline_ns: int) -> Iterator[tuple[str, ...]]:
